@@ -1,0 +1,75 @@
+PYTHON ?= python3
+JOBS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CONSTRAINTS := constraints/dev.txt
+SOURCES := src tests $(wildcard benchmarks examples)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test check format lint types layers layout fmt bench docs lock clean
+
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
+
+venv: $(STAMP) ## Make .venv with everything that the other targets need
+
+$(STAMP): pyproject.toml $(CONSTRAINTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "memagent needs Python 3.11 or newer, and PYTHON=$(PYTHON) is not that." \
+	        "Name another one: make venv PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	    echo "$(PYTHON) -m venv failed (see above). On Debian and Ubuntu the venv module is" \
+	        "a package of its own: apt install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) pip
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) --build-constraint $(CONSTRAINTS) -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## Answer a question about War and Peace without a server
+	$(BIN)/memagent demo
+
+test: $(STAMP) ## Run the tests (JOBS=2 processes; warnings are errors)
+	$(BIN)/python -m pytest -n $(JOBS)
+
+check: format lint types layers layout docs ## Run every static check
+
+format: $(STAMP)
+	$(BIN)/ruff format --check $(SOURCES)
+
+lint: $(STAMP)
+	$(BIN)/ruff check $(SOURCES)
+
+types: $(STAMP)
+	$(BIN)/pyright
+
+layers: $(STAMP)
+	$(BIN)/lint-imports --no-logo
+
+layout: $(STAMP)
+	$(BIN)/python -m pytest -q tests/test_layout.py
+
+fmt: $(STAMP) ## Format the code and apply the safe lint fixes
+	$(BIN)/ruff check --fix-only $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+bench: $(STAMP) ## Measure the runtime's own speed
+	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.perf
+
+docs: $(STAMP) ## Build the documentation; broken links are errors
+	@site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && \
+	    NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir "$$site"
+
+lock: ## Resolve the newest allowed versions and write them to constraints/dev.txt
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+	    $(PYTHON) -m venv "$$dir" && \
+	    "$$dir/bin/python" -m pip install --quiet --upgrade pip setuptools && \
+	    "$$dir/bin/python" -m pip install --quiet hatchling -e '.[dev]' && \
+	    { sed -n '/^#/p' $(CONSTRAINTS); \
+	      "$$dir/bin/python" -m pip freeze --all --exclude-editable; } > "$$dir/lock" && \
+	    cp "$$dir/lock" $(CONSTRAINTS)
+
+clean: ## Remove .venv and everything else that was built
+	rm -rf $(VENV) build dist site .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	find src tests $(wildcard benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +

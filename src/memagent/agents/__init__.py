@@ -1,0 +1,1 @@
+"""The loops, and the classes that people run them with."""

@@ -1,0 +1,106 @@
+"""How a model's window is divided among frame, question, memory, chunk and output."""
+
+from __future__ import annotations
+
+from pydantic import computed_field
+
+from memagent.errors import QuestionTooLong, WindowTooSmall
+from memagent.messages import Leaf
+
+DEFAULT_WINDOW = 8192
+"""The published system's window. A larger one is used only when asked for: cost a token grows with it."""
+JOINT_SLACK = 16
+"""Texts counted apart and then joined may take a few tokens more at the joints: four fields, two ends each, two tokens an end."""
+MEMORY_SHARE = 1024 / 8072
+"""The published memory of 1024 tokens, as a share of what the frames leave of an 8192 window."""
+CHUNK_SHARE = 5000 / 8192
+"""The published chunk of 5000 tokens in a window of 8192."""
+MIN_CHUNK = 32
+"""Below this a chunk carries no sentence, and a single character might not fit."""
+
+
+class ContextBudget(Leaf):
+    """Token counts that together never exceed the window."""
+
+    window: int
+    frame: int
+    """Tokens of the largest prompt with all fields empty."""
+    question: int
+    """Tokens of the (longest) question."""
+    memory: int
+    """Most tokens of the memory."""
+    output: int
+    """Most tokens that one call may generate."""
+    chunk: int
+    """Most tokens of a chunk."""
+
+    @computed_field
+    @property
+    def prompt(self) -> int:
+        """Upper bound on the tokens of any prompt made within this budget."""
+        return self.frame + self.question + self.memory + self.chunk + JOINT_SLACK
+
+    @classmethod
+    def divide(
+        cls,
+        window: int,
+        *,
+        frame: int,
+        question: int,
+        empty_memory: int = 0,
+        memory: int | None = None,
+        chunk: int | None = None,
+    ) -> ContextBudget:
+        """Divides a window.
+
+        With `U = window - frame - 16`: memory and output are each `U * 1024 / 8072`, the question takes
+        what it has (at most as much), the chunk the rest (at most `5000 * window / 8192`).
+
+        Args:
+            window: tokens of prompt plus output.
+            frame: tokens of the largest prompt with empty fields.
+            question: tokens of the longest question.
+            empty_memory: tokens of the text that stands for "no memory yet".
+            memory: memory (and output) tokens instead of the share above.
+            chunk: chunk tokens instead of the rest.
+
+        Raises:
+            WindowTooSmall: no room for a chunk of at least 32 tokens, or for what was asked.
+            QuestionTooLong: the question takes more than its share.
+        """
+        usable = window - frame - JOINT_SLACK
+        share = int(usable * MEMORY_SHARE)
+        memory_tokens = share if memory is None else memory
+        rest = usable - question - 2 * memory_tokens
+        numbers = (
+            f"window {window} = frame {frame} + joints {JOINT_SLACK} + question {question} "
+            f"+ memory {memory_tokens} + output {memory_tokens} + chunk {max(rest, 0)}"
+        )
+        if memory_tokens < max(empty_memory, 1):
+            raise WindowTooSmall(
+                f"a memory of {memory_tokens!r} tokens is too small: the empty memory's text alone "
+                f"takes {empty_memory} ({numbers}); use a larger window (--window) or memory (--memory-tokens)"
+            )
+        if question > share and share >= 1 and usable - 2 * memory_tokens >= MIN_CHUNK:
+            raise QuestionTooLong(
+                f"the question takes {question!r} tokens, at most {share} fit a window of {window}: "
+                f"shorten it, put its long part into the document, or use a larger window (--window)"
+            )
+        if rest < MIN_CHUNK:
+            raise WindowTooSmall(
+                f"the window of {window!r} tokens leaves {rest} for a chunk, at least {MIN_CHUNK} "
+                f"are needed ({numbers}); use a larger window (--window) or a smaller memory (--memory-tokens)"
+            )
+        if chunk is not None and not MIN_CHUNK <= chunk <= rest:
+            raise WindowTooSmall(
+                f"a chunk of {chunk!r} tokens does not fit: between {MIN_CHUNK} and {rest} are possible "
+                f"({numbers}); change --chunk-tokens, or use a larger window (--window)"
+            )
+        return cls(
+            window=window,
+            frame=frame,
+            question=question,
+            memory=memory_tokens,
+            output=memory_tokens,
+            chunk=min(rest, max(MIN_CHUNK, int(CHUNK_SHARE * window))) if chunk is None else chunk,
+        )

@@ -1,0 +1,38 @@
+"""The `memagent` command: `main` runs it. What its exit codes mean is in `memagent.cli.exits`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import TextIOWrapper
+
+__all__ = ["main"]
+
+SIGNAL_CODES = (130, 143)
+
+
+def main() -> None:
+    """Runs the command line and ends the process with a documented exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A terminal that cannot show a character gets its escape, not a traceback.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        from memagent.cli.app import app
+
+        app()
+    except KeyboardInterrupt:
+        _leave(130)
+    except SystemExit as stop:
+        if stop.code in SIGNAL_CODES:
+            _leave(int(stop.code or 0))
+        raise
+
+
+def _leave(code: int) -> None:
+    """Ends the process at once: a thread that still waits for standard input would hold a normal exit up."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)

@@ -1,0 +1,96 @@
+"""How one memory differs from the one before, in sentences and in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import zip_longest
+
+from memagent.cli.output import shorten
+
+SENTENCES = re.compile(r"(?<=\n)|(?<=[.!?…]\s)|(?<=[。！？])")
+"""Where a text is divided: behind line breaks and sentence ends."""
+WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+ALIKE = 0.5
+"""Two sentences with a `SequenceMatcher` ratio from here on are one sentence, rewritten."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One sentence that went, came, or was rewritten."""
+
+    removed: str
+    """Empty where a sentence was only added."""
+    added: str
+    """Empty where one was only removed."""
+
+
+def sentences(text: str) -> list[str]:
+    """The text cut into lines and sentences; joined, they are the text again."""
+    return [part for part in SENTENCES.split(text) if part]
+
+
+def changes(old: str, new: str) -> list[Change]:
+    """What became of a memory, in the order of the text. White space at sentence ends is no change."""
+    before, after = _stripped(old), _stripped(new)
+    found: list[Change] = []
+    for kind, i, j, k, m in _opcodes(before, after):
+        if kind == "equal":
+            continue
+        for removed, added in zip_longest(before[i:j], after[k:m], fillvalue=""):
+            if removed and added and not _alike(removed, added):
+                found += [Change(removed, ""), Change("", added)]
+            else:
+                found.append(Change(removed, added))
+    return found
+
+
+def marked(old: str, new: str) -> list[tuple[str, bool]]:
+    """The new text in parts that join to it again, each with whether it is new."""
+    parts = sentences(new)
+    fresh = [False] * len(parts)
+    for kind, _, _, k, m in _opcodes(_strip(sentences(old)), _strip(parts)):
+        if kind != "equal":
+            fresh[k:m] = [True] * (m - k)
+    return list(zip(parts, fresh, strict=True))
+
+
+def words(change: Change) -> Iterator[tuple[str, str]]:
+    """A rewritten sentence word by word: `("=" | "-" | "+", text)`."""
+    before, after = WORDS.findall(change.removed), WORDS.findall(change.added)
+    for kind, i, j, k, m in _opcodes(before, after):
+        if kind == "equal":
+            yield "=", "".join(before[i:j])
+            continue
+        if i < j:
+            yield "-", "".join(before[i:j])
+        if k < m:
+            yield "+", "".join(after[k:m])
+
+
+def gist(old: str, new: str, width: int = 100) -> str:
+    """The first change in one line: what came (`+ ...`), else what went (`- ...`); empty if nothing did."""
+    found = changes(old, new)
+    for change in found:
+        if change.added:
+            return shorten(f"+ {change.added}", width)
+    return shorten(f"- {found[0].removed}", width) if found else ""
+
+
+def _strip(parts: Sequence[str]) -> list[str]:
+    return [part.strip() for part in parts]
+
+
+def _stripped(text: str) -> list[str]:
+    return [part for part in _strip(sentences(text)) if part]
+
+
+def _alike(one: str, other: str) -> bool:
+    matcher = SequenceMatcher(None, WORDS.findall(one), WORDS.findall(other), autojunk=False)
+    return matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE
+
+
+def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    return list(SequenceMatcher(None, old, new, autojunk=False).get_opcodes())

@@ -1,0 +1,94 @@
+"""Runs the async work of a command: one event loop, signals, and the library's warnings."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from memagent.cli.exits import Interrupted, say
+
+if TYPE_CHECKING:
+    from memagent.agents.memory import MemoryAgent, RunStream
+    from memagent.agents.result import Result
+    from memagent.events import Event
+
+T = TypeVar("T")
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Watcher(Protocol):
+    """Shows a run while it goes on."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, *error: object) -> None: ...
+    def event(self, event: Event) -> None:
+        """Takes note of an event of the run."""
+        ...
+
+
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Runs `work` to its end in this thread. A first signal cancels it, a second one ends the process.
+
+    Raises:
+        Interrupted: by SIGINT or SIGTERM, after `work` has let go of what it held.
+    """
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+    caught: list[int] = []
+
+    def stop(number: int) -> None:
+        if caught:
+            os._exit(128 + number)
+        caught.append(number)
+        task.cancel()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        return loop.run_until_complete(task)
+    except BaseException as error:
+        if caught:
+            raise Interrupted(caught[0]) from error
+        raise
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        if not caught:
+            # After a signal a thread may still wait for standard input: nobody waits for it.
+            loop.run_until_complete(loop.shutdown_default_executor())
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+        loop.close()
+
+
+def watch(agent: MemoryAgent, stream: RunStream, watcher: Watcher) -> list[Result]:
+    """Runs a reading to its end, every event shown; closes the agent."""
+
+    async def read() -> list[Result]:
+        try:
+            async with stream:
+                async for event in stream:
+                    watcher.event(event)
+            return stream.results
+        finally:
+            await agent.aclose()
+
+    with watcher:
+        return drive(read())
+
+
+class _Short(logging.Handler):
+    """One short line on standard error a record."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"{record.levelname.lower()}:", record.getMessage(), style="yellow")
+
+
+def show_warnings() -> None:
+    """Shows the library's warnings (and not those of other libraries)."""
+    logger = logging.getLogger("memagent")
+    logger.handlers = [_Short(logging.WARNING)]
+    logger.propagate = False

@@ -1,0 +1,286 @@
+"""The kinds of source, and `open_document`, which tells them apart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, TypeAlias, cast
+
+from memagent.documents.base import PIECE_CHARS, Document
+from memagent.documents.decoding import check_options
+from memagent.documents.gunzip import BLOCK_BYTES
+from memagent.documents.reading import Reading, flat
+from memagent.errors import DecodingError, DocumentError, DocumentNotFoundError
+
+Source: TypeAlias = (
+    str
+    | os.PathLike[str]
+    | bytes
+    | bytearray
+    | memoryview
+    | IO[str]
+    | IO[bytes]
+    | Iterable[str]
+    | Iterable[bytes]
+    | AsyncIterable[str]
+    | AsyncIterable[bytes]
+    | Document
+)
+"""What can be read: a `str` is text (never a path), a `Path` a file."""
+
+_ACCEPTED = (
+    "str (the text itself), pathlib.Path, bytes, an open file, an iterable or async iterable of str or "
+    "bytes, or a Document"
+)
+_INLINE_ITEM = 4096
+"""Items of an async source up to this length are decoded on the event loop: a thread costs more."""
+
+
+def open_document(
+    source: Source,
+    *,
+    encoding: str | None = None,
+    errors: str = "strict",
+    name: str | None = None,
+) -> Document:
+    """Makes a document of a source. Opens nothing yet, but looks whether a path can be a document.
+
+    Plain text and gzip are read. A path's metadata is asked for here (blocking, once); async code on
+    slow file systems calls this in a thread.
+
+    Args:
+        source: the text or where it comes from; a Document is returned as it is.
+        encoding: of bytes sources; None finds it out (byte order mark, UTF-8, else a guess with a warning).
+        errors: of bytes sources: "strict", "replace" (U+FFFD for bad bytes) or "ignore".
+        name: what messages and records call it, instead of its path or kind.
+
+    Raises:
+        DocumentError: the source is none of the accepted types.
+        DocumentNotFoundError: the path is missing or a directory.
+        ConfigError: the encoding or the error mode does not exist.
+    """
+    check_options(encoding, errors)
+    given = cast("object", source)
+    if isinstance(given, str):
+        return TextSource(given, name or "<text>")
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        return BytesSource(flat(cast("bytes", given)), name or "<bytes>", encoding, errors)
+    if isinstance(given, os.PathLike):
+        return FileSource(os.fsdecode(cast("os.PathLike[str]", given)), name, encoding, errors)
+    if callable(getattr(given, "pieces", None)):
+        return cast("Document", given)
+    if hasattr(given, "__aiter__"):
+        stream = cast("AsyncIterable[object]", given)
+        return AsyncSource(stream, name or "<async stream>", encoding, errors)
+    if callable(getattr(given, "read", None)):
+        return OpenFileSource(cast("IO[Any]", given), name, encoding, errors)
+    if isinstance(source, Iterable) and not isinstance(source, (Mapping, Set)):
+        items = cast("Iterable[object]", given)
+        return IterableSource(items, name or "<stream>", encoding, errors)
+    raise DocumentError(
+        f"a document cannot be made of {given!r:.80} (type {type(given).__name__}); accepted are {_ACCEPTED}"
+    )
+
+
+class _Source(ABC):
+    """What the sources that can be read without an event loop share."""
+
+    path: str | None = None
+    size: int | None = None
+    rereadable: bool = True
+
+    def __init__(self, name: str, encoding: str | None = None, errors: str = "strict") -> None:
+        self.name = name
+        self._encoding = encoding
+        self._errors = errors
+        self._begun = False
+
+    @abstractmethod
+    def _items(self) -> Iterator[object]:
+        """The source's str or bytes, in order, as they come."""
+
+    def read(self) -> Iterator[str]:
+        """What `pieces` gives, without an event loop; blocks while the source does."""
+        self._begin()
+        reading = Reading(self.name, self._encoding, self._errors)
+        for item in self._items():
+            yield from reading.feed(item)
+        yield from reading.close()
+
+    async def pieces(self) -> AsyncIterator[str]:
+        """The text in order; see `Document.pieces`."""
+        async for piece in _threaded(self.read()):
+            yield piece
+
+    def _begin(self) -> None:
+        if self._begun and not self.rereadable:
+            raise DocumentError(
+                f"{self.name!r} is a stream, which can be read once; hand in a new one, or a path"
+            )
+        self._begun = True
+
+
+class TextSource(_Source):
+    """A `str`."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(name)
+        self._text = text
+        self.size = len(text)
+
+    def _items(self) -> Iterator[object]:
+        for at in range(0, len(self._text), PIECE_CHARS):
+            yield self._text[at : at + PIECE_CHARS]
+
+
+class BytesSource(_Source):
+    """Bytes in memory, plain or gzip."""
+
+    def __init__(self, data: memoryview[int], name: str, encoding: str | None, errors: str) -> None:
+        super().__init__(name, encoding, errors)
+        self._data = data
+        self.size = len(data)
+
+    def _items(self) -> Iterator[object]:
+        yield self._data
+
+
+class FileSource(_Source):
+    """A file named by its path, plain or gzip."""
+
+    def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
+        super().__init__(name or path, encoding, errors)
+        self._path = Path(path)
+        try:
+            status = self._path.stat()
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+            raise self._not_found(error) from error
+        if stat.S_ISDIR(status.st_mode):
+            raise DocumentNotFoundError(f"{path!r} is a directory; name a file in it")
+        self.path = str(self._path.absolute())
+        # Pipes and devices have no length, and what was read of them is gone.
+        self.rereadable = stat.S_ISREG(status.st_mode)
+        self.size = status.st_size if self.rereadable else None
+
+    def _items(self) -> Iterator[object]:
+        try:
+            file = self._path.open("rb", buffering=0)
+        except OSError as error:
+            raise self._not_found(error) from error
+        with file:
+            yield from _blocks(file, self.name)
+
+    def _not_found(self, error: Exception) -> DocumentNotFoundError:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        return DocumentNotFoundError(
+            f"{str(self._path)!r} cannot be read: {why}; check the path and its permissions"
+        )
+
+
+class OpenFileSource(_Source):
+    """An open file, text or binary, from the position where it stands."""
+
+    def __init__(self, file: IO[Any], name: str | None, encoding: str | None, errors: str) -> None:
+        own = getattr(file, "name", None)
+        super().__init__(name or (own if isinstance(own, str) else "<file>"), encoding, errors)
+        self._file = file
+        self._start = 0
+        try:
+            self.rereadable = file.seekable()
+            if self.rereadable:
+                self._start = file.tell()
+        except (AttributeError, OSError, ValueError):
+            self.rereadable = False  # reading will say it if the file is closed
+
+    def _items(self) -> Iterator[object]:
+        if self.rereadable:
+            try:
+                self._file.seek(self._start)
+            except (OSError, ValueError) as error:
+                raise DocumentError(f"{self.name!r} cannot be read: {error}") from error
+        yield from _blocks(self._file, self.name)
+
+
+class IterableSource(_Source):
+    """Text or bytes from an iterable; one that is its own iterator can be read once."""
+
+    def __init__(
+        self, items: Iterable[object], name: str, encoding: str | None, errors: str
+    ) -> None:
+        super().__init__(name, encoding, errors)
+        self._source = items
+        self.rereadable = not isinstance(items, Iterator)
+
+    def _items(self) -> Iterator[object]:
+        yield from self._source
+
+
+class AsyncSource:
+    """Text or bytes from an async iterable, awaited item by item."""
+
+    path: str | None = None
+    size: int | None = None
+
+    def __init__(
+        self, items: AsyncIterable[object], name: str, encoding: str | None, errors: str
+    ) -> None:
+        self.name = name
+        self.rereadable = not isinstance(items, AsyncIterator)
+        self._source = items
+        self._encoding = encoding
+        self._errors = errors
+        self._begun = False
+
+    async def pieces(self) -> AsyncIterator[str]:
+        """The text in order; see `Document.pieces`."""
+        if self._begun and not self.rereadable:
+            raise DocumentError(
+                f"{self.name!r} is an async stream, which can be read once; hand in a new one, or a path"
+            )
+        self._begun = True
+        reading = Reading(self.name, self._encoding, self._errors)
+        async for item in self._source:
+            if isinstance(item, (str, bytes)) and len(item) <= _INLINE_ITEM:
+                for piece in reading.feed(item):
+                    yield piece
+            else:
+                async for piece in _threaded(reading.feed(item)):
+                    yield piece
+        async for piece in _threaded(reading.close()):
+            yield piece
+
+
+async def _threaded(pieces: Iterator[str]) -> AsyncIterator[str]:
+    """Takes one piece at a time from a blocking generator, each in a thread."""
+    try:
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            yield piece
+    finally:
+        # A cancelled wait leaves its thread inside the generator, which then cannot be closed from
+        # here; it closes what it holds when that thread lets go of it.
+        with suppress(ValueError):
+            cast("Any", pieces).close()
+
+
+def _blocks(file: IO[Any], name: str) -> Iterator[object]:
+    """Reads a file to its end, in blocks, without changing what it gives."""
+    while True:
+        try:
+            block = file.read(BLOCK_BYTES)
+        except UnicodeDecodeError as error:
+            raise DecodingError(
+                f"{name!r} was opened as text and does not decode as {error.encoding!r} "
+                f"({error.reason}); open it in binary mode, or with another encoding"
+            ) from error
+        except (OSError, ValueError) as error:  # io.UnsupportedOperation is both
+            raise DocumentError(f"{name!r} cannot be read: {error}") from error
+        if block is None:
+            raise DocumentError(f"{name!r} is in non-blocking mode; open it in blocking mode")
+        if not block:
+            return
+        yield block

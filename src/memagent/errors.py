@@ -1,0 +1,244 @@
+"""Every error that memagent raises on purpose.
+
+    MemagentError
+    ├── ConfigError                 a setting is wrong; nothing was sent
+    │   ├── NoModel            no model was named and none was found
+    │   ├── PromptSetError          a prompt set cannot be read or rendered
+    │   ├── TokenizerError          a tokenizer cannot be had
+    │   └── BudgetError             the window cannot be divided
+    │       ├── WindowUnknown  nobody knows the model's window
+    │       ├── WindowTooSmall the window has no room for a chunk
+    │       └── QuestionTooLong
+    ├── DocumentError               the source cannot be read as text
+    │   ├── DocumentNotFound
+    │   ├── EmptyDocument
+    │   ├── BinaryDocument
+    │   ├── DecodingError           `.offset`: the byte that does not decode
+    │   └── DocumentRequired   a resumed run needs its source handed in again
+    ├── ModelError                  a call failed; `.retryable`, `.retry_after`, `.attempts`
+    │   ├── ConnectionFailed   (retryable)
+    │   ├── RequestTimeout     (retryable)
+    │   ├── ServerBusy         429, 503 (retryable)
+    │   ├── ServerFailed       other 5xx (retryable)
+    │   ├── BadResponse        the reply is no chat completion (retryable)
+    │   ├── AuthenticationFailed     wrong or missing key
+    │   ├── ModelNotFound      the server does not serve that model
+    │   ├── ContextOverflow    the prompt is over the model's window
+    │   └── RequestRefused     other 4xx
+    ├── LimitReached           a usage limit would be passed; the loop turns it into a StopReason
+    └── StoreError                  runs and the file that holds them
+        ├── RunNotFound
+        ├── RunMismatch        the run id belongs to another question, document or setting
+        ├── RunBusy            another process is at this run
+        ├── StoreTooNew       the file was written by a newer memagent
+        ├── StoreCorrupt
+        ├── StoreReadOnly
+        └── StoreFull
+
+A message names the value (`!r`) and the remedy. Errors of other libraries are translated where they
+enter (documents, models, runstore), with the original as `__cause__`.
+"""
+
+from __future__ import annotations
+
+
+class MemagentError(Exception):
+    """Base of all errors of this package.
+
+    `run_id` is set when the error ended a run that can be resumed.
+    """
+
+    run_id: str | None = None
+
+
+class ConfigError(MemagentError):
+    """A setting is wrong; nothing was sent to a model."""
+
+
+class NoModel(ConfigError):
+    """No model was named and none was found; the message lists what was looked for."""
+
+
+class PromptSetError(ConfigError):
+    """A prompt set cannot be found, read, or rendered."""
+
+
+class TokenizerError(ConfigError):
+    """A tokenizer cannot be found or loaded."""
+
+
+class BudgetError(ConfigError):
+    """The model's window cannot be divided as asked."""
+
+
+class WindowUnknown(BudgetError):
+    """Neither the model nor the caller says how large the window is."""
+
+
+class WindowTooSmall(BudgetError):
+    """The window leaves no room for a chunk."""
+
+
+class QuestionTooLong(BudgetError):
+    """The question takes more tokens than its share of the window."""
+
+
+class DocumentError(MemagentError):
+    """The source cannot be read as text."""
+
+
+class DocumentNotFound(DocumentError):
+    """The path does not exist, is a directory, or may not be read."""
+
+
+class EmptyDocument(DocumentError):
+    """The source holds no text."""
+
+
+class BinaryDocument(DocumentError):
+    """The source is not text (or a format that this version does not read)."""
+
+
+class DecodingError(DocumentError):
+    """A byte of the source does not decode.
+
+    `offset` is the position of that byte from the start of the (decompressed) source, or None where
+    the failure has no single position.
+    """
+
+    def __init__(self, message: str, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+class DocumentRequired(DocumentError):
+    """The run's source was not a path, so it has to be handed in again."""
+
+
+class ModelError(MemagentError):
+    """A call to a model failed.
+
+    `retryable` says whether the same request may succeed later, `retry_after` is the server's wish in
+    seconds, `attempts` counts how often the request was sent before this error was given up on.
+    """
+
+    retryable: bool = False
+
+    def __init__(self, message: str, *, retry_after: float | None = None, attempts: int = 1):
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.attempts = attempts
+
+
+class ConnectionFailed(ModelError):
+    """The server cannot be reached, or the connection broke."""
+
+    retryable = True
+
+
+class RequestTimeout(ModelError):
+    """The server did not answer in time."""
+
+    retryable = True
+
+
+class ServerBusy(ModelError):
+    """The server asks to come back later (429, 503)."""
+
+    retryable = True
+
+
+class ServerFailed(ModelError):
+    """The server failed (5xx other than 503)."""
+
+    retryable = True
+
+
+class BadResponse(ModelError):
+    """The server's reply is not a chat completion."""
+
+    retryable = True
+
+
+class AuthenticationFailed(ModelError):
+    """The server refuses the API key, or wants one."""
+
+
+class ModelNotFound(ModelError):
+    """The server does not serve the model that was named."""
+
+
+class ContextOverflow(ModelError):
+    """Prompt and output do not fit the model's window."""
+
+
+class RequestRefused(ModelError):
+    """The server refuses the request (other 4xx)."""
+
+
+class LimitReached(MemagentError):
+    """A usage limit is reached.
+
+    Raised before the call that would pass the limit; the reading loop turns it into
+    `StopReason.LIMIT`, so callers of an agent see it as data, not as an exception.
+    """
+
+
+class StoreError(MemagentError):
+    """The run store cannot do what was asked."""
+
+
+class RunNotFound(StoreError):
+    """The store has no run of that id."""
+
+
+class RunMismatch(StoreError):
+    """The run id exists, with another document, question or setting."""
+
+
+class RunBusy(StoreError):
+    """Another process (or task) is working on this run."""
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer version of memagent."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is not a run store, or it is damaged."""
+
+
+class StoreReadOnly(StoreError):
+    """The store, or its folder, cannot be written."""
+
+
+class StoreFull(StoreError):
+    """The disk is full; what was committed is intact."""
+
+
+# TEMPORARY aliases while files are being merged
+NoModelError = NoModel
+WindowUnknownError = WindowUnknown
+WindowTooSmallError = WindowTooSmall
+QuestionTooLongError = QuestionTooLong
+DocumentNotFoundError = DocumentNotFound
+EmptyDocumentError = EmptyDocument
+BinaryDocumentError = BinaryDocument
+DocumentRequiredError = DocumentRequired
+ConnectionFailedError = ConnectionFailed
+RequestTimeoutError = RequestTimeout
+ServerBusyError = ServerBusy
+ServerFailedError = ServerFailed
+BadResponseError = BadResponse
+AuthenticationError = AuthenticationFailed
+ModelNotFoundError = ModelNotFound
+ContextOverflowError = ContextOverflow
+RequestRefusedError = RequestRefused
+LimitReachedError = LimitReached
+RunNotFoundError = RunNotFound
+RunMismatchError = RunMismatch
+RunBusyError = RunBusy
+StoreVersionError = StoreTooNew
+StoreCorruptError = StoreCorrupt
+StoreReadOnlyError = StoreReadOnly
+StoreFullError = StoreFull

@@ -1,0 +1,145 @@
+"""What a loop emits: each step as a typed, committed event.
+
+An event is handed out only after it is in the run store, with a `seq` that counts from 0 within its
+run. A resumed run hands out the committed events again, verbatim, and goes on from there: whoever
+remembers the last `seq` seen neither misses nor doubles one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from memagent.messages import Leaf, Usage
+
+
+class _Event(Leaf):
+    seq: int = -1
+    """Place in the run's event log; -1 until committed."""
+
+
+class _QuestionEvent(_Event):
+    question: int = 0
+    """Index of the question (0 unless `ask_many`)."""
+
+
+class RunStarted(_Event):
+    """The run was made; nothing has been sent yet."""
+
+    type: Literal["run_started"] = "run_started"
+    run_id: str
+    model: str
+    document: str
+    questions: tuple[str, ...]
+    counter: str
+    """Name of the token counter."""
+    window: int
+    chunk_tokens: int
+    memory_tokens: int
+
+
+class ChunkRead(_Event):
+    """A chunk was cut and is about to be shown to the model."""
+
+    type: Literal["chunk_read"] = "chunk_read"
+    chunk: int
+    """Index from 0."""
+    start: int
+    """First character of the chunk in the document."""
+    end: int
+    """One past the last character."""
+    tokens: int
+    last: bool
+    """True for the document's last chunk."""
+
+
+class Neutralised(_Event):
+    """Look-alikes of prompt fields or control tokens in a chunk were made harmless."""
+
+    type: Literal["neutralised"] = "neutralised"
+    chunk: int
+    count: int
+
+
+class MemoryUpdated(_QuestionEvent):
+    """The model rewrote the memory."""
+
+    type: Literal["memory_updated"] = "memory_updated"
+    chunk: int
+    memory: str
+    tokens: int
+    usage: Usage
+
+
+class MemoryKept(_QuestionEvent):
+    """The model answered with the keep literal: the memory is carried verbatim."""
+
+    type: Literal["memory_kept"] = "memory_kept"
+    chunk: int
+    usage: Usage
+
+
+class MemoryTruncated(_QuestionEvent):
+    """A memory was over its budget, or cut off, and was cut at a sentence end."""
+
+    type: Literal["memory_truncated"] = "memory_truncated"
+    chunk: int
+    tokens_before: int
+    tokens_after: int
+
+
+class Settled(_QuestionEvent):
+    """The model answered with the done literal: the rest of the document is not read."""
+
+    type: Literal["settled"] = "settled"
+    chunk: int
+
+
+class Retried(_QuestionEvent):
+    """A call was sent again; `chunk` is None for the answer call."""
+
+    type: Literal["retried"] = "retried"
+    chunk: int | None
+    reason: str
+    waited: float = 0.0
+    """Seconds slept before sending again."""
+
+
+class Answered(_QuestionEvent):
+    """The final answer of one question."""
+
+    type: Literal["answered"] = "answered"
+    answer: str
+    form_found: bool
+    """False when the prompt set's answer form (a box, say) was not in the reply: the whole reply is the answer."""
+    truncated: bool
+    """True when the reply was cut off by its token limit."""
+    usage: Usage
+
+
+class Stopped(_QuestionEvent):
+    """The run ended without an answer, on a limit or an unusable reply; it can be resumed."""
+
+    type: Literal["stopped"] = "stopped"
+    reason: str
+    """A `StopReason` value."""
+    detail: str
+
+
+Event = Annotated[
+    RunStarted
+    | ChunkRead
+    | Neutralised
+    | MemoryUpdated
+    | MemoryKept
+    | MemoryTruncated
+    | Settled
+    | Retried
+    | Answered
+    | Stopped,
+    Field(discriminator="type"),
+]
+
+event_adapter: TypeAdapter[Event] = TypeAdapter(Event)
+"""Reads and writes any event as JSON."""

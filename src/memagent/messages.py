@@ -1,0 +1,124 @@
+"""What goes to a model and what comes back: the types of the one seam, `ChatModel`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Role = Literal["system", "user", "assistant", "tool"]
+CallKind = Literal["update", "answer", "other"]
+
+
+class Leaf(BaseModel):
+    """Base of the value types: immutable, unknown fields refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Message(Leaf):
+    """One message of a conversation."""
+
+    role: Role
+    content: str
+
+
+class Sampling(Leaf):
+    """How tokens are drawn. The defaults are those of the published system at inference."""
+
+    temperature: float = Field(default=0.7, ge=0)
+    top_p: float = Field(default=0.95, gt=0, le=1)
+
+
+class ChatRequest(Leaf):
+    """One call to a model.
+
+    `kind` and `parts` stand beside the messages: they say what the call is for and from which texts
+    its prompt was made. Servers never see them; the embedded `extractive` model reads only them.
+    """
+
+    messages: tuple[Message, ...]
+    max_tokens: int = Field(gt=0)
+    """Most tokens that may be generated."""
+    sampling: Sampling = Sampling()
+    seed: int | None = None
+    """Seed for the engine's sampler; None leaves it to the engine."""
+    thinking: bool | None = None
+    """False asks a reasoning model to answer without reasoning; None leaves its default."""
+    kind: CallKind = "other"
+    parts: Mapping[str, str] = Field(default_factory=dict)
+
+
+class FinishReason(StrEnum):
+    """Why a model stopped generating."""
+
+    STOP = "stop"
+    """The model ended its turn."""
+    LENGTH = "length"
+    """`max_tokens` or the window was reached."""
+    OTHER = "other"
+    """Anything else that the engine reported (a content filter, say)."""
+
+
+class TokenIds(Leaf):
+    """The exact tokens of one call, where the engine gives them."""
+
+    prompt: tuple[int, ...]
+    """P ids, as the engine saw the rendered prompt."""
+    sampled: tuple[int, ...]
+    """T ids, as they were sampled."""
+    logprobs: tuple[float, ...] | None = None
+    """T log-probabilities of the sampled ids under the sampling distribution."""
+
+
+class Usage(Leaf):
+    """What calls cost. Retries and repeated calls are counted apart, never in the first four."""
+
+    calls: int = 0
+    """Calls whose reply was used (committed)."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    """Prompt tokens that the engine took from its prefix cache."""
+    retries: int = 0
+    """Calls sent again: after a failure, or because a reply was unusable."""
+    retry_tokens: int = 0
+    """Prompt and completion tokens of replies that were thrown away."""
+    repeated: int = 0
+    """Calls that were in flight when a run was killed, and were sent again on resume."""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            calls=self.calls + other.calls,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            retries=self.retries + other.retries,
+            retry_tokens=self.retry_tokens + other.retry_tokens,
+            repeated=self.repeated + other.repeated,
+        )
+
+
+class Failure(Leaf):
+    """One failed attempt that a retry got over."""
+
+    error: str
+    """Class name and message of the error."""
+    waited: float
+    """Seconds slept before the next attempt."""
+
+
+class Completion(Leaf):
+    """The reply to one `ChatRequest`."""
+
+    text: str
+    """The reply without the reasoning that the server separated from it."""
+    reasoning: str = ""
+    """Reasoning that came in a field of its own (`reasoning`, `reasoning_content`)."""
+    finish_reason: FinishReason = FinishReason.STOP
+    usage: Usage = Usage(calls=1)
+    tokens: TokenIds | None = None
+    failures: tuple[Failure, ...] = ()
+    """Attempts that failed before this reply; `usage.retries` counts them."""

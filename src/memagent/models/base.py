@@ -1,0 +1,77 @@
+"""The one seam: everything above sees a model as a `ChatModel`, everything below implements it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from memagent.messages import ChatRequest, Completion
+from memagent.tokens.base import TokenCounter
+
+
+class ChatModel(Protocol):
+    """A chat model, wherever it runs. Implementations are safe to call from several tasks and event loops."""
+
+    @property
+    def name(self) -> str:
+        """Names the model in records and binds runs to it (`vllm:Qwen/Qwen3-4B`)."""
+        ...
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Sends one request.
+
+        Raises:
+            ModelError: the call failed; never an empty `Completion` in its place.
+            LimitReachedError: a usage limit would be passed; nothing was sent.
+        """
+        ...
+
+    async def counter(self) -> TokenCounter:
+        """The model's own token counter, or the best bound there is.
+
+        Raises:
+            ModelError: the server had to be asked and did not answer.
+        """
+        ...
+
+    async def window(self) -> int | None:
+        """Most tokens of prompt plus output, None where nobody says.
+
+        Raises:
+            ModelError: the server had to be asked and did not answer.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Frees connections; the model may not be used after it."""
+        ...
+
+
+class Wrapper:
+    """A model around another model: passes everything on. Subclasses override `complete`."""
+
+    def __init__(self, inner: ChatModel) -> None:
+        self.inner = inner
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name: wrapping does not change what a model is."""
+        return self.inner.name
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Passes the request on."""
+        return await self.inner.complete(request)
+
+    async def counter(self) -> TokenCounter:
+        """The wrapped model's counter."""
+        return await self.inner.counter()
+
+    async def window(self) -> int | None:
+        """The wrapped model's window."""
+        return await self.inner.window()
+
+    async def aclose(self) -> None:
+        """Closes the wrapped model."""
+        await self.inner.aclose()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.inner!r})"

@@ -1,0 +1,131 @@
+"""A model without weights, for demos and tests: it keeps the sentences that match the question."""
+
+from __future__ import annotations
+
+from memagent.errors import RequestRefusedError
+from memagent.messages import ChatRequest, Completion, Usage
+from memagent.models.extractive_score import Question
+from memagent.models.extractive_words import clip, sentences
+from memagent.tokens.base import TokenCounter
+from memagent.tokens.byte_bound import ByteBound
+
+WINDOW = 8192
+"""That of the published system, though its tokens are bytes here."""
+NOTHING_FOUND = "No sentence of the document matches the question."
+
+
+class _Bytes(ByteBound):
+    """This model's tokens are UTF-8 bytes, so the bound is the count."""
+
+    exact = True
+
+
+class ExtractiveModel:
+    """Answers from a document with its own sentences. No weights, no server, no network, and no understanding.
+
+    It is not a language model: it scores sentences by the words they share with the question (case, accents
+    and English endings aside) and by whether they hold the kind of thing that is asked for (a date, a name, a
+    place, a number), keeps the best within the memory's budget, and answers with the best one. It finds what one
+    sentence says in nearly the question's own words. It cannot infer, resolve pronouns or join facts.
+
+    It reads `request.parts` and never the messages: `question`, `memory`, `chunk`, and the prompt set's
+    `keep`, `empty_memory` and `answer_form`. The same request always gives the same reply.
+
+    Args:
+        window: most bytes of prompt plus output. It reads no more at once than its callers show it, so this
+            only sets how large they cut the chunks.
+    """
+
+    name = "extractive"
+
+    def __init__(self, *, window: int = WINDOW) -> None:
+        self._window = window
+        self._counter = _Bytes()
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Rewrites the memory (`update`) or answers (`answer`), in at most `max_tokens` UTF-8 bytes.
+
+        Raises:
+            RequestRefusedError: another kind of call.
+        """
+        if request.kind == "update":
+            text = _update(request)
+        elif request.kind == "answer":
+            text = _answer(request)
+        else:
+            raise RequestRefusedError(
+                f"extractive answers calls of kind 'update' and 'answer' only, not {request.kind!r}; "
+                f"name a language model for anything else, such as 'vllm:NAME'"
+            )
+        usage = Usage(
+            calls=1,
+            prompt_tokens=self._counter.count_messages(request.messages),
+            completion_tokens=self._counter.count(text),
+        )
+        return Completion(text=text, usage=usage)
+
+    async def counter(self) -> TokenCounter:
+        """Counts UTF-8 bytes: these are this model's tokens."""
+        return self._counter
+
+    async def window(self) -> int | None:
+        """8192 bytes of prompt plus output, unless the constructor was told otherwise."""
+        return self._window
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    def __repr__(self) -> str:
+        return "ExtractiveModel()"
+
+
+def _memory(request: ChatRequest) -> list[str]:
+    """The memory's lines: this model writes one sentence on each."""
+    memory = request.parts.get("memory", "")
+    if memory.strip() == request.parts.get("empty_memory", "").strip():
+        return []
+    return [line.strip() for line in memory.splitlines() if line.strip()]
+
+
+def _update(request: ChatRequest) -> str:
+    parts = request.parts
+    question = Question.parse(parts.get("question", ""))
+    old = _memory(request)
+    # dict: a sentence that overlapping chunks show twice is kept once, at its first place.
+    candidates = list(dict.fromkeys([*old, *sentences(parts.get("chunk", ""))]))
+    kept = _best(question, candidates, request.max_tokens)
+    if kept == old or not kept:
+        unchanged = "\n".join(old) or parts.get("empty_memory", "")
+        return parts.get("keep") or unchanged
+    return "\n".join(kept)
+
+
+def _best(question: Question, candidates: list[str], budget: int) -> list[str]:
+    """The best sentences that fit `budget` UTF-8 bytes on a line each, in the order of the document."""
+    scored = [(question.score(text), place) for place, text in enumerate(candidates)]
+    scored.sort(key=lambda item: (-item[0], item[1]))
+    kept: dict[int, str] = {}
+    left = budget
+    bytes_of = ByteBound().count
+    for score, place in scored:
+        if score <= 0:
+            break
+        # Only the best sentence is worth having in part.
+        text = candidates[place] if kept else clip(candidates[place], left)
+        size = bytes_of(text) + bool(kept)  # with its line end
+        if text and size <= left:
+            kept[place] = text
+            left -= size
+    return [kept[place] for place in sorted(kept)]
+
+
+def _answer(request: ChatRequest) -> str:
+    question = Question.parse(request.parts.get("question", ""))
+    memory = _memory(request)
+    # max keeps the first of equals.
+    answer = " ".join(max(memory, key=question.score).split()) if memory else NOTHING_FOUND
+    before, after = _FORMS.get(request.parts.get("answer_form", "plain"), ("", ""))
+    return before + clip(answer, request.max_tokens - len(before) - len(after)) + after
+
+
+_FORMS = {"boxed": ("\\boxed{", "}"), "sentence": ("Therefore, the answer is (", ").")}

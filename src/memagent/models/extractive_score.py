@@ -1,0 +1,159 @@
+"""How well a sentence may answer a question: word matches, and the kind of answer that is asked for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from memagent.models.extractive_words import WORD, stem
+
+NAME_WEIGHT = 2.0
+COMMON_WEIGHT = 0.6
+"""Words that most questions could hold say little about this one."""
+LONG_WORD = 10
+"""Length in letters at which a word counts twice as much as a very short one: long words are rare."""
+EXPECTED_BONUS = 0.4
+"""What a sentence gains that holds the kind of thing asked for (a date, a place), as a share of all weights."""
+QUESTION_FACTOR = 0.6
+"""Sentences that ask seldom answer."""
+EASY_WORDS = 30
+"""Words a sentence may have before its length counts against it: about an average sentence of a novel."""
+LENGTH_SCALE = 120
+"""Words above `EASY_WORDS` that halve a score."""
+NEAR = 12
+"""Words between two matches at which they count as half unrelated."""
+
+_STOP_WORDS = """
+    a about after all also am an and any are as at be because been before being but by can could did do does
+    doing during each for from had has have having he her hers him himself his how i if in into is it its
+    just many may me might more most much must my no not of on one or our out over own said shall she should
+    so some such than that the their them then there these they this those to too under until up upon very
+    was we were what when where which while who whom whose why will with would you your
+"""
+_COMMON_WORDS = """
+    become begin call character come day do find first get give go happen have hold keep kind know last leave
+    like long make man name new old part people person place say see speak take tell thing think time use
+    want way woman work year book novel story text document describe mention according
+"""
+_STOP = frozenset(map(stem, _STOP_WORDS.split()))
+_COMMON = frozenset(map(stem, _COMMON_WORDS.split()))
+_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_DATE = re.compile(rf"\b1\d\d\d\b|\b20\d\d\b|\b(?:{_MONTHS})\b")
+_TIME = re.compile(
+    r"\d|\b(?:spring|summer|autumn|winter|morning|evening|night|midnight|noon|o[’']clock|yesterday"
+    r"|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday|week|month|years?|days?|Easter|Christmas)\b"
+)
+_NUMBER = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty"
+    r"|sixty|seventy|eighty|ninety|hundred|thousand|million|dozen|half)\b",
+    re.IGNORECASE,
+)
+_PLACE = re.compile(r"\b(?:in|at|near|from|to|into|on|outside)\s+(?:the\s+)?[A-ZÀ-Þ]")
+_REASON = re.compile(r"\b(?:because|since|for|therefore|so that|owing|in order)\b", re.IGNORECASE)
+_NAME = re.compile(r"(?<=[a-z,;] )[A-ZÀ-Þ][^\W\d_]{2,}")
+"""A capital inside a sentence."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question taken apart once, for scoring many sentences."""
+
+    weights: dict[str, float]
+    """Weight of each content word, by stem."""
+    asks: str
+    """`when`, `where`, `who`, `number`, `why`, or nothing in particular."""
+
+    @classmethod
+    def parse(cls, text: str) -> Question:
+        """Takes a question apart: content words, names among them, and what kind of answer it wants."""
+        weights: dict[str, float] = {}
+        for found in WORD.finditer(text):
+            word, root = found.group(), stem(found.group())
+            if root in _STOP:
+                continue
+            # The first word of a sentence is capital without being a name.
+            before = text[: found.start()].rstrip("\"'“”‘’() \n")
+            opens = not before or before[-1] in ".!?"
+            weight = 1 + min(len(root), LONG_WORD) / LONG_WORD
+            if word[0].isupper() and not opens:
+                weight = max(weight, NAME_WEIGHT)
+            elif root in _COMMON:
+                weight = COMMON_WEIGHT
+            weights[root] = max(weight, weights.get(root, 0.0))
+        return cls(weights=weights, asks=_kind(text))
+
+    def score(self, sentence: str) -> float:
+        """How well the sentence may answer; 0 where no content word of the question is in it.
+
+        `sum of the weights of distinct matches * (0.5 + their share of all weights) * nearness`, plus a bonus
+        for the expected kind of answer in proportion to that share; less for long sentences and questions.
+        """
+        words = WORD.findall(sentence)
+        matches = [(i, root) for i, root in enumerate(map(stem, words)) if root in self.weights]
+        if not matches:
+            return 0.0
+        total = sum(self.weights.values())
+        matched = sum(self.weights[root] for root in {root for _, root in matches})
+        share = matched / total
+        score = matched * (0.5 + share) * self._nearness(matches)
+        score += EXPECTED_BONUS * total * share * share * self._expected(sentence)
+        if sentence.rstrip("\"'”’ ").endswith("?"):
+            score *= QUESTION_FACTOR
+        return score / (1 + max(0, len(words) - EASY_WORDS) / LENGTH_SCALE)
+
+    def _nearness(self, matches: list[tuple[int, str]]) -> float:
+        """1 where the distinct matches stand side by side, towards 0.5 the farther they are apart."""
+        distinct = len({root for _, root in matches})
+        if distinct == 1:
+            return 1.0
+        last_seen: dict[str, int] = {}
+        tightest = matches[-1][0] - matches[0][0] + 1
+        for place, root in matches:
+            last_seen[root] = place
+            if len(last_seen) == distinct:
+                tightest = min(tightest, place - min(last_seen.values()) + 1)
+        gap = (tightest - distinct) / (distinct - 1)
+        return 0.5 + 0.5 / (1 + gap / NEAR)
+
+    def _expected(self, sentence: str) -> float:
+        """From 0 to 1: does the sentence hold the kind of thing that is asked for?"""
+        if self.asks == "when":
+            return 1.0 if _DATE.search(sentence) else 0.4 * bool(_TIME.search(sentence))
+        if self.asks == "where":
+            return float(bool(_PLACE.search(sentence)))
+        if self.asks == "number":
+            return float(bool(_NUMBER.search(sentence)))
+        if self.asks == "who":
+            names = (stem(name) for name in _NAME.findall(sentence))
+            return float(any(name not in self.weights for name in names))
+        if self.asks == "why":
+            return float(bool(_REASON.search(sentence)))
+        return 0.0
+
+
+_KINDS = (
+    (
+        "number",
+        re.compile(
+            r"\bhow (?:many|much|old|long|far|often)\b|\bwhat (?:number|age)\b", re.IGNORECASE
+        ),
+    ),
+    (
+        "when",
+        re.compile(
+            r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|century|season)\b", re.IGNORECASE
+        ),
+    ),
+    (
+        "where",
+        re.compile(
+            r"\bwhere\b|\b(?:what|which) (?:city|town|place|country|village)\b", re.IGNORECASE
+        ),
+    ),
+    ("who", re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)),
+    ("why", re.compile(r"\bwhy\b", re.IGNORECASE)),
+)
+
+
+def _kind(question: str) -> str:
+    return next((kind for kind, pattern in _KINDS if pattern.search(question)), "")

@@ -1,0 +1,148 @@
+"""Limits around a model: how many calls at once, and how much in all."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from typing import Self
+
+from pydantic import model_validator
+
+from memagent.errors import ConfigError, LimitReachedError
+from memagent.messages import ChatRequest, Completion, Leaf, Usage
+from memagent.models.base import ChatModel, Wrapper
+from memagent.models.perloop import PerLoop
+
+PRICE_UNIT = 1_000_000
+"""Prices are for a million tokens, as providers list them."""
+
+
+class ConcurrencyLimit(Wrapper):
+    """Lets at most `n` calls run at once; the others wait their turn. Each event loop has its own `n`.
+
+    Raises:
+        ConfigError: `n` is below 1.
+    """
+
+    def __init__(self, inner: ChatModel, n: int) -> None:
+        super().__init__(inner)
+        if n < 1:
+            raise ConfigError(f"concurrency {n!r} would let no call through; give 1 or more")
+        self._turns = PerLoop(lambda: asyncio.Semaphore(n))
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Sends the request when it is its turn."""
+        async with self._turns.get():
+            return await self.inner.complete(request)
+
+
+class Limits(Leaf):
+    """How much may be spent. None sets no limit.
+
+    Raises:
+        ConfigError: a limit or price is negative, or `cost` comes without both prices.
+    """
+
+    calls: int | None = None
+    """Calls. One that is sent again by a `Retry` inside the limit counts once."""
+    tokens: int | None = None
+    """Prompt and completion tokens together, with those of replies that were thrown away."""
+    seconds: float | None = None
+    """Seconds of wall clock since the first call."""
+    cost: float | None = None
+    """Money, in the currency of the prices."""
+    prompt_price: float | None = None
+    """Price of a million prompt tokens. Cached ones count in full."""
+    completion_price: float | None = None
+    """Price of a million completion tokens."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise ConfigError(f"limit {name}={value!r} is impossible; give a number from 0 on")
+        if self.cost is not None and None in (self.prompt_price, self.completion_price):
+            raise ConfigError(
+                f"cost={self.cost!r} cannot be watched without prices; give prompt_price= and "
+                f"completion_price=, each for a million tokens in the currency of the cost"
+            )
+        return self
+
+
+class UsageLimit(Wrapper):
+    """Refuses calls once a limit is reached.
+
+    What is promised: the check comes before a call, and compares what has been spent so far. Of calls, exactly
+    `limits.calls` are let through: one counts from its start, also while it is under way and if it fails. For
+    tokens, cost and seconds a call is refused once the amount spent has reached the limit; the call
+    that reaches it is completed, as are those under way beside it, so the amount can end above the
+    limit by what these calls take. No call is cut off.
+
+    A retry inside this wrapper is paid for where the reply says what it took (`Usage.retry_tokens`, at the
+    higher of both prices); a call that failed for good has no usage and adds a call, but no tokens.
+
+    Args:
+        inner: the model to call.
+        limits: how much may be spent.
+        spent: what an earlier part of the same run has spent; it counts.
+    """
+
+    def __init__(self, inner: ChatModel, limits: Limits, *, spent: Usage | None = None) -> None:
+        super().__init__(inner)
+        self.limits = limits
+        self._lock = threading.Lock()
+        self._spent = spent or Usage()
+        self._calls = self._spent.calls
+        self._started: float | None = None
+
+    @property
+    def spent(self) -> Usage:
+        """The usage of all replies so far."""
+        return self._spent
+
+    @property
+    def cost(self) -> float:
+        """What the replies so far cost, 0 without prices."""
+        prompt = self.limits.prompt_price or 0.0
+        completion = self.limits.completion_price or 0.0
+        spent = self._spent
+        return (
+            spent.prompt_tokens * prompt
+            + spent.completion_tokens * completion
+            + spent.retry_tokens * max(prompt, completion)
+        ) / PRICE_UNIT
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Sends the request unless a limit is reached.
+
+        Raises:
+            LimitReachedError: nothing was sent.
+        """
+        with self._lock:
+            self._check()
+            self._calls += 1
+        completion = await self.inner.complete(request)
+        with self._lock:
+            self._spent += completion.usage
+        return completion
+
+    def _check(self) -> None:
+        now = time.monotonic()
+        if self._started is None:
+            self._started = now
+        limits, spent = self.limits, self._spent
+        tokens = spent.prompt_tokens + spent.completion_tokens + spent.retry_tokens
+        for name, used, limit in (
+            ("calls", self._calls, limits.calls),
+            ("tokens", tokens, limits.tokens),
+            ("seconds", round(now - self._started, 1), limits.seconds),
+            ("cost", round(self.cost, 6), limits.cost),
+        ):
+            if limit is not None and used >= limit:
+                raise LimitReachedError(
+                    f"the limit of {limit!r} {name} is reached ({used!r} spent in {self._calls} calls); "
+                    f"raise {name}= in the limits and resume the run"
+                )

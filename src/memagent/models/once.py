@@ -1,0 +1,55 @@
+"""A question that is asked once: its answer is shared by tasks, threads and event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class _LeaderLeftError(Exception):
+    """Whoever was asking was cancelled; one of those who wait takes over."""
+
+
+class Once(Generic[T]):
+    """Calls `make` for the first caller and gives the result to every other one.
+
+    A failure goes to all who waited for it and is not remembered: the next call asks again. When the
+    caller who asks is cancelled, one of those who wait asks in its place.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._future: Future[T] | None = None
+
+    async def get(self) -> T:
+        """The value; raises what `make` raised."""
+        while True:
+            with self._lock:
+                future = self._future
+                leads = future is None
+                if future is None:
+                    future = self._future = Future()
+            if leads:
+                return await self._lead(future)
+            try:
+                # shield: a waiter that is cancelled must not cancel the future for the others.
+                return await asyncio.shield(asyncio.wrap_future(future))
+            except _LeaderLeftError:
+                continue
+
+    async def _lead(self, future: Future[T]) -> T:
+        try:
+            value = await self._make()
+        except BaseException as error:
+            with self._lock:
+                self._future = None
+            future.set_exception(error if isinstance(error, Exception) else _LeaderLeftError())
+            raise
+        future.set_result(value)
+        return value

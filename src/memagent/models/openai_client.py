@@ -1,0 +1,154 @@
+"""The openai client as memagent uses it: one for each event loop, secrets kept out of sight."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+from memagent.errors import ConfigError
+from memagent.models.openai_errors import Endpoint
+from memagent.models.perloop import PerLoop
+
+if TYPE_CHECKING:
+    import openai
+
+NO_KEY = "EMPTY"
+"""Sent where a server wants no key: the client insists on one."""
+CONNECT_SECONDS = 10.0
+"""A server that is up accepts a connection within this, also across the world."""
+SECRET_CHARS = 6
+"""Shorter texts are no secrets, and blanking them out would garble messages."""
+
+
+class Clients:
+    """Connections to one server: a client for each event loop that calls.
+
+    A user and password in the URL are sent as basic authorisation and appear nowhere else: the HTTP
+    library logs URLs.
+
+    Raises:
+        ConfigError: the URL or the key cannot be sent.
+    """
+
+    def __init__(
+        self, base_url: str, api_key: str | None, headers: Mapping[str, str], timeout: float
+    ) -> None:
+        parts = _checked_url(base_url)
+        self._url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        self._api_key = _checked_key(api_key)
+        self._headers = {**_basic_authorisation(parts), **headers}
+        self._timeout = timeout
+        self._secrets = [api_key, parts.password, unquote(parts.password or "")]
+        self._secrets += [value.removeprefix("Basic ") for value in self._headers.values()]
+        self._loops = PerLoop(_Slot)
+
+    def endpoint(self, name: str) -> Endpoint:
+        """What errors may say about the server."""
+        return Endpoint(
+            name=name,
+            base_url=self._url,
+            timeout=self._timeout,
+            secrets=tuple(s for s in self._secrets if s and len(s) >= SECRET_CHARS),
+        )
+
+    async def get(self) -> openai.AsyncOpenAI:
+        """The running loop's client."""
+        slot = self._loops.get()
+        async with slot.lock:
+            if slot.client is None:
+                # Importing openai takes half a second, reading the certificates some more.
+                slot.client = await asyncio.to_thread(self._connect)
+                slot.closer = _closing(slot.client)
+                await anext(slot.closer)
+        return slot.client
+
+    async def aclose(self) -> None:
+        """Closes the clients of all loops that still run."""
+        here = asyncio.get_running_loop()
+        for loop, slot in self._loops.take_all():
+            if slot.closer is None or loop.is_closed():
+                continue
+            if loop is here:
+                await slot.closer.aclose()
+            elif loop.is_running():
+                closing = asyncio.run_coroutine_threadsafe(_finish(slot.closer), loop)
+                await asyncio.wrap_future(closing)
+
+    def _connect(self) -> openai.AsyncOpenAI:
+        import openai
+
+        return openai.AsyncOpenAI(
+            base_url=self._url,
+            api_key=self._api_key,
+            default_headers=self._headers,
+            timeout=openai.Timeout(self._timeout, connect=min(CONNECT_SECONDS, self._timeout)),
+            max_retries=0,
+        )
+
+
+class _Slot:
+    """One loop's client."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.client: openai.AsyncOpenAI | None = None
+        self.closer: AsyncGenerator[None] | None = None
+
+
+async def _closing(client: openai.AsyncOpenAI) -> AsyncGenerator[None]:
+    """Closes the client when it ends.
+
+    A loop that shuts down ends all generators that it has started, so `asyncio.run` leaves no open
+    connection behind.
+    """
+    try:
+        yield
+    finally:
+        await client.close()
+
+
+async def _finish(closer: AsyncGenerator[None]) -> None:
+    await closer.aclose()
+
+
+def _checked_url(base_url: str) -> SplitResult:
+    shown = base_url.rpartition("@")[2]
+    try:
+        parts = urlsplit(base_url.strip())
+        _ = parts.port
+    except ValueError as error:
+        raise ConfigError(f"the base URL ...{shown!r} is no URL ({error}); {_EXAMPLE}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            f"the base URL {shown!r} does not start with http:// or https:// and a host; {_EXAMPLE}"
+        )
+    if parts.query or parts.fragment:
+        raise ConfigError(
+            f"the base URL {shown.partition('?')[0].partition('#')[0]!r} goes on with a query or fragment, "
+            f"to which no path can be added; leave that out (keys go into api_key=)"
+        )
+    return parts
+
+
+_EXAMPLE = "give one such as 'http://localhost:8000/v1'"
+
+
+def _checked_key(api_key: str | None) -> str:
+    if not api_key:
+        return NO_KEY
+    if not (api_key.isascii() and api_key.isprintable()) or " " in api_key:
+        raise ConfigError(
+            f"the API key ({len(api_key)} characters, not shown) holds a blank, a line end or a "
+            f"character outside ASCII, which cannot be sent; copy it again"
+        )
+    return api_key
+
+
+def _basic_authorisation(parts: SplitResult) -> dict[str, str]:
+    if parts.username is None:
+        return {}
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode("ascii")}

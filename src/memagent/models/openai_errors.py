@@ -1,0 +1,216 @@
+"""The one boundary where errors of the openai client become memagent's."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from email.utils import mktime_tz, parsedate_tz
+from http import HTTPStatus
+from typing import TYPE_CHECKING, cast
+
+from memagent.errors import (
+    AuthenticationError,
+    BadResponseError,
+    ConnectionFailedError,
+    ContextOverflowError,
+    ModelError,
+    ModelNotFoundError,
+    RequestRefusedError,
+    RequestTimeoutError,
+    ServerBusyError,
+    ServerFailedError,
+)
+
+if TYPE_CHECKING:
+    import openai
+
+CLIP = 500
+"""Characters kept of a server's own words: enough for every message seen, too little for a page of HTML."""
+SERVED_SHOWN = 8
+"""Served models named in an error before the rest becomes a number."""
+
+_OVERFLOW_CODES = {"context_length_exceeded", "exceed_context_size_error"}
+_OVERFLOW = re.compile(
+    r"context[ _-]?(length|size|window)|max_model_len|maximum (input|sequence) length"
+    r"|(prompt|input)\b.{0,40}\btoo (long|many tokens)|tokens.{0,60}\bmust be <=",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How vLLM, SGLang, llama-server, TGI and OpenAI say that a request is over the window."""
+_NO_MODEL = re.compile(
+    r"\bmodel\b.{0,200}?\b(does not exist|not found|is not (served|available))|(unknown|invalid) model\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Which model is asked where, as errors may say it."""
+
+    name: str
+    """The model as the user named it: `vllm:Qwen/Qwen3-4B`."""
+    base_url: str
+    """Without user, password and query."""
+    timeout: float
+    """Seconds a request may take."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Texts that no message may hold, should a server echo them."""
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.base_url}"
+
+    def quote(self, text: str) -> str:
+        """A server's words on one line, without secrets, at most 500 characters."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        text = _UNPRINTABLE.sub(" ", text).strip()
+        return text if len(text) <= CLIP else text[: CLIP - 1] + "…"
+
+    def leaks(self, error: BaseException) -> bool:
+        """True where an error's own text, or that of its causes, holds a secret."""
+        seen: BaseException | None = error
+        while seen is not None:
+            text = str(seen)
+            if any(secret in text for secret in self.secrets):
+                return True
+            seen = seen.__cause__
+        return False
+
+
+def server_message(body: object) -> str:
+    """The words in an error body: `error.message`, flat `message`, `detail`, or all of it."""
+    if body is None:
+        return ""
+    if isinstance(body, str):
+        return body
+    if isinstance(body, Mapping):
+        fields = cast("Mapping[str, object]", body)
+        for key in ("error", "message", "detail"):
+            if fields.get(key):
+                return server_message(fields[key])
+    return json.dumps(body, ensure_ascii=False, default=str)
+
+
+def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """Seconds that the server asks to wait: `Retry-After` in (fractions of) seconds or as an HTTP date.
+
+    Args:
+        headers: the reply's headers, looked up without regard to case.
+        now: seconds since the epoch that a date is compared with; by default the clock's.
+    """
+    for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            seconds = float(value) / scale
+        except ValueError:
+            date = parsedate_tz(value)
+            if date is None:
+                continue
+            seconds = mktime_tz(date) - (time.time() if now is None else now)
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None
+
+
+def says_no_model(error: openai.APIError) -> bool:
+    """True where the server says that it has no such model (or no such URL: both are 404)."""
+    status = _status(error)
+    if status == HTTPStatus.NOT_FOUND:
+        return True
+    if status not in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
+        return False
+    return error.code == "model_not_found" or bool(
+        _NO_MODEL.search(server_message(error.body)[:CLIP])
+    )
+
+
+def translate(
+    error: openai.APIError, endpoint: Endpoint, served: Sequence[str] | None = None
+) -> ModelError:
+    """The memagent error for what the openai client raised.
+
+    Args:
+        error: what the client raised.
+        endpoint: who was asked.
+        served: the ids that the server lists, where it was asked for them; None where it does not say.
+    """
+    import openai
+
+    if isinstance(error, openai.APIConnectionError):
+        return _connection(error, endpoint)
+    if not isinstance(error, openai.APIStatusError):
+        return BadResponseError(
+            f"{endpoint}: the reply cannot be read: {endpoint.quote(str(error))}"
+        )
+    status = error.status_code
+    wait = retry_after(error.response.headers)
+    words = endpoint.quote(server_message(error.body)) or "(no message)"
+    said = f"{endpoint}: the server answered {status}: {words}"
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return AuthenticationError(f"{said}; give its key as api_key= or in MEMAGENT_API_KEY")
+    if says_no_model(error):
+        return ModelNotFoundError(f"{said}; {_where_models_are(endpoint, served)}")
+    if _overflows(error):
+        return ContextOverflowError(
+            f"{said}; use a smaller window (--window) or a shorter question"
+        )
+    if status == HTTPStatus.TOO_MANY_REQUESTS and error.code == "insufficient_quota":
+        return RequestRefusedError(f"{said}; waiting does not help, the account's quota is used up")
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        return ServerBusyError(f"{said}; lower the number of calls at once", retry_after=wait)
+    if status == HTTPStatus.REQUEST_TIMEOUT:
+        return RequestTimeoutError(said, retry_after=wait)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return ServerFailedError(f"{said}; its log says more", retry_after=wait)
+    if status < HTTPStatus.BAD_REQUEST:
+        return RequestRefusedError(f"{said}; the base URL leads elsewhere, give the server's own")
+    return RequestRefusedError(f"{said}; the server does not take this request as it is")
+
+
+def _status(error: openai.APIError) -> int | None:
+    status = getattr(error, "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelError:
+    import openai
+
+    cause = error.__cause__
+    kind = type(cause).__name__
+    if isinstance(error, openai.APITimeoutError) and kind != "ConnectTimeout":
+        return RequestTimeoutError(
+            f"{endpoint}: no answer within {endpoint.timeout:g} s; "
+            f"allow more with timeout=, or send fewer calls at once"
+        )
+    detail = endpoint.quote(f"{kind}: {cause}" if cause is not None else str(error)).rstrip(": ")
+    return ConnectionFailedError(
+        f"{endpoint}: no connection, or it broke before the reply was complete ({detail}); "
+        f"is a server running at {endpoint.base_url}?"
+    )
+
+
+def _overflows(error: openai.APIStatusError) -> bool:
+    if error.status_code not in (
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+    ):
+        return False
+    if {error.code, error.type} & _OVERFLOW_CODES or error.param == "input_tokens":
+        return True
+    return bool(_OVERFLOW.search(server_message(error.body)[:CLIP]))
+
+
+def _where_models_are(endpoint: Endpoint, served: Sequence[str] | None) -> str:
+    if served:
+        more = f" and {len(served) - SERVED_SHOWN} more" if len(served) > SERVED_SHOWN else ""
+        names = ", ".join(repr(endpoint.quote(name)) for name in served[:SERVED_SHOWN])
+        return f"it serves {names}{more}"
+    ending = "" if endpoint.base_url.rstrip("/").endswith("/v1") else " (most base URLs end in /v1)"
+    return f"it lists no models either: is the base URL right?{ending}"

@@ -1,0 +1,156 @@
+"""Reads the bodies of chat completions and model lists, whichever server they come from."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
+
+from memagent.errors import BadResponseError, ServerFailedError
+from memagent.messages import Completion, FinishReason, Usage
+from memagent.models.openai_errors import Endpoint, server_message
+
+_FINISH = {
+    None: FinishReason.STOP,  # not every server reports one
+    "stop": FinishReason.STOP,
+    "eos_token": FinishReason.STOP,  # TGI
+    "stop_sequence": FinishReason.STOP,  # TGI
+    "length": FinishReason.LENGTH,
+}
+_BROKEN_OFF = {"abort", "error"}
+"""vLLM and SGLang report a generation that the engine gave up on with status 200 and one of these."""
+
+
+class _Part(BaseModel):
+    text: str = ""
+
+
+class _Said(BaseModel):
+    content: str | list[_Part] | None = None
+    reasoning: JsonValue = None
+    reasoning_content: JsonValue = None
+
+
+class _Choice(BaseModel):
+    message: _Said
+    finish_reason: str | None = None
+
+
+class _Details(BaseModel):
+    cached_tokens: int | None = None
+
+
+class _Counts(BaseModel):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Timings(BaseModel):
+    cache_n: int | None = None
+    """llama-server's count of cached prompt tokens."""
+
+
+class _Reply(BaseModel):
+    choices: list[_Choice] = Field(min_length=1)
+    usage: _Counts | None = None
+    timings: _Timings | None = None
+
+
+class _Meta(BaseModel):
+    n_ctx: int | None = None
+
+
+class ServedModel(BaseModel):
+    """One entry of a server's model list."""
+
+    id: str
+    max_model_len: int | None = None
+    """vLLM, SGLang."""
+    context_length: int | None = None
+    """Several gateways."""
+    meta: _Meta | None = None
+    """llama-server: `meta.n_ctx`."""
+
+    @property
+    def window(self) -> int | None:
+        """Most tokens of prompt plus output, None where the server does not say."""
+        return self.max_model_len or (self.meta and self.meta.n_ctx) or self.context_length
+
+
+class _Listing(BaseModel):
+    data: list[ServedModel]
+
+
+_anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+
+def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
+    """A `Completion` from a reply's body. Empty content is an empty text: the agent decides on it.
+
+    Raises:
+        BadResponseError: not JSON, or no chat completion in it.
+        ServerFailedError: the engine broke the generation off.
+    """
+    try:
+        reply = _Reply.model_validate_json(body)
+    except ValidationError as error:
+        raise BadResponseError(
+            f"{endpoint}: the reply is no chat completion: {_excerpt(body, endpoint)}; "
+            f"does the base URL lead to an OpenAI-compatible server?"
+        ) from (None if endpoint.leaks(error) else error)
+    choice = reply.choices[0]
+    if choice.finish_reason in _BROKEN_OFF:
+        raise ServerFailedError(
+            f"{endpoint}: the engine broke the reply off (finish_reason {choice.finish_reason!r}); "
+            f"its log says more"
+        )
+    said = choice.message
+    return Completion(
+        text=_text(said.content),
+        reasoning=next(
+            (r for r in (said.reasoning, said.reasoning_content) if isinstance(r, str) and r), ""
+        ),
+        finish_reason=_FINISH.get(choice.finish_reason, FinishReason.OTHER),
+        usage=_usage(reply),
+    )
+
+
+def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
+    """The models that a server lists.
+
+    Raises:
+        BadResponseError: the body is no model list.
+    """
+    try:
+        return tuple(_Listing.model_validate_json(body).data)
+    except ValidationError as error:
+        raise BadResponseError(
+            f"{endpoint}: the reply to GET /models is no list of models: {_excerpt(body, endpoint)}; "
+            f"does the base URL lead to an OpenAI-compatible server?"
+        ) from (None if endpoint.leaks(error) else error)
+
+
+def _text(content: str | list[_Part] | None) -> str:
+    if isinstance(content, list):
+        return "".join(part.text for part in content)
+    return content or ""
+
+
+def _usage(reply: _Reply) -> Usage:
+    counts = reply.usage or _Counts()
+    cached = counts.prompt_tokens_details and counts.prompt_tokens_details.cached_tokens
+    if cached is None:
+        cached = reply.timings and reply.timings.cache_n
+    return Usage(
+        calls=1,
+        prompt_tokens=counts.prompt_tokens or 0,
+        completion_tokens=counts.completion_tokens or 0,
+        cached_tokens=cached or 0,
+    )
+
+
+def _excerpt(body: bytes, endpoint: Endpoint) -> str:
+    try:
+        words = server_message(_anything.validate_json(body))
+    except ValidationError:
+        words = body.decode("utf-8", errors="replace")
+    return repr(endpoint.quote(words))

@@ -1,0 +1,171 @@
+"""Rebuilds conversations from the calls that pass by, whoever makes them."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from array import array
+from collections.abc import Iterator, Sequence
+
+from memagent.messages import ChatRequest, Completion, Message, TokenIds
+from memagent.models.base import ChatModel, Wrapper
+from memagent.trajectory import Conversation
+
+
+class Recorder(Wrapper):
+    """Keeps every call as part of a `Conversation`.
+
+    A call continues the open conversation whose messages are a proper prefix of its own, the longest
+    one; without such a conversation it opens one. Where the engine gives token ids, they decide: a call
+    continues the conversation whose prompt and sampled ids its own prompt starts with. Messages that
+    extend a conversation whose ids they do not extend open a new one, and count as `retokenised`.
+
+    Conversations stay in memory until `clear`. They are matched when the reply comes, in the
+    order of replies; failed calls leave no trace.
+    """
+
+    def __init__(self, inner: ChatModel) -> None:
+        super().__init__(inner)
+        self.retokenised = 0
+        """Calls whose messages extended a conversation and whose ids did not."""
+        self._lock = threading.Lock()
+        self._conversations: list[Conversation] = []
+        self._by_messages = _Index()
+        self._by_ids = _Index()
+
+    @property
+    def conversations(self) -> list[Conversation]:
+        """A copy of the list: what was said so far, in the order in which conversations were opened."""
+        with self._lock:
+            return list(self._conversations)
+
+    def clear(self) -> None:
+        """Forgets everything; calls under way open new conversations."""
+        with self._lock:
+            self._conversations.clear()
+            self._by_messages = _Index()
+            self._by_ids = _Index()
+            self.retokenised = 0
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Passes the request on and records it with its reply."""
+        completion = await self.inner.complete(request)
+        with self._lock:
+            self._record(request, completion)
+        return completion
+
+    def _record(self, request: ChatRequest, completion: Completion) -> None:
+        conversation = Conversation(
+            messages=(*request.messages, Message(role="assistant", content=completion.text)),
+            kind=request.kind,
+            tokens=completion.tokens,
+        )
+        place = self._continued(request.messages, completion.tokens)
+        if place is None:
+            place = len(self._conversations)
+            self._conversations.append(conversation)
+        else:
+            self._close(place)
+            self._conversations[place] = conversation
+        self._open(place)
+
+    def _continued(self, messages: Sequence[Message], tokens: TokenIds | None) -> int | None:
+        """Which conversation the call continues, None for a new one."""
+        if tokens is not None:
+            place = self._by_ids.longest_prefix(
+                _id_digests(tokens.prompt[:-1], self._by_ids.lengths())
+            )
+            if place is not None:
+                return place
+        digests = list(_message_digests(messages))[:-1]  # a proper prefix
+        extended = self._by_messages.all_prefixes(digests)
+        # Without ids on both sides nothing but the messages can decide.
+        for place in extended:
+            if tokens is None or self._conversations[place].tokens is None:
+                return place
+        self.retokenised += bool(extended)
+        return None
+
+    def _keys(self, place: int) -> tuple[_Key, _Key | None]:
+        conversation = self._conversations[place]
+        *_, by_messages = _message_digests(conversation.messages)
+        tokens = conversation.tokens
+        if tokens is None:
+            return by_messages, None
+        ids = tokens.prompt + tokens.sampled
+        *_, by_ids = _id_digests(ids, [len(ids)])
+        return by_messages, by_ids
+
+    def _open(self, place: int) -> None:
+        by_messages, by_ids = self._keys(place)
+        self._by_messages.add(by_messages, place)
+        if by_ids is not None:
+            self._by_ids.add(by_ids, place)
+
+    def _close(self, place: int) -> None:
+        by_messages, by_ids = self._keys(place)
+        self._by_messages.remove(by_messages, place)
+        if by_ids is not None:
+            self._by_ids.remove(by_ids, place)
+
+
+_Key = tuple[int, bytes]
+"""Length and digest of a sequence."""
+
+
+class _Index:
+    """Finds open conversations by the digest of all they hold, so a call is not compared with each."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, dict[bytes, list[int]]] = {}
+
+    def add(self, key: _Key, place: int) -> None:
+        length, digest = key
+        self._places.setdefault(length, {}).setdefault(digest, []).append(place)
+
+    def remove(self, key: _Key, place: int) -> None:
+        length, digest = key
+        of_length = self._places[length]
+        of_length[digest].remove(place)
+        if not of_length[digest]:
+            del of_length[digest]
+        if not of_length:
+            del self._places[length]
+
+    def lengths(self) -> list[int]:
+        """Lengths that occur, ascending."""
+        return sorted(self._places)
+
+    def all_prefixes(self, keys: Sequence[_Key]) -> list[int]:
+        """Conversations that are one of the prefixes, the longest and of equals the latest first."""
+        return [
+            place
+            for length, digest in reversed(keys)
+            for place in reversed(self._places.get(length, {}).get(digest, []))
+        ]
+
+    def longest_prefix(self, keys: Iterator[_Key]) -> int | None:
+        found = self.all_prefixes(list(keys))
+        return found[0] if found else None
+
+
+def _message_digests(messages: Sequence[Message]) -> Iterator[_Key]:
+    """Keys of the prefixes of 1, 2, ... messages, each message hashed once."""
+    running = hashlib.sha256()
+    for length, message in enumerate(messages, start=1):
+        content = message.content.encode("utf-8", errors="surrogatepass")
+        running.update(f"{message.role}:{len(content)}:".encode())
+        running.update(content)
+        yield length, running.digest()
+
+
+def _id_digests(ids: Sequence[int], lengths: Sequence[int]) -> Iterator[_Key]:
+    """Keys of the prefixes of those lengths (ascending), each id hashed once."""
+    running = hashlib.sha256()
+    done = 0
+    for length in lengths:
+        if length > len(ids):
+            return
+        running.update(array("q", ids[done:length]).tobytes())
+        done = length
+        yield length, running.digest()

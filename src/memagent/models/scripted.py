@@ -1,0 +1,112 @@
+"""A model that says what it is told to: for tests, docs and dry runs."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+
+from memagent.errors import ConfigError, ModelError
+from memagent.messages import ChatRequest, Completion, Usage
+from memagent.tokens.base import TokenCounter
+from memagent.tokens.byte_bound import ByteBound
+
+Reply = str | Completion | BaseException
+Respond = Callable[[ChatRequest], "Reply | Awaitable[Reply]"]
+
+
+class ScriptedModel:
+    """Replies from a list, one entry a call, or from a function of the request.
+
+    A text becomes a `Completion` whose usage is counted with the model's counter, a `Completion` is
+    given back as it is, and an exception is raised. `requests` holds what was sent, in order.
+
+    ```python
+    from memagent import MemoryAgent
+    from memagent.models.scripted import ScriptedModel
+
+    model = ScriptedModel(["She weds Pierre in 1813.", "Pierre"])  # one memory, one answer
+    result = MemoryAgent(model).ask("Natasha weds Pierre in 1813.", "Whom does Natasha marry?")
+    assert result.answer == "Pierre"
+    assert [request.kind for request in model.requests] == ["update", "answer"]
+    ```
+
+    Args:
+        replies: a sequence, or a function (sync or async) that makes the reply to a request.
+        window: most tokens of prompt plus output; None for a model that does not say.
+        counter: counts tokens; by default UTF-8 bytes.
+        name: what records call the model.
+
+    Raises:
+        ConfigError: `replies` is one text instead of a list of texts.
+    """
+
+    def __init__(
+        self,
+        replies: Sequence[Reply] | Respond,
+        *,
+        window: int | None = 8192,
+        counter: TokenCounter | None = None,
+        name: str = "scripted",
+    ) -> None:
+        if isinstance(replies, str):
+            raise ConfigError(f"replies={replies!r} is one text; give a list, [{replies!r}]")
+        self.requests: list[ChatRequest] = []
+        """What was sent, in order."""
+        self._replies = replies if callable(replies) else tuple(replies)
+        self._window = window
+        self._counter = ByteBound() if counter is None else counter
+        self._name = name
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """What the constructor was given."""
+        return self._name
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """The next reply.
+
+        Raises:
+            ModelError: the list of replies is used up.
+            BaseException: the reply is this exception.
+        """
+        with self._lock:
+            place = len(self.requests)
+            self.requests.append(request)
+        reply = await self._reply(place, request)
+        if isinstance(reply, BaseException):
+            raise reply
+        if isinstance(reply, Completion):
+            return reply
+        usage = Usage(
+            calls=1,
+            prompt_tokens=self._counter.count_messages(request.messages),
+            completion_tokens=self._counter.count(reply),
+        )
+        return Completion(text=reply, usage=usage)
+
+    async def counter(self) -> TokenCounter:
+        """The counter that was given."""
+        return self._counter
+
+    async def window(self) -> int | None:
+        """The window that was given."""
+        return self._window
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    def __repr__(self) -> str:
+        return f"ScriptedModel({self._name!r}, {len(self.requests)} requests so far)"
+
+    async def _reply(self, place: int, request: ChatRequest) -> Reply:
+        if callable(self._replies):
+            reply = self._replies(request)
+            return await reply if inspect.isawaitable(reply) else reply
+        if place < len(self._replies):
+            return self._replies[place]
+        raise ModelError(
+            f"{self._name} has {len(self._replies)} replies, and this is call number {place + 1} (kind "
+            f"{request.kind!r}); give one more reply, or a function that makes them"
+        )

@@ -1,0 +1,260 @@
+"""Drives loops: sync entry points on a background event loop, prefetching, concurrent steps, and the
+journal that ties a loop to the run store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from memagent.errors import ConfigError, MemagentError, RunMismatch
+from memagent.events import Event
+from memagent.runstore import QuestionState, RunRecord, RunStore, Step, run_lock
+
+T = TypeVar("T")
+
+# --- sync entry points
+
+
+class _Background:
+    """One daemon thread with an event loop, made on first use (and again after a fork)."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._pid = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        with self._mutex:
+            if self._loop is None or self._pid != os.getpid():
+                self._loop = asyncio.new_event_loop()
+                self._pid = os.getpid()
+                threading.Thread(
+                    target=self._loop.run_forever, name="memagent", daemon=True
+                ).start()
+            return self._loop
+
+
+_background = _Background()
+
+
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Runs `work` on the background loop and waits for it: works in scripts, threads and notebooks.
+
+    Ctrl-C cancels the work, waits until it has let go of what it holds, and raises KeyboardInterrupt.
+
+    Raises:
+        ConfigError: called from the background loop itself (a tool or model that uses the sync API),
+            which would wait for itself.
+    """
+    loop = _background.loop()
+    try:
+        inside = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        inside = False
+    if inside:
+        work.close()
+        raise ConfigError(
+            "a sync method was called from inside memagent's own event loop: await its async twin"
+        )
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        future.cancel()
+        _wait_cancelled(loop)
+        raise
+
+
+def _wait_cancelled(loop: asyncio.AbstractEventLoop) -> None:
+    # The future is cancelled at once, the task behind it needs some turns of the loop to clean up.
+    async def settle() -> None:
+        me = asyncio.current_task()
+        pending = {task for task in asyncio.all_tasks() if task is not me and task.cancelling()}
+        if pending:
+            await asyncio.wait(pending, timeout=10)
+
+    asyncio.run_coroutine_threadsafe(settle(), loop).result()
+
+
+# --- concurrency
+
+
+async def prefetch(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
+    """The same items, the next one being made while the current one is used."""
+    upcoming = asyncio.ensure_future(anext(items, None))
+    try:
+        while (item := await upcoming) is not None:
+            upcoming = asyncio.ensure_future(anext(items, None))
+            yield item
+    finally:
+        upcoming.cancel()
+        await asyncio.gather(upcoming, return_exceptions=True)
+        await items.aclose()
+
+
+async def together(work: Iterable[Awaitable[T]]) -> AsyncGenerator[T]:
+    """Results as they come. After a failure the others still finish and are handed out, then it is raised;
+    cancelling cancels all.
+    """
+    tasks = [asyncio.ensure_future(one) for one in work]
+    failure: Exception | None = None
+    try:
+        for done in asyncio.as_completed(tasks):
+            try:
+                result = await done
+            except (
+                Exception
+            ) as error:  # held back until finished work is safe, then raised as it was
+                failure = failure or error
+            else:
+                yield result
+        if failure is not None:
+            raise failure
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# --- the journal
+
+
+def new_run_id() -> str:
+    """A fresh run id: sortable by time, `20261120-101530-1f3a`."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def check_run_id(run_id: str) -> str:
+    """A run id that is safe as a file name.
+
+    Raises:
+        ConfigError: empty, over 64 characters, or with characters other than letters, digits, `.`, `_`, `-`.
+    """
+    plain = run_id.replace("-", "").replace("_", "").replace(".", "")
+    if not (plain.isascii() and plain.isalnum() and len(run_id) <= 64):
+        raise ConfigError(
+            f"run id {run_id!r}: use 1 to 64 letters, digits, '.', '_' or '-', at least one a letter or digit"
+        )
+    return run_id
+
+
+class Journal:
+    """One run in the store, held by one loop: what it commits is handed back as numbered events."""
+
+    def __init__(self, store: RunStore, run_id: str) -> None:
+        self.store, self.run_id = store, run_id
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        store: RunStore,
+        run_id: str,
+        *,
+        binding: dict[str, Any],
+        settings: dict[str, Any],
+        source: dict[str, Any],
+    ) -> AsyncGenerator[Journal]:
+        """Makes the run, or takes up an existing one with the same binding, and holds it.
+
+        Errors that pass through carry the run's id, and leave it resumable.
+
+        Raises:
+            RunMismatch: the id belongs to a run with another binding; the message names what differs.
+            RunBusy: somebody else is at it.
+        """
+        lock = run_lock(store.path, run_id)
+        try:
+            await asyncio.to_thread(lock.__enter__)
+            try:
+                record = await asyncio.to_thread(store.find, run_id)
+                if record is None:
+                    await asyncio.to_thread(store.create, run_id, binding, settings, source)
+                else:
+                    check_binding(record, binding)
+                    await asyncio.to_thread(store.set_status, run_id, "running")
+                finished = False
+                try:
+                    journal = cls(store, run_id)
+                    yield journal
+                    finished = await asyncio.to_thread(journal.all_answered)
+                finally:
+                    status = "finished" if finished else "stopped"
+                    await asyncio.to_thread(store.set_status, run_id, status)
+            finally:
+                await asyncio.to_thread(lock.__exit__, None, None, None)
+        except MemagentError as error:
+            error.run_id = run_id
+            raise
+
+    def all_answered(self) -> bool:
+        """Whether every question of the run has its answer."""
+        questions = len(self.store.get(self.run_id).binding["questions"])
+        return all(state.answer is not None for state in self.store.state(self.run_id, questions))
+
+    async def replay(self) -> AsyncGenerator[Event]:
+        """The events committed so far, verbatim."""
+        events = self.store.events(self.run_id)
+        while (event := await asyncio.to_thread(next, events, None)) is not None:
+            yield event
+
+    async def state(self, questions: int) -> list[QuestionState]:
+        """How far each question has come."""
+        return await asyncio.to_thread(self.store.state, self.run_id, questions)
+
+    async def mark(self, chunk: int) -> dict[str, Any] | None:
+        """Where a chunk lies, None if it was never read."""
+        return await asyncio.to_thread(self.store.mark, self.run_id, chunk)
+
+    async def last_mark(self) -> dict[str, Any] | None:
+        """Where the furthest chunk lies, None before the first."""
+        return await asyncio.to_thread(self.store.last_mark, self.run_id)
+
+    async def begin(
+        self,
+        chunk: int | None,
+        questions: Iterable[int],
+        *,
+        mark: dict[str, Any] | None = None,
+        events: Sequence[Event] = (),
+    ) -> tuple[list[Event], dict[int, int]]:
+        """See `RunStore.begin`."""
+        return await asyncio.to_thread(
+            self.store.begin, self.run_id, chunk, questions, mark=mark, events=events
+        )
+
+    async def commit(self, step: Step, events: Sequence[Event]) -> list[Event]:
+        """See `RunStore.commit`."""
+        return await asyncio.to_thread(self.store.commit, self.run_id, step, events)
+
+    async def log(self, *events: Event) -> list[Event]:
+        """Commits events that belong to no call."""
+        return await asyncio.to_thread(self.store.log, self.run_id, events)
+
+
+def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
+    """Compares a stored run with what is asked now.
+
+    Raises:
+        RunMismatch: they differ; the message names each difference.
+    """
+    now = json.loads(json.dumps(binding))
+    if record.binding == now:
+        return
+    differences = [
+        f"{key} was {record.binding.get(key)!r}, is {now.get(key)!r}"
+        for key in sorted({*record.binding, *now})
+        if record.binding.get(key) != now.get(key)
+    ]
+    raise RunMismatch(
+        f"run {record.id!r} was made with other settings: {'; '.join(differences)}. "
+        f"Use the same ones to resume it, or another --run-id"
+    )

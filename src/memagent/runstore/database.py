@@ -1,0 +1,176 @@
+"""The SQLite file beneath the run store: opening, checking, transactions, translated errors."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from memagent.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+)
+
+APPLICATION_ID = 0x6D656D61
+"""`mema` in ASCII: marks the SQLite file as a run store."""
+VERSION = 1
+BUSY_SECONDS = 30
+"""How long a writer waits for another process's transaction (each lasts about a millisecond)."""
+
+SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE runs (
+  id TEXT PRIMARY KEY, created REAL NOT NULL, updated REAL NOT NULL, status TEXT NOT NULL,
+  binding TEXT NOT NULL, settings TEXT NOT NULL, source TEXT NOT NULL
+) STRICT;
+CREATE TABLE chunks (
+  run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, chunk INTEGER NOT NULL, mark TEXT NOT NULL,
+  PRIMARY KEY (run, chunk)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE steps (
+  run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, question INTEGER NOT NULL, chunk INTEGER NOT NULL,
+  sent INTEGER NOT NULL, committed REAL, memory TEXT, tokens INTEGER, settled INTEGER, answer TEXT,
+  usage TEXT, conversation BLOB,
+  PRIMARY KEY (run, question, chunk)
+) STRICT;
+CREATE TABLE events (
+  run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, seq INTEGER NOT NULL, body TEXT NOT NULL,
+  PRIMARY KEY (run, seq)
+) STRICT, WITHOUT ROWID;
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {VERSION};
+COMMIT;
+"""
+
+
+class Database:
+    """One SQLite connection behind a mutex; foreign errors leave as `StoreError`s.
+
+    Args:
+        path: the file; None is SQLite's temporary database (on disk beyond a small cache, gone on close).
+        durable: synchronous=FULL instead of NORMAL.
+    """
+
+    def __init__(self, path: Path | None, *, durable: bool) -> None:
+        self.path = path
+        self._mutex = threading.RLock()
+        if path is not None:
+            _make_file(path)
+        with self._translated():
+            self._db = sqlite3.connect(
+                path or "", timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
+            )
+            try:
+                self._prepare(durable)
+            except BaseException:
+                self._db.close()
+                raise
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._mutex:
+            self._db.close()
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a query."""
+        with self._mutex, self._translated():
+            return self._db.execute(sql, values).fetchall()
+
+    @contextmanager
+    def write(self) -> Generator[sqlite3.Connection]:
+        """A transaction: committed as a whole, or not at all."""
+        with self._mutex, self._translated():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                # A full disk makes SQLite roll back by itself; rolling back twice would hide the cause.
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _prepare(self, durable: bool) -> None:
+        application = self._db.execute("PRAGMA application_id").fetchone()[0]
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        tables = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        if application != APPLICATION_ID and (application or version or tables):
+            raise StoreCorrupt(
+                f"{self._where} is a SQLite file of another program; name another --store"
+            )
+        if version > VERSION:
+            raise StoreTooNew(
+                f"{self._where} was written by a newer memagent (store version {version}, this one reads "
+                f"{VERSION}): upgrade memagent, or name another --store"
+            )
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        self._db.execute("PRAGMA foreign_keys = ON")
+        if not tables:
+            try:
+                self._db.executescript(SCHEMA)
+            except sqlite3.OperationalError:
+                # Two processes made the same file at once: the other one's schema is as good.
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                if not self._db.execute(
+                    "SELECT COUNT(*) FROM sqlite_master WHERE name = 'runs'"
+                ).fetchone()[0]:
+                    raise
+
+    @property
+    def _where(self) -> str:
+        return (
+            "the temporary run store" if self.path is None else f"the run store {str(self.path)!r}"
+        )
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        try:
+            yield
+        except sqlite3.ProgrammingError as error:
+            raise StoreError(f"{self._where} is closed") from error
+        except sqlite3.DatabaseError as error:
+            raise _translate(error, self._where) from error
+
+
+def _translate(error: sqlite3.DatabaseError, where: str) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", 0) or 0
+    primary = code & 0xFF
+    if primary == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE:
+        return StoreFull(
+            f"no room to write {where} ({error}): free some space and resume; what was committed is intact"
+        )
+    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return StoreReadOnly(
+            f"cannot write {where} ({error}): name a writable file with --store"
+        )
+    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreCorrupt(
+            f"{where} is damaged or no run store ({error}): move it away, or name another --store"
+        )
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreError(f"{where} stayed locked by another process for {BUSY_SECONDS} s")
+    return StoreError(f"{where}: {error}")
+
+
+def _make_file(path: Path) -> None:
+    """Makes the file with mode 0600 before SQLite would make it with the umask's (WAL files inherit it)."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        if error.errno == 28:  # ENOSPC
+            raise StoreFull(
+                f"no room to make the run store {str(path)!r}: free some space"
+            ) from error
+        raise StoreReadOnly(
+            f"cannot write the run store {str(path)!r} ({error.strerror}): name a writable file with --store"
+        ) from error

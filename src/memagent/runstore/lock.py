@@ -1,0 +1,56 @@
+"""One run, one worker: a lock that the operating system drops when its process dies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from memagent.errors import RunBusy, StoreReadOnly
+
+
+def lock_path(store: Path, run_id: str) -> Path:
+    """The lock file of a run, beside its store."""
+    return store.with_name(store.name + ".locks") / f"{run_id}.lock"
+
+
+@contextmanager
+def run_lock(store: Path | None, run_id: str) -> Generator[None]:
+    """Holds a run for this task alone; a temporary store has no rivals and needs no lock.
+
+    Raises:
+        RunBusy: another process, or another task of this one, is at the run.
+        StoreReadOnly: the lock file cannot be made.
+    """
+    if store is None:
+        yield
+        return
+    path = lock_path(store, run_id)
+    try:
+        path.parent.mkdir(exist_ok=True, mode=0o700)
+        lock = FileLock(path, timeout=0, mode=0o600, thread_local=False)
+        lock.acquire()
+    except Timeout as error:
+        raise RunBusy(
+            f"run {run_id!r} is being worked on by another process or task: wait for it, or start "
+            f"another with --run-id"
+        ) from error
+    except OSError as error:
+        raise StoreReadOnly(
+            f"cannot make the lock file {str(path)!r}: {error.strerror}"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def remove_lock(store: Path | None, run_id: str) -> None:
+    """Removes the lock file of a run that is gone."""
+    if store is not None:
+        path = lock_path(store, run_id)
+        if path.exists():
+            os.unlink(path)

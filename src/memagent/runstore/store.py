@@ -1,0 +1,356 @@
+"""The run store: runs, chunks, steps and events as rows, every step one transaction."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+from memagent.errors import RunMismatch, RunNotFound
+from memagent.events import Event, event_adapter
+from memagent.messages import Usage
+from memagent.runstore.database import Database
+from memagent.runstore.lock import remove_lock, run_lock
+from memagent.trajectory import Conversation
+
+ANSWER_STEP = -1
+"""Stands in the `chunk` column for the answer call."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One row of the store's list of runs."""
+
+    id: str
+    created: float
+    """Seconds since the epoch."""
+    updated: float
+    status: str
+    """`running` (or killed), `stopped` (resumable), `finished`."""
+    binding: dict[str, Any]
+    """What the run is bound to: model, questions, prompt set, counter, budget, cuts, seed."""
+    settings: dict[str, Any]
+    """What is needed to make the same agent again."""
+    source: dict[str, Any]
+    """The document's name, path and options."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call whose reply is to be committed."""
+
+    question: int
+    chunk: int | None
+    """Index of the chunk, None for the answer call."""
+    conversation: Conversation
+    usage: Usage
+    memory: str | None = None
+    """The new memory; None where it was carried over."""
+    tokens: int | None = None
+    """Tokens of `memory`."""
+    settled: bool = False
+    answer: str | None = None
+
+
+@dataclass
+class QuestionState:
+    """How far one question of a run has come."""
+
+    question: int
+    next_chunk: int = 0
+    memory: str = ""
+    """Empty until the first update."""
+    settled: bool = False
+    answer: str | None = None
+
+
+class RunStore:
+    """A file of runs. Thread-safe; several processes may use one file. Methods block for about 0.1 ms.
+
+    Args:
+        path: the SQLite file, made with mode 0600 where it is missing; None is a temporary store that
+            disappears with this object (SQLite keeps it on disk beyond a small cache, so memory stays flat).
+        durable: True survives a power cut without losing the last steps (synchronous=FULL); False survives
+            kill -9, and a power cut without damage.
+
+    Raises:
+        StoreError: the file cannot be opened as a run store (see its subclasses).
+    """
+
+    def __init__(self, path: str | Path | None, *, durable: bool = False) -> None:
+        self.path = None if path is None else Path(path).expanduser().absolute()
+        self._db = Database(self.path, durable=durable)
+
+    @staticmethod
+    def default_path() -> Path:
+        """`runs.sqlite` in the user's state folder."""
+        import platformdirs
+
+        return platformdirs.user_state_path("memagent") / "runs.sqlite"
+
+    def close(self) -> None:
+        """Closes the file; a temporary store is gone."""
+        self._db.close()
+
+    # --- runs
+
+    def create(
+        self, run_id: str, binding: dict[str, Any], settings: dict[str, Any], source: dict[str, Any]
+    ) -> None:
+        """Makes a run.
+
+        Raises:
+            RunMismatch: the id is taken.
+        """
+        now = time.time()
+        row = (
+            run_id,
+            now,
+            now,
+            "running",
+            *(json.dumps(part) for part in (binding, settings, source)),
+        )
+        with self._db.write() as db:
+            try:
+                db.execute("INSERT INTO runs VALUES (?,?,?,?,?,?,?)", row)
+            except sqlite3.IntegrityError as error:
+                raise RunMismatch(
+                    f"run id {run_id!r} is taken; choose another --run-id"
+                ) from error
+
+    def find(self, run_id: str) -> RunRecord | None:
+        """The run of that id, or None."""
+        rows = self._db.read("SELECT * FROM runs WHERE id = ?", (run_id,))
+        return _record(rows[0]) if rows else None
+
+    def get(self, run_id: str) -> RunRecord:
+        """The run of that id.
+
+        Raises:
+            RunNotFound: there is none.
+        """
+        record = self.find(run_id)
+        if record is None:
+            where = "a temporary store" if self.path is None else str(self.path)
+            raise RunNotFound(
+                f"no run {run_id!r} in {where}; `memagent runs` lists what there is"
+            )
+        return record
+
+    def runs(self) -> list[RunRecord]:
+        """All runs, newest first."""
+        return [
+            _record(row)
+            for row in self._db.read("SELECT * FROM runs ORDER BY created DESC, id DESC")
+        ]
+
+    def set_status(self, run_id: str, status: str) -> None:
+        """Marks a run `running`, `stopped` or `finished`."""
+        with self._db.write() as db:
+            db.execute(
+                "UPDATE runs SET status = ?, updated = ? WHERE id = ?",
+                (status, time.time(), run_id),
+            )
+
+    def remove(self, run_id: str) -> None:
+        """Forgets a run and all its steps.
+
+        Raises:
+            RunNotFound: there is none.
+            RunBusy: somebody is working on it.
+        """
+        self.get(run_id)
+        with run_lock(self.path, run_id), self._db.write() as db:
+            db.execute("DELETE FROM runs WHERE id = ?", (run_id,))
+        remove_lock(self.path, run_id)
+
+    # --- steps
+
+    def begin(
+        self,
+        run_id: str,
+        chunk: int | None,
+        questions: Iterable[int],
+        *,
+        mark: dict[str, Any] | None = None,
+        events: Sequence[Event] = (),
+    ) -> tuple[list[Event], dict[int, int]]:
+        """Commits that calls are about to be sent for a chunk (or, with None, for the answers).
+
+        Args:
+            run_id: the run.
+            chunk: index of the chunk, None for the answers.
+            questions: whose calls they are.
+            mark: where the chunk lies, on its first reading.
+            events: what to log with it.
+
+        Returns:
+            The events with their places in the log, and for each question how often its call was
+            already sent without being committed (0 unless the run was interrupted).
+        """
+        place = ANSWER_STEP if chunk is None else chunk
+        with self._db.write() as db:
+            if mark is not None:
+                db.execute("INSERT INTO chunks VALUES (?,?,?)", (run_id, place, json.dumps(mark)))
+            before = {
+                question: db.execute(
+                    "INSERT INTO steps (run, question, chunk, sent) VALUES (?,?,?,1) "
+                    "ON CONFLICT DO UPDATE SET sent = sent + 1 RETURNING sent - 1",
+                    (run_id, question, place),
+                ).fetchone()[0]
+                for question in questions
+            }
+            return _log(db, run_id, events), before
+
+    def commit(self, run_id: str, step: Step, events: Sequence[Event]) -> list[Event]:
+        """Commits one call's outcome with its events, all or nothing."""
+        place = ANSWER_STEP if step.chunk is None else step.chunk
+        conversation = zlib.compress(step.conversation.model_dump_json().encode(), 1)
+        with self._db.write() as db:
+            db.execute(
+                "UPDATE steps SET committed = ?, memory = ?, tokens = ?, settled = ?, answer = ?, usage = ?, "
+                "conversation = ? WHERE run = ? AND question = ? AND chunk = ?",
+                (
+                    time.time(),
+                    step.memory,
+                    step.tokens,
+                    int(step.settled),
+                    step.answer,
+                    step.usage.model_dump_json(exclude_defaults=True),
+                    conversation,
+                    run_id,
+                    step.question,
+                    place,
+                ),
+            )
+            return _log(db, run_id, events)
+
+    def log(self, run_id: str, events: Sequence[Event]) -> list[Event]:
+        """Commits events that belong to no call."""
+        with self._db.write() as db:
+            return _log(db, run_id, events)
+
+    # --- reading back
+
+    def state(self, run_id: str, questions: int) -> list[QuestionState]:
+        """How far each question has come."""
+        states = [QuestionState(question) for question in range(questions)]
+        last = "SELECT question, MAX(chunk), MAX(settled) FROM steps WHERE run = ? AND committed IS NOT NULL AND chunk >= 0 GROUP BY question"
+        for question, chunk, settled in self._db.read(last, (run_id,)):
+            states[question].next_chunk = chunk + 1
+            states[question].settled = bool(settled)
+            memory = self._db.read(
+                "SELECT memory FROM steps WHERE run = ? AND question = ? AND chunk >= 0 AND memory IS NOT NULL "
+                "ORDER BY chunk DESC LIMIT 1",
+                (run_id, question),
+            )
+            states[question].memory = memory[0][0] if memory else ""
+        answers = "SELECT question, answer FROM steps WHERE run = ? AND chunk = ? AND committed IS NOT NULL"
+        for question, answer in self._db.read(answers, (run_id, ANSWER_STEP)):
+            states[question].answer = answer
+        return states
+
+    def mark(self, run_id: str, chunk: int) -> dict[str, Any] | None:
+        """Where a chunk lies, as it was committed, or None if it was never read."""
+        rows = self._db.read("SELECT mark FROM chunks WHERE run = ? AND chunk = ?", (run_id, chunk))
+        return json.loads(rows[0][0]) if rows else None
+
+    def last_mark(self, run_id: str) -> dict[str, Any] | None:
+        """Where the furthest chunk lies, None before the first."""
+        rows = self._db.read(
+            "SELECT mark FROM chunks WHERE run = ? ORDER BY chunk DESC LIMIT 1", (run_id,)
+        )
+        return json.loads(rows[0][0]) if rows else None
+
+    def usage(self, run_id: str, question: int | None = None) -> Usage:
+        """What the run's committed calls cost, for one question or all."""
+        columns = ", ".join(
+            f"COALESCE(SUM(json_extract(usage, '$.{name}')), 0)" for name in Usage.model_fields
+        )
+        where = "run = ? AND committed IS NOT NULL" + (
+            "" if question is None else " AND question = ?"
+        )
+        values = (run_id,) if question is None else (run_id, question)
+        row = self._db.read(f"SELECT {columns} FROM steps WHERE {where}", values)[0]
+        return Usage(**dict(zip(Usage.model_fields, row, strict=True)))
+
+    def events(self, run_id: str, after: int = -1) -> Iterator[Event]:
+        """The run's events with `seq > after`, in order, read as they are consumed."""
+        while rows := self._db.read(
+            "SELECT seq, body FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT 256",
+            (run_id, after),
+        ):
+            for after, body in rows:  # noqa: B020 - the last seq read is where the next page starts
+                yield event_adapter.validate_json(body)
+
+    def conversations(self, run_id: str, question: int = 0) -> Sequence[Conversation]:
+        """The question's conversations in order, read from disk as they are indexed."""
+        return StoredConversations(self, run_id, question)
+
+    def conversation(self, run_id: str, question: int, place: int) -> Conversation:
+        """The question's committed conversation at `place`: updates in order, then the answer.
+
+        Raises:
+            IndexError: there are fewer.
+        """
+        rows = self._db.read(
+            "SELECT conversation FROM steps WHERE run = ? AND question = ? AND committed IS NOT NULL "
+            "ORDER BY chunk < 0, chunk LIMIT 1 OFFSET ?",
+            (run_id, question, place),
+        )
+        if not rows:
+            raise IndexError(place)
+        return Conversation.model_validate_json(zlib.decompress(rows[0][0]))
+
+    def steps(self, run_id: str, question: int) -> int:
+        """How many calls of the question are committed."""
+        where = "run = ? AND question = ? AND committed IS NOT NULL"
+        return self._db.read(f"SELECT COUNT(*) FROM steps WHERE {where}", (run_id, question))[0][0]
+
+
+class StoredConversations(Sequence[Conversation]):
+    """A question's conversations, read from the store one by one."""
+
+    def __init__(self, store: RunStore, run_id: str, question: int) -> None:
+        self._store, self._run_id, self._question = store, run_id, question
+
+    def __len__(self) -> int:
+        return self._store.steps(self._run_id, self._question)
+
+    @overload
+    def __getitem__(self, index: int) -> Conversation: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Conversation]: ...
+    def __getitem__(self, index: int | slice) -> Conversation | list[Conversation]:
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return [
+                self._store.conversation(self._run_id, self._question, place) for place in places
+            ]
+        return self._store.conversation(self._run_id, self._question, places)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} conversations of run {self._run_id!r}>"
+
+
+def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:
+    (seq,) = db.execute(
+        "SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?", (run_id,)
+    ).fetchone()
+    numbered = [event.model_copy(update={"seq": seq + 1 + i}) for i, event in enumerate(events)]
+    db.executemany(
+        "INSERT INTO events VALUES (?,?,?)",
+        [(run_id, event.seq, event.model_dump_json()) for event in numbered],
+    )
+    return numbered
+
+
+def _record(row: tuple[Any, ...]) -> RunRecord:
+    run_id, created, updated, status, *parts = row
+    binding, settings, source = (json.loads(part) for part in parts)
+    return RunRecord(run_id, created, updated, status, binding, settings, source)

@@ -1,0 +1,177 @@
+"""Where a tokeniser's work can be taken up again: points that split a text into independent halves.
+
+Counting the tokens of every prefix from its start would make cutting quadratic. Byte-level tokenisers
+first split text into words by a regular expression, so the tokens before a word boundary do not depend
+on what follows, provided that the boundary stays one whatever stands around it. Such a *stable point* is
+a position p where text[p-1] is a letter and text[p] a separator, under these conditions:
+
+- every alternative of the expression is one listed below. None of them can match a letter together with
+  a separator after it, none looks further than that separator once it has met the letter, and none looks
+  back. So a match that holds text[p-1] ends at p, and matching starts afresh there.
+- the normaliser is none or NFC. Under NFC the letters listed below never join with what stands before
+  them, and the separators with nothing at all, so both halves are normalised as they would be alone.
+- no added token reaches from before p to the end of the prefix: the prefix is longer than p by at least
+  the longest of them, and none asks for word boundaries around it.
+
+Then, for n >= p + reach:  count(text[:n]) = (tokens of the text before p) + count(text[p:n]).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+_LETTERS = (
+    "A-Za-zÀ-ÖØ-öø-ſ"
+    "\u0391-\u03a1\u03a3-\u03c9\u0410-\u044f"  # Greek, Cyrillic
+    "\u05d0-\u05ea\u0621-\u063a\u0641-\u064a\u0904-\u0939"  # Hebrew, Arabic, Devanagari
+    "\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3"  # kana, CJK ideographs, Hangul
+)
+_SEPARATORS = (
+    ' \\t\\r\\n,.;:!?"()…\u3001\u3002\uff0c\uff01\uff1f\uff1b\uff1a\u300c\u300d\uff08\uff09'
+)
+_STABLE = re.compile(f"[{_LETTERS}](?=[{_SEPARATORS}])")
+
+_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_ENDING = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_WORDS = frozenset(
+    {
+        r" ?\p{L}+",  # GPT-2
+        r"[^\r\n\p{L}\p{N}]?\p{L}+",  # cl100k, Llama 3, Qwen 2 and 3
+        r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+",
+        r"[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+",  # DeepSeek V3
+    }
+)
+"""Alternatives that match any letter by themselves: with one of them, no letter is left between matches."""
+_CASED_WORDS = (
+    frozenset(
+        {
+            rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_ENDING}?",
+            rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_ENDING}?",
+        }
+    ),
+    frozenset(
+        {rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+", rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"}
+    ),
+)
+"""Pairs that do so together: o200k's, and Mistral's without endings."""
+_OTHERS = frozenset(
+    {
+        *("'s", "'t", "'re", "'ve", "'m", "'ll", "'d", _ENDING),
+        *(r"'(?:[sdmt]|ll|ve|re)", r"'(?i:[sdmt]|ll|ve|re)"),
+        *(r" ?\p{N}+", r"\p{N}+", r"\p{N}", r"\p{N}{1,3}"),
+        *(r" ?[^\s\p{L}\p{N}]+", r" ?[^\s\p{L}\p{N}]+[\r\n]*", r" ?[^\s\p{L}\p{N}]+[\r\n/]*"),
+        *(r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*", r" ?[\p{P}\p{S}]+[\r\n]*"),
+        r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+",
+        "[一-龥\u3040-ゟ゠-ヿ]+",
+        *(r"\s*[\r\n]+", r"\s*[\r\n]", r"\s+(?!\S)", r"\s+$", r"\s+", r"\s"),
+    }
+)
+_MOST_REACH = 4096
+"""Added tokens longer than this would make the recounted tail longer than it is worth."""
+
+
+def stable_points(text: str, before: int) -> Iterator[int]:
+    """Yields the stable points of `text` at or before a position, the last one first."""
+    end, step = (
+        min(before, len(text) - 1),
+        256,
+    )  # a few words; widened where a text has no separators
+    while end > 0:
+        start = max(0, end - step)
+        # One character more on each side: the letter before `start`, the separator at `end`.
+        found = [match.end() for match in _STABLE.finditer(text, max(0, start - 1), end + 1)]
+        yield from reversed(found)
+        end, step = start - 1, step * 4
+
+
+def splits_at_stable_points(pattern: str) -> bool:
+    """Whether a word-splitting expression always splits at stable points (see the module's text)."""
+    parts = frozenset(_alternatives(pattern))
+    return _known(parts) and (bool(parts & _WORDS) or any(pair <= parts for pair in _CASED_WORDS))
+
+
+def reach(tokenizer: Mapping[str, Any]) -> int | None:
+    """How far behind the end of a prefix a stable point has to lie.
+
+    Args:
+        tokenizer: the content of a tokenizer.json.
+
+    Returns:
+        Characters, at least 1; None where nothing shows that the tokeniser has stable points.
+    """
+    model = cast("Mapping[str, Any]", tokenizer.get("model") or {})
+    if model.get("type", "BPE") != "BPE" or model.get("dropout"):
+        return None
+    normalizer = tokenizer.get("normalizer")
+    if normalizer is not None and normalizer.get("type") != "NFC":
+        return None
+    if not _pre_tokenizer_splits(tokenizer.get("pre_tokenizer")):
+        return None
+    longest = 1
+    for token in cast("Sequence[Mapping[str, Any]]", tokenizer.get("added_tokens") or ()):
+        content = str(token["content"])
+        renormalised = normalizer is not None and token.get("normalized") and not content.isascii()
+        if token.get("single_word") or renormalised:
+            return None
+        longest = max(longest, len(content))
+    return longest if longest <= _MOST_REACH else None
+
+
+def _pre_tokenizer_splits(pre_tokenizer: Mapping[str, Any] | None) -> bool:
+    """One step has to split at stable points; the others must at least never match across one."""
+    if pre_tokenizer is None:
+        return False
+    steps: Sequence[Mapping[str, Any]] = (
+        pre_tokenizer["pretokenizers"] if pre_tokenizer["type"] == "Sequence" else (pre_tokenizer,)
+    )
+    splits = False
+    for step in steps:
+        kind = step["type"]
+        if kind == "Split":
+            pattern = step["pattern"].get("Regex")
+            removed = step["behavior"] == "Removed" and step.get("invert")
+            if pattern is None or not (step["behavior"] == "Isolated" or removed):
+                return False
+            if splits_at_stable_points(pattern):
+                splits = True
+            elif removed or not _known(frozenset(_alternatives(pattern))):
+                return False
+        elif kind == "ByteLevel":
+            if step.get("add_prefix_space"):
+                return False
+            splits = splits or step.get("use_regex", True)  # GPT-2's expression
+        elif kind != "Digits":
+            return False
+    return splits
+
+
+def _known(parts: frozenset[str]) -> bool:
+    paired = frozenset[str]().union(*_CASED_WORDS)
+    return parts <= _WORDS | _OTHERS | paired
+
+
+def _alternatives(pattern: str) -> Iterator[str]:
+    """Splits an expression at its outermost `|`; possessive quantifiers are written as greedy ones."""
+    depth, in_class, start, at = 0, False, 0, 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            at += 1
+        elif in_class:
+            in_class = char != "]"
+        elif char == "[":
+            in_class = True
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+        elif char == "|" and depth == 0:
+            yield _greedy(pattern[start:at])
+            start = at + 1
+        at += 1
+    yield _greedy(pattern[start:])
+
+
+def _greedy(part: str) -> str:
+    return re.sub(r"(?<!\\)([+*?]|\{[\d,]+\})\+", r"\1", part)

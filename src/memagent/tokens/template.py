@@ -1,0 +1,142 @@
+"""Chat templates as Hugging Face tokenizers carry them, rendered in a sandbox."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from memagent.errors import TokenizerError
+from memagent.messages import Message
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+class ChatTemplate:
+    """Renders messages to the text that a server would tokenise.
+
+    Args:
+        source: the Jinja template.
+        special_tokens: the names that templates use (`bos_token`, ...) and their texts.
+
+    Raises:
+        TokenizerError: the template does not parse.
+    """
+
+    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+        import jinja2
+
+        self.source = source
+        self.special_tokens = dict(special_tokens)
+        try:
+            self._template: Template = _environment().from_string(source)
+        except jinja2.TemplateError as error:
+            raise TokenizerError(f"the chat template does not parse: {error}") from error
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The prompt, up to where the model's turn begins.
+
+        Raises:
+            TokenizerError: the template refuses the messages (some know no system role, say).
+        """
+        import jinja2
+
+        try:
+            return self._template.render(
+                messages=[{"role": m.role, "content": m.content} for m in messages],
+                tools=None,
+                documents=None,
+                add_generation_prompt=True,
+                **self.special_tokens,
+            )
+        except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
+            roles = [message.role for message in messages]
+            raise TokenizerError(
+                f"the chat template cannot render messages of the roles {roles!r}: {error}; "
+                f"use a prompt set whose roles the model knows"
+            ) from error
+
+
+def find_template(folder: Path) -> ChatTemplate | None:
+    """Reads the chat template that lies beside a tokenizer, if there is one.
+
+    `chat_template.jinja` comes before the `chat_template` of `tokenizer_config.json`; of several named
+    templates there, the one called `default` is taken.
+
+    Raises:
+        TokenizerError: one of the files cannot be read or parsed.
+    """
+    config_path, template_path = folder / "tokenizer_config.json", folder / "chat_template.jinja"
+    try:
+        config: Any = json.loads(config_path.read_bytes()) if config_path.is_file() else {}
+        source: Any = template_path.read_text("utf-8") if template_path.is_file() else None
+    except (OSError, ValueError) as error:
+        raise TokenizerError(
+            f"the tokenizer's settings in {str(folder)!r} cannot be read: {error}"
+        ) from error
+    if not isinstance(config, dict):
+        raise TokenizerError(f"{str(config_path)!r} is no JSON object")
+    settings = cast("dict[str, Any]", config)
+    source = source or settings.get("chat_template")
+    if isinstance(source, list):
+        named = {t.get("name"): t.get("template") for t in cast("list[dict[str, Any]]", source)}
+        source = named.get("default")
+    if not isinstance(source, str) or not source:
+        return None
+    return ChatTemplate(source, _special_tokens(settings))
+
+
+def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
+    """`bos_token` and its like, each written as a text or as an object with a `content`."""
+    tokens: dict[str, str] = {}
+    for key, value in settings.items():
+        text: object = (
+            cast("dict[str, object]", value).get("content") if isinstance(value, dict) else value
+        )
+        if key.endswith("_token") and isinstance(text, str):
+            tokens[key] = text
+    return tokens
+
+
+def _environment() -> Any:
+    """The environment that templates on the hub are written for."""
+    from jinja2 import nodes
+    from jinja2.ext import Extension
+    from jinja2.parser import Parser
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        """`{% generation %}` marks what an assistant said, for training; rendering passes it through."""
+
+        tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
+
+        def parse(self, parser: Parser) -> list[nodes.Node]:
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    environment: Any = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
+    )
+    environment.filters["tojson"] = _tojson
+    environment.globals.update(raise_exception=_raise_exception, strftime_now=_strftime_now)
+    return environment
+
+
+def _tojson(
+    value: object, indent: int | None = None, ensure_ascii: bool = False, **options: Any
+) -> str:
+    # jinja2's own filter escapes <, > and & for HTML, which prompts must not have.
+    return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, **options)
+
+
+def _raise_exception(message: str) -> NoReturn:
+    import jinja2
+
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(form: str) -> str:
+    return datetime.now().astimezone().strftime(form)

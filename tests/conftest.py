@@ -1,0 +1,47 @@
+"""What holds for every test: no environment of the user's, no blocking of the event loop."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockBuster
+from hypothesis import settings
+
+# Read when the Hugging Face library is first imported, so it is set before any test module is.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+# No deadline: on a shared machine a slow example says nothing about the code.
+# In CI the examples are the same each time; elsewhere each run looks at new ones.
+settings.register_profile("default", deadline=None, max_examples=60, derandomize="CI" in os.environ)
+settings.register_profile("thorough", deadline=None, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+SETTINGS_PREFIXES = ("MEMAGENT_", "OPENAI_")
+PROXIES = {"ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY"}
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Hide the user's settings, keys and proxies, and keep runs out of the user's state folder."""
+    for name in list(os.environ):
+        if name.startswith(SETTINGS_PREFIXES) or name.upper() in PROXIES:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def blockbuster() -> Iterator[BlockBuster]:
+    """Raise BlockingError where memagent's own code blocks an event loop, of any thread.
+
+    The sync API runs on a background event loop, so sync tests are covered as well.
+    """
+    detector = BlockBuster(scanned_modules=["memagent"])
+    for function in detector.functions.values():
+        # Importing a library when it is first used reads files, once.
+        function.can_block_in("<frozen importlib._bootstrap>", {"_find_and_load"})
+    # The sync API blocks its caller on purpose, a notebook's loop too.
+    detector.functions["threading.Lock.acquire"].can_block_in("memagent/runner.py", {"run_sync"})
+    detector.activate()
+    yield detector
+    detector.deactivate()

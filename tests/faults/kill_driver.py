@@ -1,0 +1,85 @@
+"""Runs one reading in forked children and kills each with SIGKILL at a random instant (see test_kill.py).
+
+Usage: kill_driver.py FOLDER SEED KILLS QUESTIONS
+Prints one JSON object: what each session sent, and what was committed when it began.
+"""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel
+
+TEXT = "".join(f"Line {number} tells of the number {number * number % 9973}.\n" for number in range(4200))
+
+
+def agent(folder: Path, log: int, store: str) -> MemoryAgent:
+    def reply(request: ChatRequest) -> str:
+        place = f"{request.parts['question']} {request.kind} {request.seed}\n"
+        os.write(log, place.encode())  # one atomic append: what was sent is known even after a kill
+        time.sleep(0.0005)
+        shown = "".join(message.content for message in request.messages)
+        return f"{hashlib.sha256(shown.encode()).hexdigest()}."
+
+    # One small window: many chunks, and the text is made in the child, so nothing is shared.
+    return MemoryAgent(ScriptedModel(reply, window=1280), store=folder / store, chunk_tokens=400)
+
+
+def session(folder: Path, store: str, questions: list[str], path: Path) -> None:
+    log = os.open(folder / f"{store}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    agent(folder, log, store).ask_many(path, questions, run_id="r1")
+    os._exit(0)
+
+
+def committed(folder: Path, store: str) -> list[str]:
+    """Seeds of the committed calls, read as another process would."""
+    if not (folder / store).exists():
+        return []
+    opened = RunStore(folder / store)
+    rows = opened._db.read("SELECT question, chunk FROM steps WHERE committed IS NOT NULL")
+    opened.close()
+    return [f"{question} {chunk}" for question, chunk in rows]
+
+
+def lines(folder: Path, store: str) -> list[str]:
+    path = folder / f"{store}.log"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def main() -> None:
+    folder, seed, kills, questions = Path(sys.argv[1]), *map(int, sys.argv[2:])
+    draw = random.Random(seed)
+    asked = [f"Question {number}?" for number in range(questions)]
+    path = folder / "text.txt"
+    path.write_text(TEXT)
+    sessions = []
+    for attempt in range(kills + 1):
+        before, known = len(lines(folder, "killed.sqlite")), committed(folder, "killed.sqlite")
+        child = os.fork()
+        if child == 0:
+            session(folder, "killed.sqlite", asked, path)
+        if attempt < kills:
+            time.sleep(draw.uniform(0.0, 0.055))
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        sessions.append(
+            {
+                "killed": os.WIFSIGNALED(status),
+                "committed": known,
+                "sent": lines(folder, "killed.sqlite")[before:],
+            }
+        )
+    child = os.fork()
+    if child == 0:
+        session(folder, "unbroken.sqlite", asked, path)
+    os.waitpid(child, 0)
+    print(json.dumps(sessions))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Promise 3: a run killed at any instant resumes; nothing committed is sent again, lost or doubled."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memagent import RunStore
+from memagent.agents.reading import seed_of
+from memagent.events import Event
+
+DRIVER = Path(__file__).with_name("kill_driver.py")
+
+
+def without_repeats(events: list[Event]) -> list[dict[str, object]]:
+    """Events as plain data, without what rightly differs: how often calls were repeated."""
+    plain = [event.model_dump(mode="json") for event in events]
+    for event in plain:
+        if "usage" in event:
+            event["usage"].pop("repeated")
+    return plain
+
+
+@pytest.mark.parametrize(("kills", "questions"), [(50, 1), (15, 2)])
+@pytest.mark.timeout(300)
+def test_killed_runs_end_like_an_unbroken_one(tmp_path: Path, kills: int, questions: int) -> None:
+    command = [sys.executable, str(DRIVER), str(tmp_path), "20261120", str(kills), str(questions)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    sessions = json.loads(done.stdout)
+    killed, unbroken = RunStore(tmp_path / "killed.sqlite"), RunStore(tmp_path / "unbroken.sqlite")
+    chunks = unbroken.state("r1", questions)[0].next_chunk
+    assert chunks >= 300
+
+    # The kills were real, and spread over the run.
+    assert [session["killed"] for session in sessions] == [True] * kills + [False]
+    progress = [len(session["committed"]) for session in sessions]
+    assert len(set(progress)) > kills * 0.6
+    assert progress[-1] < questions * chunks
+
+    # No committed step was sent again.
+    places = {
+        f"Question {q}? {'answer' if chunk < 0 else 'update'} "
+        f"{seed_of(0, q, 'answer' if chunk < 0 else chunk, 0)}": f"{q} {chunk}"
+        for q in range(questions)
+        for chunk in [*range(chunks), -1]
+    }
+    for session in sessions:
+        resent = {places[line] for line in session["sent"]} & set(session["committed"])
+        assert not resent, f"sent again though committed: {resent}"
+        assert len(session["sent"]) == len(set(session["sent"]))
+
+    # Nothing was lost or doubled: the same events, memories and answers, in the same order.
+    events = list(killed.events("r1"))
+    assert [event.seq for event in events] == list(range(len(events)))
+    if questions == 1:
+        assert without_repeats(events) == without_repeats(list(unbroken.events("r1")))
+    for question in range(questions):
+        assert killed.state("r1", questions)[question] == unbroken.state("r1", questions)[question]
+        ours, theirs = killed.conversations("r1", question), unbroken.conversations("r1", question)
+        assert list(ours) == list(theirs)
+
+    # Calls count once; what was in flight at a kill counts apart, at most one a question and kill.
+    total, reference = killed.usage("r1"), unbroken.usage("r1")
+    assert (total.calls, total.prompt_tokens) == (reference.calls, reference.prompt_tokens)
+    sent = sum(len(session["sent"]) for session in sessions)
+    assert total.calls <= sent <= total.calls + total.repeated
+    assert total.repeated <= kills * questions
+    killed.close()
+    unbroken.close()

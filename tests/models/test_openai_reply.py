@@ -1,0 +1,79 @@
+import json
+from typing import Any
+
+import pytest
+from tests.models.chat_server import chat
+
+from memagent.errors import BadResponseError, ServerFailedError
+from memagent.messages import FinishReason
+from memagent.models.openai_errors import Endpoint
+from memagent.models.openai_reply import read_completion, read_models
+
+ENDPOINT = Endpoint(name="m", base_url="http://h/v1", timeout=1)
+
+
+def read(body: Any):
+    return read_completion(json.dumps(body).encode(), ENDPOINT)
+
+
+@pytest.mark.parametrize(
+    ("reported", "reason"),
+    [
+        ("stop", FinishReason.STOP),
+        ("eos_token", FinishReason.STOP),
+        (None, FinishReason.STOP),
+        ("length", FinishReason.LENGTH),
+        ("content_filter", FinishReason.OTHER),
+    ],
+)
+def test_finish_reasons(reported: str | None, reason: FinishReason) -> None:
+    assert read(chat(finish=reported)).finish_reason is reason
+
+
+@pytest.mark.parametrize("reported", ["abort", "error"])
+def test_a_broken_off_generation_is_no_reply(reported: str) -> None:
+    with pytest.raises(ServerFailedError, match=reported):
+        read(chat("half a mem", finish=reported))
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("a", "a"),
+        (" a\n", " a\n"),
+        (None, ""),
+        ("", ""),
+        ([{"type": "text", "text": "a"}, {"type": "thinking"}, {"text": "b"}], "ab"),
+    ],
+)
+def test_content(content: Any, text: str) -> None:
+    assert read(chat(content)).text == text
+
+
+def test_usage_may_be_missing_or_partial() -> None:
+    body = chat()
+    body["usage"] = None
+    assert read(body).usage.model_dump(exclude_defaults=True) == {"calls": 1}
+    body["usage"] = {"prompt_tokens": 2}
+    body["timings"] = {"cache_n": 1}
+    usage = {"calls": 1, "prompt_tokens": 2, "cached_tokens": 1}
+    assert read(body).usage.model_dump(exclude_defaults=True) == usage
+
+
+def test_unknown_shapes_of_reasoning_are_left_out() -> None:
+    assert read(chat("a", reasoning={"steps": []}, reasoning_content="r")).reasoning == "r"
+
+
+def test_bad_replies_are_quoted() -> None:
+    with pytest.raises(BadResponseError, match="'<html> hi'"):
+        read_completion(b"<html>\n hi", ENDPOINT)
+    with pytest.raises(BadResponseError, match="'overloaded'"):
+        read({"error": {"message": "overloaded"}})
+
+
+def test_model_list() -> None:
+    listing = {"data": [{"id": "a", "max_model_len": 8}, {"id": "b", "meta": None}]}
+    models = read_models(json.dumps(listing).encode(), ENDPOINT)
+    assert [(model.id, model.window) for model in models] == [("a", 8), ("b", None)]
+    with pytest.raises(BadResponseError, match="GET /models"):
+        read_models(b"[]", ENDPOINT)

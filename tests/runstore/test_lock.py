@@ -1,0 +1,73 @@
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from memagent.errors import RunBusy, StoreReadOnly
+from memagent.runstore.lock import lock_path, run_lock
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from memagent.runstore import run_lock
+with run_lock(Path(sys.argv[1]), "r1"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_one_holder_at_a_time_in_a_process(tmp_path: Path) -> None:
+    store = tmp_path / "runs.sqlite"
+    with run_lock(store, "r1"):
+        with pytest.raises(RunBusy, match=r"'r1'.*--run-id"), run_lock(store, "r1"):
+            pass
+        with run_lock(store, "r2"):
+            pass
+    with run_lock(store, "r1"):
+        pass
+
+
+def test_other_threads_are_rivals_too(tmp_path: Path) -> None:
+    store, seen = tmp_path / "runs.sqlite", list[type]()
+
+    def rival() -> None:
+        try:
+            with run_lock(store, "r1"):
+                seen.append(type(None))
+        except RunBusy:
+            seen.append(RunBusy)
+
+    with run_lock(store, "r1"):
+        thread = threading.Thread(target=rival)
+        thread.start()
+        thread.join()
+    assert seen == [RunBusy]
+
+
+def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
+    store = tmp_path / "runs.sqlite"
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(store)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    with holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(RunBusy), run_lock(store, "r1"):
+            pass
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    with run_lock(store, "r1"):
+        pass
+    assert lock_path(store, "r1").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_temporary_store_has_no_rivals() -> None:
+    with run_lock(None, "r1"), run_lock(None, "r1"):
+        pass
+
+
+def test_no_place_for_the_lock(tmp_path: Path) -> None:
+    (tmp_path / "runs.sqlite.locks").write_text("in the way")
+    with pytest.raises(StoreReadOnly, match="lock file"), run_lock(tmp_path / "runs.sqlite", "r1"):
+        pass
