@@ -40,6 +40,10 @@ def blockbuster() -> Iterator[BlockBuster]:
     for function in detector.functions.values():
         # Importing a library when it is first used reads files, once.
         function.can_block_in("<frozen importlib._bootstrap>", {"_find_and_load"})
+    # Building an agent reads a page of settings and wording, also in async code.
+    for functions in detector.functions.values():
+        functions.can_block_in("memagent/models/spec.py", {"look"})
+        functions.can_block_in("memagent/prompts/promptset.py", {"load"})
     # The sync API blocks its caller on purpose, a notebook's loop too.
     detector.functions["threading.Lock.acquire"].can_block_in("memagent/runner.py", {"run_sync"})
     detector.activate()

@@ -216,29 +216,3 @@ class StoreFull(StoreError):
     """The disk is full; what was committed is intact."""
 
 
-# TEMPORARY aliases while files are being merged
-NoModelError = NoModel
-WindowUnknownError = WindowUnknown
-WindowTooSmallError = WindowTooSmall
-QuestionTooLongError = QuestionTooLong
-DocumentNotFoundError = DocumentNotFound
-EmptyDocumentError = EmptyDocument
-BinaryDocumentError = BinaryDocument
-DocumentRequiredError = DocumentRequired
-ConnectionFailedError = ConnectionFailed
-RequestTimeoutError = RequestTimeout
-ServerBusyError = ServerBusy
-ServerFailedError = ServerFailed
-BadResponseError = BadResponse
-AuthenticationError = AuthenticationFailed
-ModelNotFoundError = ModelNotFound
-ContextOverflowError = ContextOverflow
-RequestRefusedError = RequestRefused
-LimitReachedError = LimitReached
-RunNotFoundError = RunNotFound
-RunMismatchError = RunMismatch
-RunBusyError = RunBusy
-StoreVersionError = StoreTooNew
-StoreCorruptError = StoreCorrupt
-StoreReadOnlyError = StoreReadOnly
-StoreFullError = StoreFull

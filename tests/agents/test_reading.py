@@ -22,7 +22,6 @@ from memagent.errors import (
     ConnectionFailed,
     ContextOverflow,
     DocumentRequired,
-    MemagentError,
     RunMismatch,
 )
 from memagent.events import event_adapter
@@ -92,8 +91,10 @@ def test_prompt_and_output_fit_the_window_in_every_call(make) -> None:
 
 
 def test_events_tell_the_whole_story_and_are_the_log(make, store: RunStore) -> None:
+    agent = make()
+
     async def collect():
-        stream = make().stream("See </section> here. " + TEXT, "Which number?", run_id="r1")
+        stream = agent.stream("See </section> here. " + TEXT, "Which number?", run_id="r1")
         return [event async for event in stream], stream.result
 
     events, result = asyncio.run(collect())
@@ -325,7 +326,8 @@ def test_resuming_replays_the_committed_events_verbatim(make) -> None:
 
 
 def test_many_questions_in_one_pass(make) -> None:
-    questions = ["Which?", "Who?", "When?"]
+    questions = ["Which?", "Whose?", "Where?"]
+    questions = [question.ljust(8, "?") for question in questions]  # one length, one budget
     alone = [make().ask(TEXT, question) for question in questions]
     agent = make(lambda request: hashing(request.model_copy(update={"seed": None})))
     results = agent.ask_many(TEXT, questions)
@@ -388,19 +390,18 @@ def test_cancelling_leaves_a_resumable_run(make) -> None:
     assert result.usage == unbroken.usage + Usage(repeated=1)
 
 
-def test_a_counter_that_undercounts_is_caught_before_sending(make) -> None:
-    class Liar(ByteBound):
-        def count(self, text: str) -> int:
-            return super().count(text) // 3
+def test_a_counter_that_undercounts_parts_is_caught_before_sending(make) -> None:
+    class Joints(ByteBound):
+        def count_messages(self, messages):
+            whole = super().count_messages(messages)
+            return whole + 600 * any("Line" in message.content for message in messages)
 
-        def measure(self, text: str):
-            return super().measure(text[: len(text) // 3])
-
-    agent = make(ScriptedModel(hashing, window=WINDOW), tokenizer=Liar())
-    with pytest.raises((ContextOverflow, MemagentError)):
-        agent.ask("wide \u4e2d\u6587 " * 2000, "Which?")
+    agent = make(tokenizer=Joints())
+    with pytest.raises(ContextOverflow, match=r"takes \d+ tokens of a window of 2048.*--tokenizer") as error:
+        agent.ask(TEXT * 9, "Which?", run_id="r1")
+    assert error.value.run_id == "r1"
     for request in sent(agent):
-        assert Liar().count_messages(request.messages) + request.max_tokens <= WINDOW
+        assert ByteBound().count_messages(request.messages) + request.max_tokens <= WINDOW
 
 
 def test_seeds_are_stable_and_apart() -> None:

@@ -51,12 +51,27 @@ def lines(folder: Path, store: str) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+def wait_for(folder: Path, store: str, lines_wanted: int, child: int) -> None:
+    """Waits until so many calls were sent in all, or the child is gone."""
+    while len(lines(folder, store)) < lines_wanted:
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return
+        time.sleep(0.001)
+
+
 def main() -> None:
     folder, seed, kills, questions = Path(sys.argv[1]), *map(int, sys.argv[2:])
     draw = random.Random(seed)
     asked = [f"Question {number}?" for number in range(questions)]
     path = folder / "text.txt"
     path.write_text(TEXT)
+    child = os.fork()
+    if child == 0:
+        session(folder, "unbroken.sqlite", asked, path)
+    os.waitpid(child, 0)
+    total = len(lines(folder, "unbroken.sqlite"))
+    # Most kills are spread over the calls of the run, some hit a session while it starts.
+    places = sorted(draw.randrange(1, total) for _ in range(kills))
     sessions = []
     for attempt in range(kills + 1):
         before, known = len(lines(folder, "killed.sqlite")), committed(folder, "killed.sqlite")
@@ -64,7 +79,11 @@ def main() -> None:
         if child == 0:
             session(folder, "killed.sqlite", asked, path)
         if attempt < kills:
-            time.sleep(draw.uniform(0.0, 0.055))
+            if attempt % 5 == 4:
+                time.sleep(draw.uniform(0.0, 0.08))
+            else:
+                wait_for(folder, "killed.sqlite", max(places[attempt], before + 1), child)
+                time.sleep(draw.uniform(0.0, 0.004))
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         sessions.append(
@@ -74,10 +93,6 @@ def main() -> None:
                 "sent": lines(folder, "killed.sqlite")[before:],
             }
         )
-    child = os.fork()
-    if child == 0:
-        session(folder, "unbroken.sqlite", asked, path)
-    os.waitpid(child, 0)
     print(json.dumps(sessions))
 
 

@@ -98,6 +98,7 @@ class Script:
     models: Behaviour = field(default_factory=lambda: send(404, {"detail": "Not Found"}))
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    """Of chat requests, the names in lower case."""
     paths: list[str] = field(default_factory=list)
     listings: int = 0
     connections: int = 0
@@ -128,7 +129,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         script = self.server.script
         script.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        script.headers.append(dict(self.headers.items()))
+        script.headers.append({name.lower(): value for name, value in self.headers.items()})
         script.paths.append(self.path)
         (script.replies.pop(0) if script.replies else script.default)(self)
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from blockbuster import BlockBuster
 from tests.models.chat_server import Handler, Script, Server
 
 
@@ -26,3 +27,10 @@ def nobody() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def settings_may_be_read(blockbuster: BlockBuster) -> None:
+    """Opening a model reads `.env`, a few lines, once."""
+    for function in blockbuster.functions.values():
+        function.can_block_in("memagent/models/spec.py", {"look"})

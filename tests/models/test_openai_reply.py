@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 from tests.models.chat_server import chat
 
-from memagent.errors import BadResponseError, ServerFailedError
+from memagent.errors import BadResponse, ServerFailed
 from memagent.messages import FinishReason
 from memagent.models.openai_errors import Endpoint
-from memagent.models.openai_reply import read_completion, read_models
+from memagent.models.openai_reply import ServedModel, read_completion, read_models, served_window
 
 ENDPOINT = Endpoint(name="m", base_url="http://h/v1", timeout=1)
 
@@ -32,7 +32,7 @@ def test_finish_reasons(reported: str | None, reason: FinishReason) -> None:
 
 @pytest.mark.parametrize("reported", ["abort", "error"])
 def test_a_broken_off_generation_is_no_reply(reported: str) -> None:
-    with pytest.raises(ServerFailedError, match=reported):
+    with pytest.raises(ServerFailed, match=reported):
         read(chat("half a mem", finish=reported))
 
 
@@ -65,9 +65,9 @@ def test_unknown_shapes_of_reasoning_are_left_out() -> None:
 
 
 def test_bad_replies_are_quoted() -> None:
-    with pytest.raises(BadResponseError, match="'<html> hi'"):
+    with pytest.raises(BadResponse, match="'<html> hi'"):
         read_completion(b"<html>\n hi", ENDPOINT)
-    with pytest.raises(BadResponseError, match="'overloaded'"):
+    with pytest.raises(BadResponse, match="'overloaded'"):
         read({"error": {"message": "overloaded"}})
 
 
@@ -75,5 +75,14 @@ def test_model_list() -> None:
     listing = {"data": [{"id": "a", "max_model_len": 8}, {"id": "b", "meta": None}]}
     models = read_models(json.dumps(listing).encode(), ENDPOINT)
     assert [(model.id, model.window) for model in models] == [("a", 8), ("b", None)]
-    with pytest.raises(BadResponseError, match="GET /models"):
+    with pytest.raises(BadResponse, match="GET /models"):
         read_models(b"[]", ENDPOINT)
+
+
+def test_window_of_a_served_model() -> None:
+    base = ServedModel(id="base", max_model_len=8)
+    listed = [base, ServedModel(id="adapter", parent="base"), ServedModel(id="mute")]
+    windows = [served_window(name, listed) for name in ("base", "adapter", "mute", "absent")]
+    assert windows == [8, 8, None, None]
+    assert served_window("any name", [base]) == 8
+    assert served_window("any name", []) is None

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import ValidationError
 
@@ -175,8 +176,7 @@ class MemoryAgent:
         """`resume` as an async iterator of events: the committed ones first."""
         record = self.store.get(run_id)
         if document is None and record.source["path"] is not None:
-            options = {key: record.source[key] for key in ("encoding", "errors")}
-            document = open_document(Path(record.source["path"]), **options)
+            document = open_document(Path(record.source["path"]), **record.source["options"])
         return RunStream(self, tuple(record.binding["questions"]), document, run_id)
 
     # --- before asking
@@ -192,7 +192,7 @@ class MemoryAgent:
     async def aestimate(self, document: Source, question: str | Sequence[str]) -> Estimate:
         """`estimate`, awaited."""
         questions = (question,) if isinstance(question, str) else tuple(question)
-        source = open_document(document)
+        source = await asyncio.to_thread(open_document, document)
         if not source.rereadable:
             raise DocumentError(
                 f"{source.name} can be read once, and an estimate would use it up: give a path, text or bytes"
@@ -246,7 +246,7 @@ class MemoryAgent:
         tokenizer = self._tokenizer
         return {
             "model": self.model.name,
-            "base_url": None if self._base_url is None else without_credentials(self._base_url),
+            "base_url": None if self._base_url is None else _public(self._base_url),
             "tokenizer": str(tokenizer) if isinstance(tokenizer, (str, Path)) else None,
             "prompts": self.prompts.source,
             **self.settings.model_dump(mode="json"),
@@ -316,14 +316,15 @@ class RunStream:
 
     async def _run(self) -> AsyncGenerator[Event]:
         agent = self._agent
-        document = None if self._document is None else open_document(self._document)
+        document = None
+        if self._document is not None:
+            document = await asyncio.to_thread(open_document, self._document)
         plan = await agent.plan(self._questions)
         store = await asyncio.to_thread(lambda: agent.store)
-        source: dict[str, Any] = (
-            {"name": "", "path": None}
-            if document is None
-            else {"name": document.name, "path": document.path, **document.options}
-        )
+        source: dict[str, Any] = {"name": "", "path": None}
+        if document is not None:
+            path = document.path if document.rereadable else None
+            source = {"name": document.name, "path": path, "options": document.options}
         opened = Journal.open(
             store, self.run_id, binding=plan.binding(), settings=agent.recipe(), source=source
         )
@@ -377,3 +378,9 @@ def results_of(
             )
         )
     return results
+
+
+def _public(url: str) -> str:
+    """A server's address without user, password and query, where secrets may stand."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from memagent.agents.plan import Plan
-from memagent.chunking import Chunk, ResumePoint, chunks, last_sentence_end
+from memagent.chunking import Chunk, ResumePoint, chunks
+from memagent.chunking.cuts import grapheme_floor, last_sentence_end
 from memagent.documents import Document
 from memagent.errors import (
     ContextOverflow,
@@ -137,7 +138,7 @@ class Reading:
         if first > 0:
             mark = self._last_mark if first > furthest else await self.journal.mark(first - 1)
             assert mark is not None, "a step is committed after its chunk"
-            resume = ResumePoint(**{key: value for key, value in mark.items() if key != "last"})
+            resume = _behind(mark)
         stream = chunks(self.document, self.plan.chunker(resume))
         async with aclosing(prefetch(stream)) as upcoming:
             async for chunk in upcoming:
@@ -397,9 +398,14 @@ class Reading:
 
     def _parts(self, question: str, memory: str, chunk: Chunk | None) -> dict[str, str]:
         prompts, gate = self.plan.prompts, self.plan.settings.gate
-        parts = {"question": question, "memory": memory, "answer_form": prompts.answer_form}
+        parts = {
+            "question": question,
+            "memory": memory,
+            "empty_memory": prompts.empty_memory,
+            "answer_form": prompts.answer_form,
+        }
         if chunk is not None:
-            parts |= {"chunk": chunk.text, "empty_memory": prompts.empty_memory}
+            parts["chunk"] = chunk.text
             if gate in ("update", "both"):
                 parts["keep"] = prompts.keep
         return parts
@@ -423,18 +429,31 @@ def bound_memory(text: str, plan: Plan, *, cut_off: bool) -> tuple[str, int, int
         return safe, before, before
     chars = len(safe) if before <= limit else measured.chars_within(limit)
     while True:
-        end = last_sentence_end(safe, chars)
-        kept = safe[: end or chars].rstrip()
+        # The space lets a full stop at the very end count as the end of a sentence.
+        end = last_sentence_end(safe + " ", chars) or grapheme_floor(safe, chars)
+        kept = safe[:end].rstrip()
         tokens = plan.counter.count(kept)
         if tokens <= limit:
             return kept, tokens, before
-        chars = (end or chars) - 1
+        chars = end - 1
 
 
 def seed_of(run_seed: int, question: int, place: int | str, attempt: int) -> int:
     """The engine's seed for one call: 31 bits, the same in every process and on every resume."""
     key = f"{run_seed}:{question}:{place}:{attempt}".encode()
     return int.from_bytes(hashlib.blake2b(key, digest_size=4).digest()) & 0x7FFFFFFF
+
+
+def _behind(mark: dict[str, Any]) -> ResumePoint:
+    """Where to go on behind a chunk that was read."""
+    return ResumePoint(
+        index=mark["chunk"] + 1,
+        covered=mark["end"],
+        next_start=mark["next_start"],
+        digest=mark["digest"],
+        chars=mark["end"] - mark["start"],
+        tokens=mark["tokens"],
+    )
 
 
 def _mark(chunk: Chunk) -> dict[str, Any]:

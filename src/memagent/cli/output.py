@@ -86,6 +86,9 @@ class Paper:
             pad = " " * indent
             print("\n".join((pad + line).rstrip() for line in text.split("\n")))
             return
+        if not any(text for text, _ in cleaned):
+            self._console.print()
+            return
         from rich.padding import Padding
         from rich.text import Text
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 PIECE_CHARS = 65536
-"""Most characters in one piece of a stream: large enough that Python's cost a piece vanishes, small enough to be nothing in memory."""
+"""Most characters in one piece of a stream: Python's cost a piece vanishes, and so does the memory that it takes."""
 
 
 class Document(Protocol):
@@ -24,12 +24,20 @@ class Document(Protocol):
 
     @property
     def size(self) -> int | None:
-        """Length in bytes (of the file as stored) or characters (of a str), None for streams: for progress bars only."""
+        """Length in bytes (of the file as stored) or characters (of a str), None for streams.
+
+        For progress bars only.
+        """
         ...
 
     @property
     def rereadable(self) -> bool:
         """False for iterators and pipes, which can be read once."""
+        ...
+
+    @property
+    def options(self) -> dict[str, str | None]:
+        """How to open it again alike: the keyword arguments `encoding` and `errors` of `open_document`."""
         ...
 
     def pieces(self) -> AsyncIterator[str]:

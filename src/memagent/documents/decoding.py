@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 
 from memagent.documents.formats import control_share, recognise
-from memagent.errors import BinaryDocumentError, ConfigError, DecodingError
+from memagent.errors import BinaryDocument, ConfigError, DecodingError
 
 SAMPLE_BYTES = 65536
 """How much of the start decides the encoding: one block, enough for hundreds of the letters that tell."""
@@ -72,7 +72,7 @@ class Decoder:
 
         Raises:
             DecodingError: a byte does not decode (`errors="strict"`).
-            BinaryDocumentError: the start of the stream is not text.
+            BinaryDocument: the start of the stream is not text.
         """
         if self._sample is None:
             yield from self._decode(data)
@@ -130,7 +130,7 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
         name: what the document is called, for messages.
 
     Raises:
-        BinaryDocumentError: it is not text.
+        BinaryDocument: it is not text.
         DecodingError: it is no encoding that can be told, `.offset` is the first byte that is not UTF-8.
     """
     for mark, encoding in _BOMS:
@@ -156,8 +156,8 @@ def _refuse_formats(sample: bytes, name: str) -> None:
         raise _binary(name, f"it is {found}")
 
 
-def _binary(name: str, why: str) -> BinaryDocumentError:
-    return BinaryDocumentError(
+def _binary(name: str, why: str) -> BinaryDocument:
+    return BinaryDocument(
         f"{name!r} is not plain text: {why}. Convert it to text first; if it is text after all, "
         f"name its encoding (encoding=..., --encoding)"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memagent.documents.base import PIECE_CHARS
-from memagent.errors import DecodingError, EmptyDocumentError
+from memagent.errors import DecodingError, EmptyDocument
 
 
 class Pieces:
@@ -42,16 +42,14 @@ class Pieces:
         """Yields the last piece.
 
         Raises:
-            EmptyDocumentError: no character came, or nothing but white space.
+            EmptyDocument: no character came, or nothing but white space.
         """
         if self._held:
             yield self._take()
         if not self._given:
-            raise EmptyDocumentError(f"{self._name!r} is empty: it has no text to read")
+            raise EmptyDocument(f"{self._name!r} is empty: it has no text to read")
         if self._blank:
-            raise EmptyDocumentError(
-                f"{self._name!r} holds only white space: there is nothing to read"
-            )
+            raise EmptyDocument(f"{self._name!r} holds only white space: there is nothing to read")
 
     def _take(self) -> str:
         piece = "".join(self._parts)

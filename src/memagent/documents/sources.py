@@ -15,7 +15,7 @@ from memagent.documents.base import PIECE_CHARS, Document
 from memagent.documents.decoding import check_options
 from memagent.documents.gunzip import BLOCK_BYTES
 from memagent.documents.reading import Reading, flat
-from memagent.errors import DecodingError, DocumentError, DocumentNotFoundError
+from memagent.errors import DecodingError, DocumentError, DocumentNotFound
 
 Source: TypeAlias = (
     str
@@ -50,8 +50,8 @@ def open_document(
 ) -> Document:
     """Makes a document of a source. Opens nothing yet, but looks whether a path can be a document.
 
-    Plain text and gzip are read. A path's metadata is asked for here (blocking, once); async code on
-    slow file systems calls this in a thread.
+    Plain text and gzip are read. A path's metadata is asked for here, which blocks: async code calls this
+    in a thread.
 
     Args:
         source: the text or where it comes from; a Document is returned as it is.
@@ -61,7 +61,7 @@ def open_document(
 
     Raises:
         DocumentError: the source is none of the accepted types.
-        DocumentNotFoundError: the path is missing or a directory.
+        DocumentNotFound: the path is missing or a directory.
         ConfigError: the encoding or the error mode does not exist.
     """
     check_options(encoding, errors)
@@ -99,6 +99,11 @@ class _Source(ABC):
         self._encoding = encoding
         self._errors = errors
         self._begun = False
+
+    @property
+    def options(self) -> dict[str, str | None]:
+        """How to open it again alike: the keyword arguments that `open_document` got."""
+        return {"encoding": self._encoding, "errors": self._errors}
 
     @abstractmethod
     def _items(self) -> Iterator[object]:
@@ -161,7 +166,7 @@ class FileSource(_Source):
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             raise self._not_found(error) from error
         if stat.S_ISDIR(status.st_mode):
-            raise DocumentNotFoundError(f"{path!r} is a directory; name a file in it")
+            raise DocumentNotFound(f"{path!r} is a directory; name a file in it")
         self.path = str(self._path.absolute())
         # Pipes and devices have no length, and what was read of them is gone.
         self.rereadable = stat.S_ISREG(status.st_mode)
@@ -175,9 +180,9 @@ class FileSource(_Source):
         with file:
             yield from _blocks(file, self.name)
 
-    def _not_found(self, error: Exception) -> DocumentNotFoundError:
+    def _not_found(self, error: Exception) -> DocumentNotFound:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        return DocumentNotFoundError(
+        return DocumentNotFound(
             f"{str(self._path)!r} cannot be read: {why}; check the path and its permissions"
         )
 
@@ -235,6 +240,11 @@ class AsyncSource:
         self._encoding = encoding
         self._errors = errors
         self._begun = False
+
+    @property
+    def options(self) -> dict[str, str | None]:
+        """How to open it again alike: the keyword arguments that `open_document` got."""
+        return {"encoding": self._encoding, "errors": self._errors}
 
     async def pieces(self) -> AsyncIterator[str]:
         """The text in order; see `Document.pieces`."""

@@ -21,7 +21,7 @@ class ChatModel(Protocol):
 
         Raises:
             ModelError: the call failed; never an empty `Completion` in its place.
-            LimitReachedError: a usage limit would be passed; nothing was sent.
+            LimitReached: a usage limit would be passed; nothing was sent.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memagent.errors import RequestRefusedError
+from memagent.errors import RequestRefused
 from memagent.messages import ChatRequest, Completion, Usage
 from memagent.models.extractive_score import Question
 from memagent.models.extractive_words import clip, sentences
@@ -46,14 +46,14 @@ class ExtractiveModel:
         """Rewrites the memory (`update`) or answers (`answer`), in at most `max_tokens` UTF-8 bytes.
 
         Raises:
-            RequestRefusedError: another kind of call.
+            RequestRefused: another kind of call.
         """
         if request.kind == "update":
             text = _update(request)
         elif request.kind == "answer":
             text = _answer(request)
         else:
-            raise RequestRefusedError(
+            raise RequestRefused(
                 f"extractive answers calls of kind 'update' and 'answer' only, not {request.kind!r}; "
                 f"name a language model for anything else, such as 'vllm:NAME'"
             )
@@ -123,7 +123,8 @@ def _answer(request: ChatRequest) -> str:
     question = Question.parse(request.parts.get("question", ""))
     memory = _memory(request)
     # max keeps the first of equals.
-    answer = " ".join(max(memory, key=question.score).split()) if memory else NOTHING_FOUND
+    best = max(memory, key=question.score, default="")
+    answer = " ".join(best.split()) if question.score(best) > 0 else NOTHING_FOUND
     before, after = _FORMS.get(request.parts.get("answer_form", "plain"), ("", ""))
     return before + clip(answer, request.max_tokens - len(before) - len(after)) + after
 

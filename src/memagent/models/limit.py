@@ -10,7 +10,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from memagent.errors import ConfigError, LimitReachedError
+from memagent.errors import ConfigError, LimitReached
 from memagent.messages import ChatRequest, Completion, Leaf, Usage
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.perloop import PerLoop
@@ -119,7 +119,7 @@ class UsageLimit(Wrapper):
         """Sends the request unless a limit is reached.
 
         Raises:
-            LimitReachedError: nothing was sent.
+            LimitReached: nothing was sent.
         """
         with self._lock:
             self._check()
@@ -142,7 +142,7 @@ class UsageLimit(Wrapper):
             ("cost", round(self.cost, 6), limits.cost),
         ):
             if limit is not None and used >= limit:
-                raise LimitReachedError(
+                raise LimitReached(
                     f"the limit of {limit!r} {name} is reached ({used!r} spent in {self._calls} calls); "
                     f"raise {name}= in the limits and resume the run"
                 )

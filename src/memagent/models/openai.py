@@ -8,13 +8,18 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, cast
 
-from memagent.errors import ConfigError, ModelError, RequestRefusedError
+from memagent.errors import ConfigError, ModelError, RequestRefused
 from memagent.messages import ChatRequest, Completion
 from memagent.models.local_counter import local_counter
 from memagent.models.once import Once
 from memagent.models.openai_client import Clients
 from memagent.models.openai_errors import says_no_model, translate
-from memagent.models.openai_reply import ServedModel, read_completion, read_models
+from memagent.models.openai_reply import (
+    ServedModel,
+    read_completion,
+    read_models,
+    served_window,
+)
 from memagent.tokens.base import TokenCounter
 
 if TYPE_CHECKING:
@@ -112,7 +117,7 @@ class OpenAIModel:
             served = await self._served() if says_no_model(error) else None
             raise translate(error, self._endpoint, served) from self._cause(error)
         except UnicodeEncodeError as error:
-            raise RequestRefusedError(
+            raise RequestRefused(
                 f"{self._endpoint}: the prompt holds half a surrogate pair "
                 f"({error.object[error.start]!r}), which cannot be sent; "
                 f"decode the document with errors='replace'"
@@ -140,9 +145,7 @@ class OpenAIModel:
         listed = await self._listing.get()
         if listed is None:
             return None
-        # llama-server answers to any name: where only one model is served, it is that one.
-        mine = [entry for entry in listed if entry.id == self.model] or list(listed)
-        return mine[0].window if len(mine) == 1 else None
+        return served_window(self.model, listed)
 
     async def aclose(self) -> None:
         """Closes the connections of all event loops."""

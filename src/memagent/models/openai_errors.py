@@ -13,16 +13,16 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 
 from memagent.errors import (
-    AuthenticationError,
-    BadResponseError,
-    ConnectionFailedError,
-    ContextOverflowError,
+    AuthenticationFailed,
+    BadResponse,
+    ConnectionFailed,
+    ContextOverflow,
     ModelError,
-    ModelNotFoundError,
-    RequestRefusedError,
-    RequestTimeoutError,
-    ServerBusyError,
-    ServerFailedError,
+    ModelNotFound,
+    RequestRefused,
+    RequestTimeout,
+    ServerBusy,
+    ServerFailed,
 )
 
 if TYPE_CHECKING:
@@ -145,32 +145,28 @@ def translate(
     if isinstance(error, openai.APIConnectionError):
         return _connection(error, endpoint)
     if not isinstance(error, openai.APIStatusError):
-        return BadResponseError(
-            f"{endpoint}: the reply cannot be read: {endpoint.quote(str(error))}"
-        )
+        return BadResponse(f"{endpoint}: the reply cannot be read: {endpoint.quote(str(error))}")
     status = error.status_code
     wait = retry_after(error.response.headers)
     words = endpoint.quote(server_message(error.body)) or "(no message)"
     said = f"{endpoint}: the server answered {status}: {words}"
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return AuthenticationError(f"{said}; give its key as api_key= or in MEMAGENT_API_KEY")
+        return AuthenticationFailed(f"{said}; give its key as api_key= or in MEMAGENT_API_KEY")
     if says_no_model(error):
-        return ModelNotFoundError(f"{said}; {_where_models_are(endpoint, served)}")
+        return ModelNotFound(f"{said}; {_where_models_are(endpoint, served)}")
     if _overflows(error):
-        return ContextOverflowError(
-            f"{said}; use a smaller window (--window) or a shorter question"
-        )
+        return ContextOverflow(f"{said}; use a smaller window (--window) or a shorter question")
     if status == HTTPStatus.TOO_MANY_REQUESTS and error.code == "insufficient_quota":
-        return RequestRefusedError(f"{said}; waiting does not help, the account's quota is used up")
+        return RequestRefused(f"{said}; waiting does not help, the account's quota is used up")
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        return ServerBusyError(f"{said}; lower the number of calls at once", retry_after=wait)
+        return ServerBusy(f"{said}; lower the number of calls at once", retry_after=wait)
     if status == HTTPStatus.REQUEST_TIMEOUT:
-        return RequestTimeoutError(said, retry_after=wait)
+        return RequestTimeout(said, retry_after=wait)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return ServerFailedError(f"{said}; its log says more", retry_after=wait)
+        return ServerFailed(f"{said}; its log says more", retry_after=wait)
     if status < HTTPStatus.BAD_REQUEST:
-        return RequestRefusedError(f"{said}; the base URL leads elsewhere, give the server's own")
-    return RequestRefusedError(f"{said}; the server does not take this request as it is")
+        return RequestRefused(f"{said}; the base URL leads elsewhere, give the server's own")
+    return RequestRefused(f"{said}; the server does not take this request as it is")
 
 
 def _status(error: openai.APIError) -> int | None:
@@ -184,12 +180,12 @@ def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelEr
     cause = error.__cause__
     kind = type(cause).__name__
     if isinstance(error, openai.APITimeoutError) and kind != "ConnectTimeout":
-        return RequestTimeoutError(
+        return RequestTimeout(
             f"{endpoint}: no answer within {endpoint.timeout:g} s; "
             f"allow more with timeout=, or send fewer calls at once"
         )
     detail = endpoint.quote(f"{kind}: {cause}" if cause is not None else str(error)).rstrip(": ")
-    return ConnectionFailedError(
+    return ConnectionFailed(
         f"{endpoint}: no connection, or it broke before the reply was complete ({detail}); "
         f"is a server running at {endpoint.base_url}?"
     )

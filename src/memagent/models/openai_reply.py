@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
-from memagent.errors import BadResponseError, ServerFailedError
+from memagent.errors import BadResponse, ServerFailed
 from memagent.messages import Completion, FinishReason, Usage
 from memagent.models.openai_errors import Endpoint, server_message
 
@@ -69,6 +71,8 @@ class ServedModel(BaseModel):
     """Several gateways."""
     meta: _Meta | None = None
     """llama-server: `meta.n_ctx`."""
+    parent: str | None = None
+    """vLLM: the model that a LoRA adapter belongs to; adapters have no length of their own."""
 
     @property
     def window(self) -> int | None:
@@ -87,19 +91,19 @@ def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
     """A `Completion` from a reply's body. Empty content is an empty text: the agent decides on it.
 
     Raises:
-        BadResponseError: not JSON, or no chat completion in it.
-        ServerFailedError: the engine broke the generation off.
+        BadResponse: not JSON, or no chat completion in it.
+        ServerFailed: the engine broke the generation off.
     """
     try:
         reply = _Reply.model_validate_json(body)
     except ValidationError as error:
-        raise BadResponseError(
+        raise BadResponse(
             f"{endpoint}: the reply is no chat completion: {_excerpt(body, endpoint)}; "
             f"does the base URL lead to an OpenAI-compatible server?"
         ) from (None if endpoint.leaks(error) else error)
     choice = reply.choices[0]
     if choice.finish_reason in _BROKEN_OFF:
-        raise ServerFailedError(
+        raise ServerFailed(
             f"{endpoint}: the engine broke the reply off (finish_reason {choice.finish_reason!r}); "
             f"its log says more"
         )
@@ -118,15 +122,26 @@ def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
     """The models that a server lists.
 
     Raises:
-        BadResponseError: the body is no model list.
+        BadResponse: the body is no model list.
     """
     try:
         return tuple(_Listing.model_validate_json(body).data)
     except ValidationError as error:
-        raise BadResponseError(
+        raise BadResponse(
             f"{endpoint}: the reply to GET /models is no list of models: {_excerpt(body, endpoint)}; "
             f"does the base URL lead to an OpenAI-compatible server?"
         ) from (None if endpoint.leaks(error) else error)
+
+
+def served_window(model: str, listed: Sequence[ServedModel]) -> int | None:
+    """The window of a model in a server's list, None where the list does not say."""
+    by_id = {entry.id: entry for entry in listed}
+    entry = by_id.get(model)
+    if entry is None:
+        # llama-server answers to any name: where only one model is served, it is that one.
+        return listed[0].window if len(listed) == 1 else None
+    parent = by_id.get(entry.parent) if entry.parent is not None else None
+    return entry.window or (parent.window if parent is not None else None)
 
 
 def _text(content: str | list[_Part] | None) -> str:

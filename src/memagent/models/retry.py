@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
+import time
+from asyncio import sleep
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -88,6 +90,11 @@ class Retry(Wrapper):
         return await self._persist(self.inner.window, [])
 
     async def _persist(self, call: Callable[[], Awaitable[T]], failures: list[Failure]) -> T:
+        start = time.monotonic()
+
+        async def attempt() -> T:
+            return await call()
+
         def note(state: RetryCallState) -> None:
             error, wait = _error(state), state.upcoming_sleep
             failures.append(Failure(error=f"{type(error).__name__}: {error}", waited=wait))
@@ -100,39 +107,34 @@ class Retry(Wrapper):
                 error,
             )
 
-        def give_up(state: RetryCallState) -> T:
-            raise self._final(state)
-
         stop: stop_base = stop_after_attempt(self._attempts)
         if self._deadline is not None:
             stop = stop | stop_before_delay(self._deadline)
         retrying = AsyncRetrying(
+            sleep=sleep,
             retry=retry_if_exception(_may_pass),
             wait=self._wait,
             stop=stop,
             before_sleep=note,
-            retry_error_callback=give_up,
+            reraise=True,
         )
-        return await retrying(call)
+        try:
+            return await retrying(attempt)
+        except ModelError as error:
+            if not failures:
+                raise
+            tried = len(failures) + 1
+            text = f"{error} (gave up after {tried} attempts over {time.monotonic() - start:.1f} s)"
+            logger.warning("%s: %s", self.name, text)
+            # A new error, since other tasks may hold the old one.
+            final = type(error)(text, retry_after=error.retry_after, attempts=tried)
+            raise final from error.__cause__
 
     def _wait(self, state: RetryCallState) -> float:
         # The exponent is bounded because 2.0**1024 is an error.
         longest = min(FIRST_WAIT * 2.0 ** min(state.attempt_number - 1, 64), self._max_wait)
         jittered = longest * random.uniform(0.5, 1.0)
         return min(max(jittered, _error(state).retry_after or 0.0), self._max_wait)
-
-    def _final(self, state: RetryCallState) -> ModelError:
-        """The last error, of the same type, which says what was tried."""
-        error, tried = _error(state), state.attempt_number
-        if tried == 1:
-            return error
-        seconds = state.seconds_since_start or 0.0
-        text = f"{error} (gave up after {tried} attempts over {seconds:.1f} s)"
-        logger.warning("%s: %s", self.name, text)
-        # A new one, since several tasks may hold the old one.
-        final = type(error)(text, retry_after=error.retry_after, attempts=tried)
-        final.__cause__ = error.__cause__
-        return final
 
 
 def _may_pass(error: BaseException) -> bool:

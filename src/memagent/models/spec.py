@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from memagent.errors import AuthenticationError, ConfigError, NoModelError
+from memagent.errors import AuthenticationFailed, ConfigError, NoModel
 from memagent.models.base import ChatModel
 from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import Dialect, OpenAIModel
@@ -56,8 +56,8 @@ def open_model(
         The model; servers come with `Retry` around them.
 
     Raises:
-        NoModelError: no model is named anywhere.
-        AuthenticationError: the OpenAI API without a key.
+        NoModel: no model is named anywhere.
+        AuthenticationFailed: the OpenAI API without a key.
         ConfigError: the spec or the URL cannot be right.
     """
     if spec is not None and not isinstance(spec, str):
@@ -86,7 +86,7 @@ def _openai(name: str, access: Access) -> ChatModel:
     url = access.base_url or OPENAI_URL
     its_own = urlsplit(url).hostname == urlsplit(OPENAI_URL).hostname
     if its_own and not access.api_key:
-        raise AuthenticationError(
+        raise AuthenticationFailed(
             f"openai:{name} at {OPENAI_URL} wants an API key; set OPENAI_API_KEY or MEMAGENT_API_KEY, or "
             f"give the base URL of another server (base_url=, MEMAGENT_BASE_URL)"
         )
@@ -131,11 +131,11 @@ def _split(spec: str | None) -> tuple[str, str]:
     """Scheme and name.
 
     Raises:
-        NoModelError: there is no spec.
+        NoModel: there is no spec.
         ConfigError: it has no known scheme, or no name.
     """
     if spec is None or not spec.strip():
-        raise NoModelError(
+        raise NoModel(
             f"no model is named. Looked for: the model argument, MEMAGENT_MODEL in the environment, "
             f"MEMAGENT_MODEL in {ENV_FILE} of the working folder. Give {EXAMPLES}, for example "
             f"--model extractive or MEMAGENT_MODEL=vllm:Qwen/Qwen3-4B"
@@ -147,9 +147,11 @@ def _split(spec: str | None) -> tuple[str, str]:
     if scheme == "extractive":
         raise ConfigError(f"the model {spec!r} takes no name; give 'extractive'")
     if scheme not in SCHEMES:
-        close = difflib.get_close_matches(scheme, [s for s in SCHEMES if s != "extractive"], n=1)
+        close = difflib.get_close_matches(
+            scheme.lower(), [s for s in SCHEMES if s != "extractive"], n=1
+        )
         meant = f"{close[0]}:{name}" if colon and close else f"vllm:{spec}"
-        if not colon and difflib.get_close_matches(scheme, ["extractive"]):
+        if not colon and difflib.get_close_matches(scheme.lower(), ["extractive"]):
             meant = "extractive"
         raise ConfigError(
             f"the model {spec!r} does not say where it runs; did you mean {meant!r}? "

@@ -149,9 +149,7 @@ def _translate(error: sqlite3.DatabaseError, where: str) -> StoreError:
             f"no room to write {where} ({error}): free some space and resume; what was committed is intact"
         )
     if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return StoreReadOnly(
-            f"cannot write {where} ({error}): name a writable file with --store"
-        )
+        return StoreReadOnly(f"cannot write {where} ({error}): name a writable file with --store")
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreCorrupt(
             f"{where} is damaged or no run store ({error}): move it away, or name another --store"

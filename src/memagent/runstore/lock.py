@@ -39,9 +39,7 @@ def run_lock(store: Path | None, run_id: str) -> Generator[None]:
             f"another with --run-id"
         ) from error
     except OSError as error:
-        raise StoreReadOnly(
-            f"cannot make the lock file {str(path)!r}: {error.strerror}"
-        ) from error
+        raise StoreReadOnly(f"cannot make the lock file {str(path)!r}: {error.strerror}") from error
     try:
         yield
     finally:

@@ -119,9 +119,7 @@ class RunStore:
             try:
                 db.execute("INSERT INTO runs VALUES (?,?,?,?,?,?,?)", row)
             except sqlite3.IntegrityError as error:
-                raise RunMismatch(
-                    f"run id {run_id!r} is taken; choose another --run-id"
-                ) from error
+                raise RunMismatch(f"run id {run_id!r} is taken; choose another --run-id") from error
 
     def find(self, run_id: str) -> RunRecord | None:
         """The run of that id, or None."""
@@ -137,9 +135,7 @@ class RunStore:
         record = self.find(run_id)
         if record is None:
             where = "a temporary store" if self.path is None else str(self.path)
-            raise RunNotFound(
-                f"no run {run_id!r} in {where}; `memagent runs` lists what there is"
-            )
+            raise RunNotFound(f"no run {run_id!r} in {where}; `memagent runs` lists what there is")
         return record
 
     def runs(self) -> list[RunRecord]:

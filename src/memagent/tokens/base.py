@@ -8,9 +8,15 @@ from typing import Protocol
 from memagent.messages import Message
 
 MESSAGE_ALLOWANCE = 16
-"""Tokens allowed for the role markers of one message where the chat template is unknown. Known templates take 3 (ChatML) to 7 (Llama 3)."""
+"""Tokens allowed for the role markers of one message where the chat template is unknown.
+
+Known templates take 3 (ChatML) to 7 (Llama 3).
+"""
 REQUEST_ALLOWANCE = 48
-"""Tokens allowed once a request for what an unknown template adds by itself: default system prompts (Qwen2.5: 21, Llama 3: 25), begin-of-text and the generation prompt."""
+"""Tokens allowed once a request for what an unknown template adds by itself.
+
+Default system prompts (Qwen2.5: 21, Llama 3: 25), begin-of-text and the generation prompt.
+"""
 
 
 class Measured(Protocol):

@@ -1,0 +1,1 @@
+"""Measurements and evaluations of memagent."""

@@ -1,0 +1,1 @@
+"""What memagent itself costs, beside the model: `make bench`."""

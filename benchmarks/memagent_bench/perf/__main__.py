@@ -1,0 +1,47 @@
+"""`make bench`: measures, prints a Markdown table, exits with 1 where a target is missed.
+
+Usage: python -m memagent_bench.perf [--tokenizer FILE] [--megabytes N] [--write docs/performance.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import sys
+from pathlib import Path
+
+from memagent.tokens.local import TokenizerFile
+from tokenizers import Tokenizer
+
+from memagent_bench.perf import chunks, loop, process
+from memagent_bench.perf.measure import Row, machine, table
+
+BEGIN, END = "<!-- measured: make bench -->\n", "<!-- end of measured -->"
+SMALL_TOKENIZER = Path(__file__).parents[3] / "tests/data/tokenizer/tokenizer.json"
+
+
+def main() -> int:
+    """Runs all measurements in one process tree on one machine."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokenizer", type=Path, default=SMALL_TOKENIZER)
+    parser.add_argument("--megabytes", type=int, default=100)
+    parser.add_argument("--write", type=Path, help="put the table into this page")
+    given = parser.parse_args()
+    raw = given.tokenizer.read_bytes()
+    tokenizer = Tokenizer.from_buffer(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    rows: list[Row] = [process.startup()]
+    print(f"{machine()}\n", flush=True)
+    rows += loop.measure()
+    rows.append(chunks.measure(TokenizerFile(given.tokenizer), tokenizer, given.megabytes))
+    rows += process.memory()
+    shown = f"{machine()}\n\n{table(rows)}\n"
+    print(table(rows))
+    if given.write is not None:
+        page = given.write.read_text()
+        before, rest = page.split(BEGIN)
+        given.write.write_text(before + BEGIN + shown + END + rest.split(END)[1])
+    return 0 if all(row.good is not False for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

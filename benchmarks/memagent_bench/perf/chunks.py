@@ -1,0 +1,56 @@
+"""Chunking against plain tokenising of the same text with the same tokenizer, both on one thread."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Iterator
+from importlib import resources
+
+from memagent.chunking import Chunker, chunk_text
+from memagent.prompts import Neutraliser, PromptSet
+from memagent.tokens.local import TokenizerFile
+from tokenizers import Tokenizer
+
+from memagent_bench.perf.measure import Row
+
+PIECE = 65536
+CHUNK_TOKENS = 5000
+SLICE = 10_000_000
+"""Characters a round: both sides are timed in turns, so that a noisy neighbour hits both."""
+
+
+def book() -> str:
+    """The shipped novel."""
+    packed = resources.files("memagent").joinpath("samples/war_and_peace.txt.gz").read_bytes()
+    return gzip.decompress(packed).decode()
+
+
+def pieces(text: str) -> Iterator[str]:
+    """The text in pieces of 64 Ki characters."""
+    return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
+
+
+def measure(counter: TokenizerFile, tokenizer: Tokenizer, megabytes: int) -> Row:
+    """Speed of chunking as a share of the tokenizer's own `encode`, one value a slice of 10 MB."""
+    novel = book()
+    text = (novel * (SLICE // len(novel) + 1))[:SLICE]
+    neutralise = Neutraliser(PromptSet.load("plain").tags, counter.control_tokens)
+    ratios: list[float] = []
+    for _ in range(max(1, megabytes // 10)):
+        start = time.perf_counter()
+        encoded = sum(len(tokenizer.encode(piece, add_special_tokens=False)) for piece in pieces(text))
+        plain = time.perf_counter() - start
+        start = time.perf_counter()
+        chunker = Chunker(counter, CHUNK_TOKENS, neutralise=neutralise)
+        cut = sum(chunk.tokens for chunk in chunk_text(pieces(text), chunker))
+        ratios.append(plain / (time.perf_counter() - start))
+        assert abs(cut - encoded) < encoded * 0.01, "both sides saw the same tokens"
+    ratios.sort()
+    middle = ratios[len(ratios) // 2]
+    return Row(
+        f"chunking {len(ratios) * 10} MB ({counter.name}), speed against `encode`",
+        ">= 0.8",
+        ratios,
+        good=middle >= 0.8,
+    )

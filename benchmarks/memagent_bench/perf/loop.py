@@ -1,0 +1,118 @@
+"""The agent's own work a chunk, with a model that answers at once and a counter that costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from memagent import ChatRequest, Completion, MemoryAgent, RunStore, Usage
+from memagent.messages import Message
+
+from memagent_bench.perf.chunks import book
+from memagent_bench.perf.measure import Row
+
+CHARS_PER_TOKEN = 4
+"""English prose; the counter below divides by it instead of tokenising."""
+
+
+class Quarter:
+    """A counter of no cost: a token is four characters."""
+
+    name = "chars/4"
+    exact = False
+    control_tokens: frozenset[str] = frozenset()
+
+    def count(self, text: str) -> int:
+        """Characters over four, rounded up."""
+        return -(-len(text) // CHARS_PER_TOKEN)
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        """As `count`, with 8 tokens a message."""
+        return sum(self.count(message.content) + 8 for message in messages)
+
+    def measure(self, text: str) -> QuarterText:
+        """The text, counted."""
+        return QuarterText(text)
+
+
+class QuarterText:
+    """A text under `Quarter`."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = -(-len(text) // CHARS_PER_TOKEN)
+
+    def chars_within(self, limit: int) -> int:
+        """Four characters a token."""
+        return min(len(self.text), limit * CHARS_PER_TOKEN)
+
+    def tokens_of_prefix(self, chars: int) -> int:
+        """As `count` of the prefix."""
+        return -(-min(chars, len(self.text)) // CHARS_PER_TOKEN)
+
+
+class Instant:
+    """A model that answers at once with a memory of ordinary length."""
+
+    name = "instant"
+    memory = "The prince spoke of the war and left for Moscow in the winter. " * 40
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """The same memory each time."""
+        usage = Usage(calls=1, prompt_tokens=6000, completion_tokens=600)
+        return Completion(text=self.memory, usage=usage)
+
+    async def counter(self) -> Quarter:
+        """The counter of no cost."""
+        return Quarter()
+
+    async def window(self) -> int:
+        """The published window."""
+        return 8192
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+async def per_chunk(store: RunStore, text: str) -> float:
+    """Milliseconds a chunk, from the first chunk's event to the last memory's."""
+    agent = MemoryAgent(Instant(), store=store)
+    first = last = 0.0
+    chunks = 0
+    async for event in agent.stream(text, "When did Natasha marry?"):
+        if event.type == "chunk_read":
+            chunks += 1
+            first = first or time.perf_counter()
+        elif event.type == "memory_updated":
+            last = time.perf_counter()
+    return (last - first) / chunks * 1000
+
+
+def measure(repeats: int = 5) -> list[Row]:
+    """Own work a chunk at four lengths, commits to a real file included."""
+    novel = book()
+    values: dict[int, list[float]] = {8_000: [], 64_000: [], 512_000: [], 4_000_000: []}
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in range(repeats):
+            for tokens, times in values.items():
+                chars = tokens * CHARS_PER_TOKEN
+                text = (novel * (chars // len(novel) + 1))[:chars]
+                store = RunStore(Path(folder) / f"{turn}-{tokens}.sqlite")
+                again = max(1, 64_000 // tokens)  # short documents, until the clock has something to see
+                times.append(
+                    sum(asyncio.run(per_chunk(store, text)) for _ in range(again)) / again
+                )
+                store.close()
+    return [
+        Row(
+            f"own work a chunk of 5000 tokens, document of {tokens:,} tokens",
+            "<= 1.5 ms",
+            times,
+            "ms",
+            good=sorted(times)[len(times) // 2] <= 1.5,
+        )
+        for tokens, times in values.items()
+    ]

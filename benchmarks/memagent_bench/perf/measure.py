@@ -1,0 +1,53 @@
+"""A measurement: what was measured, what it should be, and what it was."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    target: str
+    values: Sequence[float]
+    """The repeated measurements of this run; the table shows median, smallest and largest."""
+    unit: str = ""
+    good: bool | None = None
+    """Whether the median meets the target, None where there is none."""
+
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """What the table shows: what, target, median, spread, verdict."""
+        middle = statistics.median(self.values)
+        spread = f"{min(self.values):.3g} to {max(self.values):.3g} (n={len(self.values)})"
+        verdict = {None: "", True: "yes", False: "NO"}[self.good]
+        return self.what, self.target, f"{middle:.3g} {self.unit}".strip(), spread, verdict
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as a Markdown table."""
+    head = ("measured", "target", "median", "spread", "met")
+    lines = [head, tuple("-" * len(cell) for cell in head), *(row.cells() for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    )
+
+
+def machine() -> str:
+    """The machine in words: processor, cores, Python."""
+    import os
+
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as info:  # noqa: PTH123 - a kernel file, not a document
+            names = [line.split(":", 1)[1].strip() for line in info if line.startswith("model name")]
+            name = names[0] if names else name
+    except OSError:
+        pass
+    return f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"

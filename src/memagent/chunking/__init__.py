@@ -1,0 +1,16 @@
+"""Text stream -> chunks: a `Chunker` without input or output of its own, and `chunks`, which drives it."""
+
+from memagent.chunking.chunker import Chunk, Chunker, ResumePoint
+from memagent.chunking.cuts import Cuts
+from memagent.chunking.stream import chunk_text, chunks
+from memagent.chunking.window import Neutralise
+
+__all__ = [
+    "Chunk",
+    "Chunker",
+    "Cuts",
+    "Neutralise",
+    "ResumePoint",
+    "chunk_text",
+    "chunks",
+]

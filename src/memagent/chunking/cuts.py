@@ -1,0 +1,149 @@
+"""Where a text may be cut: paragraphs, sentences, words, grapheme clusters. Pure functions of a text.
+
+Every search is bounded by the text that it is given and linear in it: runs are matched possessively
+and from their first character only, since texts of nothing but full stops do occur.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import regex
+
+Cuts = Literal["sentence", "exact"]
+"""`sentence` prefers the end of a paragraph, sentence or word; `exact` takes all that fits."""
+
+PARAGRAPH_SHARE = 0.15
+"""A paragraph's end is preferred only in the last 15% of what fits: further back it wastes too much room."""
+SENTENCE_SHARE = 0.5
+"""Sentence and word ends count in the last half, so that there are never more than twice the chunks."""
+MAX_GRAPHEME = 64
+"""A cluster of more code points than this may be cut: those of real writing stay below, junk has no end."""
+
+_LINE = r"(?>\r\n|\r|\n)"
+_CLOSING = "\"'”’»)\\]}"
+_CJK_CLOSING = "\"'”’」』】）》〉"
+# A line that goes on in lower case is wrapped text, not the end of anything.
+_LOWER = "a-zß-öø-ÿα-ωа-я"
+
+_PARAGRAPH = re.compile(rf"(?=(?P<end>)){_LINE}[ \t\f\v]*+{_LINE}")
+_SENTENCE = re.compile(
+    rf"(?<![.!?…])[.!?…]++[{_CLOSING}]*+(?=(?P<latin>)(?:\s|\Z))"
+    rf"|[。！？｡]++[{_CJK_CLOSING}]*+(?P<cjk>)"
+    rf"|(?P<line>){_LINE}(?![{_LOWER}])"
+)
+_WORD = re.compile(r"(?P<end>)\s++")
+_SPACE = re.compile(r"\s*+")
+_CLUSTER = regex.compile(r"\X")
+_FIRST_FLAG, _LAST_FLAG = "\U0001f1e6", "\U0001f1ff"  # regional indicators, which pair up to flags
+
+
+def place(text: str, bound: int, cuts: Cuts, floor: int = 0) -> int:
+    """Chooses where to end a chunk.
+
+    Args:
+        text: begins where the chunk begins and goes on beyond `bound`, for looking ahead.
+        bound: characters that fit, at least `floor + 1`.
+        cuts: see `Cuts`.
+        floor: the cut lies behind this position.
+
+    Returns:
+        A position in (floor, bound].
+    """
+    wanted = _sentence(text, bound, floor) if cuts == "sentence" else None
+    end = grapheme_floor(text, bound if wanted is None else wanted)
+    if end <= floor and wanted is not None:
+        end = grapheme_floor(text, bound)
+    return end if end > floor else bound
+
+
+def grapheme_floor(text: str, at: int) -> int:
+    """The last boundary between grapheme clusters at or before a position.
+
+    A cluster of more than `MAX_GRAPHEME` code points may be cut: there it returns `at` itself.
+    """
+    if at <= 0 or at >= len(text):
+        return max(0, min(at, len(text)))
+    before, after = text[at - 1], text[at]
+    if before.isascii() and after.isascii():
+        return at - 1 if before + after == "\r\n" else at
+    if _is_flag(before) and _is_flag(after):
+        run = at - 1
+        while run > 0 and _is_flag(text[run - 1]):
+            run -= 1
+        if (
+            at - run > MAX_GRAPHEME
+        ):  # too long for the look below, which has to see where pairing begins
+            return at - (at - run) % 2
+    # A cluster that begins before this start is over the limit; all others are seen whole.
+    start = max(0, at - 2 * MAX_GRAPHEME)
+    for cluster in _CLUSTER.finditer(text[start : at + MAX_GRAPHEME + 1]):
+        if start + cluster.end() > at:
+            inside = cluster.end() - cluster.start() <= MAX_GRAPHEME
+            return start + cluster.start() if inside else at
+    return at
+
+
+def last_sentence_end(text: str, bound: int) -> int:
+    """The last end of a sentence or line at or before a position, 0 where there is none."""
+    return _last(_SENTENCE, text, 0, bound) or 0
+
+
+def next_grapheme(text: str, at: int) -> int:
+    """The end of the grapheme cluster that begins at `at`, or of its first `MAX_GRAPHEME` code points."""
+    cluster = _CLUSTER.match(text[at : at + MAX_GRAPHEME])
+    return at + (cluster.end() if cluster else 0)
+
+
+def start_near(text: str, at: int) -> int:
+    """Where a repetition of the end of `text` should begin: at `at` or soon after.
+
+    Returns:
+        The first start of a sentence in the first half of text[at:], else of a word, else of a cluster.
+    """
+    middle = at + (len(text) - at) // 2
+    for pattern in (_SENTENCE, _WORD):
+        found = pattern.search(text, at, middle + 1)
+        if found is not None:
+            start = _after_space(text, found.end(), len(text))
+            if start <= middle:
+                return start
+    cluster = grapheme_floor(text, at)
+    return cluster if cluster == at else max(at, next_grapheme(text, cluster))
+
+
+def _sentence(text: str, bound: int, floor: int) -> int | None:
+    """The best paragraph, sentence or word end, with the white space after it as far as that fits."""
+    late = max(floor, int(bound * (1 - PARAGRAPH_SHARE)))
+    half = max(floor, int(bound * (1 - SENTENCE_SHARE)))
+    for pattern, low in ((_PARAGRAPH, late), (_SENTENCE, half), (_WORD, half)):
+        end = _last(pattern, text, low, bound)
+        if end is not None:
+            return _after_space(text, end, bound)
+    return None
+
+
+def _last(pattern: re.Pattern[str], text: str, low: int, bound: int) -> int | None:
+    """The last end in (low, bound]; an end is where the pattern's (empty) group stands."""
+    start, step = bound, 512  # a few sentences; mostly the first look finds one
+    stop = bound + 3  # a line end of two characters at the bound, and the letter after it
+    while start > low:
+        start, step = max(low, start - step), step * 4
+        last = None
+        for match in pattern.finditer(text, start, stop):
+            end = match.start(match.lastgroup or 0)
+            if low < end <= bound:
+                last = end
+        if last is not None:
+            return last
+    return None
+
+
+def _after_space(text: str, at: int, bound: int) -> int:
+    match = _SPACE.match(text, at, bound)
+    return match.end() if match else at
+
+
+def _is_flag(char: str) -> bool:
+    return _FIRST_FLAG <= char <= _LAST_FLAG

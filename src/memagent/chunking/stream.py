@@ -1,0 +1,42 @@
+"""Drives a chunker over a document, with an event loop and without."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Iterator
+
+from memagent.chunking.chunker import Chunk, Chunker
+from memagent.documents.base import Document
+
+
+async def chunks(document: Document, chunker: Chunker) -> AsyncGenerator[Chunk]:
+    """Reads a document and yields its chunks; tokenising happens in threads.
+
+    Raises:
+        DocumentError: as reading the document does.
+        RunMismatch: as the chunker does.
+    """
+    pieces = document.pieces()
+    try:
+        async for piece in pieces:
+            chunker.feed(piece)
+            while chunker.ready and (chunk := await asyncio.to_thread(chunker.pop)) is not None:
+                yield chunk
+    finally:
+        close = getattr(pieces, "aclose", None)  # async generators hold files open
+        if close is not None:
+            await close()
+    chunker.close()
+    while (chunk := await asyncio.to_thread(chunker.pop)) is not None:
+        yield chunk
+
+
+def chunk_text(pieces: Iterable[str], chunker: Chunker) -> Iterator[Chunk]:
+    """Does what `chunks` does, without an event loop, for text that is at hand."""
+    for piece in pieces:
+        chunker.feed(piece)
+        while (chunk := chunker.pop()) is not None:
+            yield chunk
+    chunker.close()
+    while (chunk := chunker.pop()) is not None:
+        yield chunk

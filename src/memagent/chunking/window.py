@@ -1,0 +1,84 @@
+"""A window: the text that one chunk is cut from, tokenised once in its neutralised form."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+from memagent.chunking.cuts import Cuts, next_grapheme, place
+from memagent.tokens.base import TokenCounter
+
+Neutralise = Callable[[str], tuple[str, Sequence[int]]]
+"""Makes raw text safe: returns the safe text, and in ascending order the positions of the raw characters
+behind which it put one U+2060 each. Nothing else may differ."""
+
+
+class Window:
+    """The text that a chunk is cut from, tokenised once in its neutralised form."""
+
+    def __init__(self, raw: str, counter: TokenCounter, neutralise: Neutralise) -> None:
+        self.raw = raw
+        self._counter = counter
+        self._neutralise = neutralise
+        self._safe, positions = neutralise(raw)
+        # Where the inserted characters stand in the safe text.
+        self._inserted = [position + 1 + i for i, position in enumerate(positions)]
+        self._measured = counter.measure(self._safe)
+        self.tokens = self._measured.tokens
+        self._asked: tuple[int, tuple[str, int, int]] = (0, ("", 0, 0))
+
+    def chars_within(self, limit: int) -> int:
+        """Raw characters whose safe form is within the first `limit` tokens."""
+        safe = self._measured.chars_within(limit)
+        inserted = bisect_left(self._inserted, safe)
+        # Right before an inserted character, its raw character has to go as well.
+        cut_off = inserted < len(self._inserted) and self._inserted[inserted] == safe
+        return max(0, safe - inserted - cut_off)
+
+    def prefix(self, end: int) -> tuple[str, int, int]:
+        """The safe text of raw[:end], how many characters were inserted in it, and its tokens."""
+        if end != self._asked[0]:  # the choice of a cut ends with asking for it once more
+            self._asked = (end, self._prefix(end))
+        return self._asked[1]
+
+    def _prefix(self, end: int) -> tuple[str, int, int]:
+        safe, positions = self._neutralise(self.raw[:end])
+        if self._safe.startswith(safe):
+            return safe, len(positions), self._measured.tokens_of_prefix(len(safe))
+        # Cut inside a look-alike: what is left of it may be harmless.
+        return safe, len(positions), self._counter.count(safe)
+
+
+def end_within(window: Window, bound: int, limit: int, cuts: Cuts, floor: int) -> int | None:
+    """Where to cut so that the prefix is within the limit when counted by itself.
+
+    Counted by itself a prefix may have more tokens than the window had up to there (a word is cut, a
+    look-alike too), so the cut moves back until it fits, in steps that double.
+
+    Returns:
+        A position behind `floor`, or None where not even one character more fits.
+    """
+    allowed, factor = limit, 1
+    bound = max(bound, floor + 1)
+    while True:
+        end = place(window.raw, bound, cuts, floor)
+        tokens = window.prefix(end)[2]
+        if tokens <= limit:
+            break
+        if bound <= floor + 1:
+            return None
+        allowed -= factor * (tokens - limit)
+        factor *= 2
+        bound = max(min(window.chars_within(allowed), end - 1), floor + 1)
+    return _stretch(window, end, limit) if cuts == "exact" else end
+
+
+def _stretch(window: Window, end: int, limit: int) -> int:
+    """Takes further clusters while they fit: the cut may have turned two tokens into one."""
+    for _ in range(16):  # what one token can hold; hardly ever more than one round
+        after = next_grapheme(window.raw, end)
+        # A cluster that touches the window's end may go on behind it.
+        if after >= len(window.raw) or window.prefix(after)[2] > limit:
+            break
+        end = after
+    return end

@@ -1,0 +1,57 @@
+"""`memagent resume`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from memagent.cli import options as opt
+from memagent.cli.exits import Outcome, reported
+from memagent.cli.options import Display
+from memagent.cli.reading import read_and_report
+from memagent.cli.results import report
+from memagent.cli.source import open_source
+
+
+def resume(
+    run_id: Annotated[str, typer.Argument(metavar="ID", help="As memagent runs lists it.")],
+    document: Annotated[
+        str | None,
+        typer.Option(
+            "--document",
+            metavar="FILE",
+            help="The document again, where it came from standard input or has moved; - is standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    base_url: opt.BaseUrl = None,
+    store: opt.Store = None,
+    durable: opt.Durable = False,
+    display: opt.DisplayOption = None,
+) -> None:
+    """Go on with a run that was interrupted or stopped; no finished call is sent again.
+
+    A run that has its answers is shown again, without any call.
+    """
+    shown = opt.chosen_display(display)
+    outcome = Outcome(json=shown is Display.JSON, store_flag=store, run_id=run_id)
+    with reported(outcome):
+        opt.existing_store(store).close()
+        outcome.store = opened = opt.chosen_store(store, durable=durable)
+        record = opened.get(run_id)
+        if record.status == "finished":
+            from memagent.agents.memory import results_of
+
+            report(results_of(opened, run_id, {}), record, shown, outcome)
+            return
+        agent = opt.agent_again(record.settings, opened, base_url=base_url, run_id=run_id)
+        source = None
+        named = document or record.source.get("path")
+        if named is not None:
+            options = record.source.get("options") or {}
+            source = open_source(
+                named, encoding=options.get("encoding"), errors=options.get("errors") or "strict"
+            )
+        stream = agent.resume_stream(run_id, source)
+        read_and_report(agent, stream, source, opened, shown, outcome)

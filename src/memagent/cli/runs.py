@@ -1,0 +1,200 @@
+"""`memagent runs`: list, remove, prune."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memagent.cli import options as opt
+from memagent.cli.exits import Outcome, reported
+from memagent.cli.options import Display
+from memagent.cli.output import Paper, moment, plural, shorten
+from memagent.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from memagent.runstore import RunRecord, RunStore
+
+runs = typer.Typer(help="List, remove and prune runs.", invoke_without_command=True)
+
+STYLES = {"finished": "green", "running": "cyan"}
+UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+NO_RUNS = (
+    "No runs yet. `memagent ask DOC 'QUESTION'` makes one; it stays here until it is removed, so that it can be "
+    "resumed and looked at."
+)
+
+
+@runs.callback()
+def list_runs(
+    context: typer.Context, store: opt.Store = None, display: opt.DisplayOption = None
+) -> None:
+    """List the runs that are kept, newest first."""
+    if context.invoked_subcommand is not None:
+        context.obj = store
+        return
+    shown = opt.chosen_display(display)
+    with reported(Outcome(json=shown is Display.JSON)):
+        opened = opt.existing_store(store)
+        rows = [_row(opened, record) for record in opened.runs()]
+        match shown:
+            case Display.JSON:
+                print(json.dumps(rows, ensure_ascii=False))
+            case Display.NONE:
+                for row in rows:
+                    print(row["id"])
+            case _ if not rows:
+                print(NO_RUNS)
+            case _:
+                _write(rows, shown)
+
+
+@runs.command("rm")
+def remove(
+    context: typer.Context,
+    run_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The runs to forget.")],
+    store: opt.Store = None,
+) -> None:
+    """Remove runs with all that they kept. A run that somebody is at is left alone."""
+    with reported(Outcome(json=False)):
+        opened = opt.existing_store(store or context.obj)
+        for run_id in run_ids:
+            opened.get(run_id)  # all of them exist, or none is removed
+        for run_id in run_ids:
+            opened.remove(run_id)
+            print(f"removed {run_id}")
+
+
+@runs.command()
+def prune(
+    context: typer.Context,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AGE",
+            help="Runs that nothing happened to for so long: 45m, 12h, 30d, 8w.",
+            show_default=False,
+        ),
+    ] = None,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Only runs that have their answers.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Say what would be removed, and stop there.")
+    ] = False,
+    store: opt.Store = None,
+) -> None:
+    """Remove runs by age, or those that are finished. Runs that somebody is at are left alone."""
+    with reported(Outcome(json=False)):
+        if older_than is None and not finished:
+            raise ConfigError(
+                "nothing says which runs: give --older-than (such as 30d), --finished, or both"
+            )
+        before = time.time() - (0 if older_than is None else seconds_of(older_than))
+        opened = opt.existing_store(store or context.obj)
+        chosen: list[RunRecord] = []
+        for record in opened.runs():
+            status = status_of(opened, record)
+            if (
+                record.updated > before
+                or status == "running"
+                or (finished and status != "finished")
+            ):
+                continue
+            chosen.append(record)
+            asked = shorten("; ".join(record.binding["questions"]), 60)
+            print(f"{record.id:<20}  {moment(record.updated)}  {status:<11}  {asked}")
+        if not chosen:
+            print("no run to remove")
+        elif dry_run:
+            print(f"would remove {plural(len(chosen), 'run')}")
+        elif _agreed(len(chosen), yes=yes):
+            _remove_all(opened, chosen)
+
+
+def _agreed(number: int, *, yes: bool) -> bool:
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{plural(number, 'run')} would be removed: give --yes to do it")
+    return typer.confirm(f"Remove {plural(number, 'run')}?")
+
+
+def _remove_all(store: RunStore, records: list[RunRecord]) -> None:
+    removed, failure = 0, None
+    for record in records:
+        try:
+            store.remove(record.id)
+            removed += 1
+        except StoreError as error:  # taken up or removed by another process since it was listed
+            failure = error
+    print(f"removed {plural(removed, 'run')}")
+    if failure is not None:
+        raise failure
+
+
+def seconds_of(age: str) -> float:
+    """Seconds of an age such as `30d`.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", age.strip())
+    if found is None:
+        raise ConfigError(f"--older-than {age!r}: give a number and m, h, d or w, such as 30d")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def status_of(store: RunStore, record: RunRecord) -> str:
+    """`finished`, `stopped`, `running`, or `interrupted` where its process is gone without a word."""
+    if record.status != "running":
+        return record.status
+    from memagent.runstore import run_lock
+
+    try:
+        with run_lock(store.path, record.id):
+            return "interrupted"
+    except StoreError:
+        return "running"
+
+
+def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
+    mark = store.last_mark(record.id)
+    return {
+        "id": record.id,
+        "created": record.created,
+        "updated": record.updated,
+        "status": status_of(store, record),
+        "model": record.binding["model"],
+        "document": record.source["name"],
+        "questions": record.binding["questions"],
+        "chunks": 0 if mark is None else mark["chunk"] + 1,
+        "calls": store.usage(record.id).calls,
+    }
+
+
+def _write(rows: list[dict[str, Any]], display: Display) -> None:
+    """A table: on a terminal the texts stand beneath each row, elsewhere a run is one line."""
+    ids = max(len(row["id"]) for row in rows)
+    paper = Paper(colour=display is Display.FULL)
+    head = f"{'id':<{ids}}  {'when':<16}  {'status':<11}  {'chunks':>7}  {'calls':>7}"
+    if display is Display.FULL:
+        paper.line((head, "dim"))
+    for row in rows:
+        questions: list[str] = row["questions"]
+        asked = (
+            questions[0] if len(questions) == 1 else f"{len(questions)} questions: {questions[0]}"
+        )
+        about = (shorten(asked, 60), shorten(row["document"], 60), row["model"])
+        left = f"{row['id']:<{ids}}  {moment(row['created'])}  "
+        status, right = f"{row['status']:<11}", f"  {row['chunks']:>7,}  {row['calls']:>7,}"
+        if display is Display.FULL:
+            paper.line(left, (status, STYLES.get(row["status"], "yellow")), right)
+            paper.line((" · ".join(about), "dim"), indent=2)
+        else:
+            paper.line(f"{left}{status}{right}  {'  '.join(about)}")

@@ -1,0 +1,62 @@
+"""The document that a command line names: a path, or `-` for standard input."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memagent.documents import Document
+
+SAMPLE_BYTES = 65536
+"""Enough to tell one-byte texts from two-byte ones."""
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def open_source(
+    doc: str | Path,
+    *,
+    encoding: str | None = None,
+    errors: str = "strict",
+    name: str | None = None,
+) -> Document:
+    """Opens what was named; `name` is what it is called instead.
+
+    Raises:
+        DocumentNotFound: the path is missing or a directory.
+        ConfigError: there is no such encoding.
+    """
+    from memagent.documents import open_document
+
+    if str(doc) == "-":
+        return open_document(
+            sys.stdin.buffer, encoding=encoding, errors=errors, name=name or "<stdin>"
+        )
+    return open_document(Path(doc), encoding=encoding, errors=errors, name=name)
+
+
+def expected_chars(document: Document) -> int | None:
+    """Characters of the document, roughly, for a progress bar: read off the file's size and its beginning."""
+    if document.path is None or not document.rereadable:
+        return None
+    path = Path(document.path)
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == GZIP_MAGIC
+            if packed:
+                # The last four bytes of a gzip file are its unpacked size (modulo 4 GiB).
+                file.seek(-4, 2)
+                size = int.from_bytes(file.read(4), "little")
+            else:
+                size = path.stat().st_size
+        with gzip.open(path) if packed else path.open("rb") as file:
+            sample = file.read(SAMPLE_BYTES)
+    except (OSError, EOFError):
+        return None
+    if not sample:
+        return None
+    if sample[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return size // 2
+    return max(1, round(size * len(sample.decode("utf-8", errors="replace")) / len(sample)))

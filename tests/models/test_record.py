@@ -1,0 +1,170 @@
+import asyncio
+import time
+
+from memagent.messages import ChatRequest, Completion, Message, TokenIds
+from memagent.models.record import Recorder
+from memagent.models.scripted import ScriptedModel
+
+
+def messages(*contents: str) -> tuple[Message, ...]:
+    """User and assistant in turn."""
+    roles = ("user", "assistant")
+    return tuple(
+        Message(role=roles[place % 2], content=content) for place, content in enumerate(contents)
+    )
+
+
+def request(*contents: str) -> ChatRequest:
+    return ChatRequest(messages=messages(*contents), max_tokens=5, kind="update")
+
+
+def with_ids(text: str, prompt: list[int], sampled: list[int]) -> Completion:
+    return Completion(text=text, tokens=TokenIds(prompt=tuple(prompt), sampled=tuple(sampled)))
+
+
+def contents(recorder: Recorder) -> list[list[str]]:
+    return [[m.content for m in c.messages] for c in recorder.conversations]
+
+
+async def play(recorder: Recorder, *calls: tuple[str, ...]) -> None:
+    for call in calls:
+        await recorder.complete(request(*call))
+
+
+async def test_one_call_is_a_conversation() -> None:
+    recorder = Recorder(ScriptedModel(["a"]))
+    await play(recorder, ("q",))
+    (conversation,) = recorder.conversations
+    assert conversation.messages == messages("q", "a")
+    assert conversation.kind == "update"
+    assert conversation.tokens is None
+
+
+async def test_calls_that_extend_a_conversation_continue_it() -> None:
+    recorder = Recorder(ScriptedModel(["1", "x", "2", "y"]))
+    await play(recorder, ("q",), ("other",), ("q", "1", "r"), ("other", "x", "z"))
+    assert contents(recorder) == [["q", "1", "r", "2"], ["other", "x", "z", "y"]]
+
+
+async def test_the_longest_open_conversation_is_continued() -> None:
+    recorder = Recorder(ScriptedModel(["1", "2", "1", "3"]))
+    await play(recorder, ("q",), ("q", "1", "r"), ("q",), ("q", "1", "r", "2", "s"))
+    assert contents(recorder) == [["q", "1", "r", "2", "s", "3"], ["q", "1"]]
+
+
+async def test_a_branch_is_a_new_conversation() -> None:
+    recorder = Recorder(ScriptedModel(["1", "2", "3"]))
+    await play(recorder, ("q",), ("q", "1", "r"), ("q", "1", "other"))
+    assert contents(recorder) == [["q", "1", "r", "2"], ["q", "1", "other", "3"]]
+
+
+async def test_the_same_request_again_is_a_new_conversation() -> None:
+    recorder = Recorder(ScriptedModel(["1", "1", "2", "3"]))
+    await play(recorder, ("q",), ("q",), ("q", "1", "r"), ("q", "1", "r"))
+    assert sorted(contents(recorder)) == [["q", "1", "r", "2"], ["q", "1", "r", "3"]]
+
+
+async def test_a_changed_reply_or_role_extends_nothing() -> None:
+    recorder = Recorder(ScriptedModel(["1", "2", "3"]))
+    await play(recorder, ("q",), ("q", "1 edited", "r"))
+    swapped = ChatRequest(
+        messages=(*messages("q"), Message(role="user", content="1")), max_tokens=5
+    )
+    await recorder.complete(swapped)
+    assert len(recorder.conversations) == 3
+
+
+async def test_contents_do_not_run_into_each_other() -> None:
+    recorder = Recorder(ScriptedModel(["b", "c"]))
+    await play(recorder, ("a",), ("ab", "", "x"))
+    assert len(recorder.conversations) == 2
+
+
+async def test_ids_continue_a_conversation() -> None:
+    model = ScriptedModel([with_ids("1", [1, 2], [3]), with_ids("2", [1, 2, 3, 4], [5])])
+    recorder = Recorder(model)
+    await play(recorder, ("q",), ("q", "1", "r"))
+    (conversation,) = recorder.conversations
+    assert conversation.tokens == TokenIds(prompt=(1, 2, 3, 4), sampled=(5,))
+    assert recorder.retokenised == 0
+
+
+async def test_messages_that_extend_while_ids_do_not() -> None:
+    model = ScriptedModel([with_ids("1", [1, 2], [3]), with_ids("2", [1, 2, 9, 4], [5])])
+    recorder = Recorder(model)
+    await play(recorder, ("q",), ("q", "1", "r"))
+    assert contents(recorder) == [["q", "1"], ["q", "1", "r", "2"]]
+    assert recorder.retokenised == 1
+
+
+async def test_ids_decide_against_messages() -> None:
+    model = ScriptedModel([with_ids(" 1", [1, 2], [3]), with_ids("2", [1, 2, 3, 4], [5])])
+    recorder = Recorder(model)
+    await play(recorder, ("q",), ("q", "1", "r"))
+    assert contents(recorder) == [["q", "1", "r", "2"]]
+
+
+async def test_ids_tell_equal_messages_apart() -> None:
+    model = ScriptedModel(
+        [
+            with_ids("1", [1], [2]),
+            with_ids("1", [1], [3]),
+            with_ids("x", [1, 2, 7], [8]),
+            with_ids("y", [1, 3, 7], [8]),
+        ]
+    )
+    recorder = Recorder(model)
+    await play(recorder, ("q",), ("q",), ("q", "1", "r"), ("q", "1", "r"))
+    assert contents(recorder) == [["q", "1", "r", "x"], ["q", "1", "r", "y"]]
+    assert recorder.retokenised == 0
+
+
+async def test_an_equal_prompt_is_no_continuation_where_nothing_was_sampled() -> None:
+    recorder = Recorder(ScriptedModel([with_ids("", [1, 2], []), with_ids("", [1, 2], [])]))
+    await play(recorder, ("q",), ("q",))
+    assert len(recorder.conversations) == 2
+
+
+async def test_without_ids_on_one_side_messages_decide() -> None:
+    recorder = Recorder(ScriptedModel([with_ids("1", [1], [2]), "2"]))
+    await play(recorder, ("q",), ("q", "1", "r"))
+    assert contents(recorder) == [["q", "1", "r", "2"]]
+
+
+async def test_failed_calls_leave_no_trace_and_clear_forgets() -> None:
+    recorder = Recorder(ScriptedModel([ValueError("x"), "1", "2"]))
+    await asyncio.gather(recorder.complete(request("q")), return_exceptions=True)
+    assert recorder.conversations == []
+    await play(recorder, ("q",))
+    recorder.clear()
+    await play(recorder, ("q", "1", "r"))
+    assert contents(recorder) == [["q", "1", "r", "2"]]
+
+
+async def test_concurrent_conversations_keep_apart() -> None:
+    async def echo(sent: ChatRequest) -> str:
+        await asyncio.sleep(0)
+        return sent.messages[-1].content + "!"
+
+    recorder = Recorder(ScriptedModel(echo))
+
+    async def talk(who: str) -> None:
+        said = [f"{who}0"]
+        for turn in range(1, 4):
+            reply = await recorder.complete(request(*said))
+            said += [reply.text, f"{who}{turn}"]
+
+    await asyncio.gather(*(talk(who) for who in "abcdef"))
+    assert sorted(contents(recorder)) == [
+        [f"{who}0", f"{who}0!", f"{who}1", f"{who}1!", f"{who}2", f"{who}2!"] for who in "abcdef"
+    ]
+
+
+async def test_many_open_conversations_cost_no_comparisons() -> None:
+    calls = 2000
+    model = ScriptedModel([with_ids("r", [*range(n % 50 + 1), -n], [n]) for n in range(calls)])
+    recorder = Recorder(model)
+    start = time.perf_counter()
+    await play(recorder, *((f"chunk {n}",) for n in range(calls)))
+    assert len(recorder.conversations) == calls
+    assert time.perf_counter() - start < 5

@@ -1,0 +1,169 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.models.chat_server import Script
+
+from memagent.errors import AuthenticationFailed, ConfigError, NoModel
+from memagent.messages import ChatRequest, Message
+from memagent.models.base import ChatModel
+from memagent.models.extractive import ExtractiveModel
+from memagent.models.openai import OpenAIModel
+from memagent.models.retry import Retry
+from memagent.models.scripted import ScriptedModel
+from memagent.models.spec import open_model
+
+REQUEST = ChatRequest(messages=(Message(role="user", content="x"),), max_tokens=5, thinking=False)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def url_of(model: ChatModel) -> str:
+    assert isinstance(model, Retry)
+    assert isinstance(model.inner, OpenAIModel)
+    return repr(model.inner).split("base_url='")[1].rstrip("')")
+
+
+@pytest.mark.parametrize(
+    ("spec", "url"),
+    [
+        ("vllm:Qwen/Qwen3-4B", "http://localhost:8000/v1"),
+        ("sglang:a:b", "http://localhost:30000/v1"),
+    ],
+)
+def test_local_servers(spec: str, url: str) -> None:
+    model = open_model(spec)
+    assert model.name == spec
+    assert url_of(model) == url
+
+
+def test_where_the_url_comes_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / ".env").write_text("OPENAI_BASE_URL=http://file-o/v1\nOTHER=1\n")
+    assert url_of(open_model("vllm:m")) == "http://file-o/v1"
+    (folder / ".env").write_text(
+        "OPENAI_BASE_URL=http://file-o/v1\nMEMAGENT_BASE_URL=http://file-m/v1"
+    )
+    assert url_of(open_model("vllm:m")) == "http://file-m/v1"
+    monkeypatch.setenv("MEMAGENT_BASE_URL", "http://env-m/v1")
+    assert url_of(open_model("sglang:m")) == "http://env-m/v1"
+    assert url_of(open_model("vllm:m", base_url="http://arg/v1")) == "http://arg/v1"
+    assert open_model("openai:m").name == "openai:m"
+
+
+async def test_key_and_dialect_reach_the_server(
+    server: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sent(spec: str, **options: Any) -> tuple[str, dict[str, Any]]:
+        model = open_model(spec, base_url=server.url, **options)
+        await model.complete(REQUEST)
+        await model.aclose()
+        return server.headers[-1]["authorization"], server.bodies[-1]
+
+    key, body = await sent("vllm:m")
+    assert key == "Bearer EMPTY"
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-openai")
+    key, body = await sent("openai:m")
+    assert key == "Bearer sk-openai"
+    assert body["max_tokens"] == 5
+    assert "chat_template_kwargs" not in body
+    monkeypatch.setenv("MEMAGENT_API_KEY", "sk-memagent")
+    assert (await sent("sglang:m"))[0] == "Bearer sk-memagent"
+    assert (await sent("sglang:m", api_key="sk-arg"))[0] == "Bearer sk-arg"
+
+
+def test_the_openai_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY"):
+        open_model("openai:gpt-x")
+    with pytest.raises(AuthenticationFailed):
+        open_model("openai:gpt-x", base_url="https://api.openai.com/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
+    model = open_model("openai:gpt-x")
+    assert url_of(model) == "https://api.openai.com/v1"
+    assert "sk-secret" not in repr(model)
+
+
+async def test_extractive() -> None:
+    model = open_model("extractive")
+    assert isinstance(model, ExtractiveModel)
+    small = open_model("extractive", window=4096)
+    assert await small.window() == 4096
+    assert await open_model("vllm:m", window=77).window() == 77
+
+
+def test_the_model_may_come_from_the_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / ".env").write_text("MEMAGENT_MODEL=vllm:from-file\n")
+    assert open_model().name == "vllm:from-file"
+    monkeypatch.setenv("MEMAGENT_MODEL", "extractive")
+    assert open_model().name == "extractive"
+    monkeypatch.setenv("MEMAGENT_MODEL", "")
+    assert open_model().name == "vllm:from-file"
+
+
+@pytest.mark.parametrize("spec", [None, "", "  "])
+def test_no_model(spec: str | None) -> None:
+    with pytest.raises(NoModel) as caught:
+        open_model(spec)
+    for word in ("MEMAGENT_MODEL", ".env", "vllm:NAME", "'extractive'", "needs no server"):
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "meant"),
+    [
+        ("Qwen/Qwen3-4B", "vllm:Qwen/Qwen3-4B"),
+        ("vlm:Qwen", "vllm:Qwen"),
+        ("qwen3:4b", "vllm:qwen3:4b"),
+        ("extractiv", "extractive"),
+        ("OpenAI:gpt", "openai:gpt"),
+    ],
+)
+def test_a_bare_name_is_not_guessed(spec: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_model(spec)
+    assert repr(spec) in str(caught.value)
+    assert f"did you mean {meant!r}?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "words"),
+    [
+        ("vllm:", {}, "no name"),
+        ("vllm:  ", {}, "no name"),
+        ("extractive:x", {}, "takes no name"),
+        ("extractive", {"base_url": "http://h/v1"}, "base_url="),
+        ("vllm:m", {"base_url": "localhost:8000/v1"}, "localhost:8000/v1.*http://"),
+        ("vllm:m", {"window": 0}, "window 0"),
+        (ScriptedModel([]), {"api_key": "k", "window": 5}, "api_key=, window="),
+    ],
+)
+def test_what_cannot_be_right(spec: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        open_model(spec, **options)
+
+
+def test_an_object_passes() -> None:
+    model = ScriptedModel([])
+    assert open_model(model) is model
+
+
+def test_an_unreadable_env_file_is_named(folder: Path) -> None:
+    (folder / ".env").write_bytes(b"MEMAGENT_MODEL=\xff\n")
+    with pytest.raises(ConfigError, match=r"\.env"):
+        open_model("vllm:m")
+
+
+async def test_a_window_probe_goes_through_retry(server: Script) -> None:
+    server.serve_models({"id": "m", "max_model_len": 640})
+    model = open_model("vllm:m", base_url=server.url)
+    assert await model.window() == 640
+    assert json.dumps(server.listings) == "1"
+    await model.aclose()
