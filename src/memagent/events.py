@@ -125,6 +125,8 @@ class Stopped(_QuestionEvent):
     reason: str
     """A `StopReason` value."""
     detail: str
+    usage: Usage
+    """What the last call's unusable replies cost."""
 
 
 Event = Annotated[

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from memagent.errors import ConfigError, MemagentError, RunMismatch
 from memagent.events import Event
+from memagent.messages import Usage
 from memagent.runstore import QuestionState, RunRecord, RunStore, Step, run_lock
 
 T = TypeVar("T")
@@ -234,6 +235,14 @@ class Journal:
     async def commit(self, step: Step, events: Sequence[Event]) -> list[Event]:
         """See `RunStore.commit`."""
         return await asyncio.to_thread(self.store.commit, self.run_id, step, events)
+
+    async def spend(
+        self, question: int, chunk: int | None, usage: Usage, events: Sequence[Event]
+    ) -> list[Event]:
+        """See `RunStore.spend`."""
+        return await asyncio.to_thread(
+            self.store.spend, self.run_id, question, chunk, usage, events
+        )
 
     async def log(self, *events: Event) -> list[Event]:
         """Commits events that belong to no call."""

@@ -64,9 +64,9 @@ def test_no_call_passes_the_window_and_estimates_hold(
         if gate == "off":
             assert usage.calls == estimate.calls_max
             assert result.chunks == estimate.chunks
-    assert sum(count.count_messages(request.messages) for request in model.requests) <= estimate.prompt_tokens + (
-        usage.retries * window
-    )  # fmt: skip
+    assert usage.calls + usage.retries == len(model.requests)
+    prompts = sum(count.count_messages(request.messages) for request in model.requests)
+    assert prompts <= estimate.prompt_tokens + usage.retries * estimate.window
     for request in model.requests:
         prompt = count.count_messages(request.messages)
         assert prompt + request.max_tokens <= window

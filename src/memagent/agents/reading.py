@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -56,9 +56,9 @@ class _Reply(Generic[T]):
 class _Unusable(Exception):
     """All replies to one call were unusable."""
 
-    def __init__(self, detail: str, retried: list[Event]) -> None:
+    def __init__(self, detail: str, usage: Usage, retried: list[Event]) -> None:
         super().__init__(detail)
-        self.detail, self.retried = detail, retried
+        self.detail, self.usage, self.retried = detail, usage, retried
 
 
 class Reading:
@@ -116,10 +116,8 @@ class Reading:
                     for event in events:
                         yield event
         if self._limit is not None:
-            for state in self._states:
-                if state.answer is None and state.question not in self.stopped:
-                    for event in await self._stop(state, StopReason.LIMIT, self._limit):
-                        yield event
+            for event in await self._stop_at_limit(self._limit):
+                yield event
 
     # --- reading
 
@@ -219,9 +217,7 @@ class Reading:
             self._limit = str(limit)
             return []
         except _Unusable as error:
-            return await self._stop(
-                state, StopReason.UNUSABLE_REPLY, error.detail, before=error.retried
-            )
+            return await self._give_up(state, chunk.index, error)
         usage = reply.usage + Usage(repeated=repeated)
         update, events = reply.parsed, reply.retried
         memory, tokens = None, None
@@ -279,9 +275,7 @@ class Reading:
             self._limit = str(limit)
             return []
         except _Unusable as error:
-            return await self._stop(
-                state, StopReason.UNUSABLE_REPLY, error.detail, before=error.retried
-            )
+            return await self._give_up(state, None, error)
         usage, answer = reply.usage + Usage(repeated=repeated), reply.parsed
         step = Step(
             question=state.question,
@@ -301,17 +295,32 @@ class Reading:
         state.answer = answer.text
         return events
 
-    async def _stop(
-        self,
-        state: QuestionState,
-        reason: StopReason,
-        detail: str,
-        *,
-        before: Sequence[Event] = (),
+    async def _give_up(
+        self, state: QuestionState, chunk: int | None, why: _Unusable
     ) -> list[Event]:
-        self.stopped[state.question] = (reason, detail)
-        stopped = Stopped(question=state.question, reason=reason, detail=detail)
-        return await self.journal.log(*before, stopped)
+        """Stops one question on an unusable reply; the others go on."""
+        self.stopped[state.question] = (StopReason.UNUSABLE_REPLY, why.detail)
+        stopped = Stopped(
+            question=state.question,
+            reason=StopReason.UNUSABLE_REPLY,
+            detail=why.detail,
+            usage=why.usage,
+        )
+        events = [*why.retried, stopped]
+        return await self.journal.spend(state.question, chunk, why.usage, events)
+
+    async def _stop_at_limit(self, detail: str) -> list[Event]:
+        """Stops every question that has no answer yet."""
+        waiting = [s for s in self._states if s.answer is None and s.question not in self.stopped]
+        self.stopped |= {state.question: (StopReason.LIMIT, detail) for state in waiting}
+        return await self.journal.log(
+            *(
+                Stopped(
+                    question=state.question, reason=StopReason.LIMIT, detail=detail, usage=Usage()
+                )
+                for state in waiting
+            )
+        )
 
     # --- one call
 
@@ -381,7 +390,8 @@ class Reading:
                     )
                 )
         where = "the answer call" if chunk is None else f"chunk {chunk.index}"
-        raise _Unusable(f"{where}: {detail}, {1 + UNUSABLE_RETRIES} times in a row", retried)
+        detail = f"{where}: {detail}, {1 + UNUSABLE_RETRIES} times in a row"
+        raise _Unusable(detail, usage, retried)
 
     async def _room(self, messages: tuple[Message, ...]) -> int:
         """Tokens left for the output: promise 1 is kept here, whatever the parts were counted as."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 
 from memagent.documents.formats import control_share, recognise
 from memagent.errors import BinaryDocument, ConfigError, DecodingError
@@ -39,8 +40,9 @@ def check_options(encoding: str | None, errors: str) -> None:
     if encoding is None:
         return
     try:
-        b"".decode(encoding)
         codecs.getincrementaldecoder(encoding)(errors)
+        with suppress(UnicodeDecodeError):  # half a UTF-16 character: the codec exists
+            b"a".decode(encoding)
     except (LookupError, UnicodeError, ValueError) as error:
         raise ConfigError(
             f"encoding={encoding!r} is not a text encoding that Python knows; "

@@ -208,6 +208,7 @@ class RunStore:
         place = ANSWER_STEP if step.chunk is None else step.chunk
         conversation = zlib.compress(step.conversation.model_dump_json().encode(), 1)
         with self._db.write() as db:
+            usage = _spent(db, run_id, step.question, place) + step.usage
             db.execute(
                 "UPDATE steps SET committed = ?, memory = ?, tokens = ?, settled = ?, answer = ?, usage = ?, "
                 "conversation = ? WHERE run = ? AND question = ? AND chunk = ?",
@@ -217,12 +218,25 @@ class RunStore:
                     step.tokens,
                     int(step.settled),
                     step.answer,
-                    step.usage.model_dump_json(exclude_defaults=True),
+                    usage.model_dump_json(exclude_defaults=True),
                     conversation,
                     run_id,
                     step.question,
                     place,
                 ),
+            )
+            return _log(db, run_id, events)
+
+    def spend(
+        self, run_id: str, question: int, chunk: int | None, usage: Usage, events: Sequence[Event]
+    ) -> list[Event]:
+        """Commits what a call cost that led to nothing, with its events; the call stays to be made."""
+        place = ANSWER_STEP if chunk is None else chunk
+        with self._db.write() as db:
+            usage = _spent(db, run_id, question, place) + usage
+            db.execute(
+                "UPDATE steps SET usage = ? WHERE run = ? AND question = ? AND chunk = ?",
+                (usage.model_dump_json(exclude_defaults=True), run_id, question, place),
             )
             return _log(db, run_id, events)
 
@@ -264,13 +278,11 @@ class RunStore:
         return json.loads(rows[0][0]) if rows else None
 
     def usage(self, run_id: str, question: int | None = None) -> Usage:
-        """What the run's committed calls cost, for one question or all."""
+        """What the run's calls cost, for one question or all."""
         columns = ", ".join(
             f"COALESCE(SUM(json_extract(usage, '$.{name}')), 0)" for name in Usage.model_fields
         )
-        where = "run = ? AND committed IS NOT NULL" + (
-            "" if question is None else " AND question = ?"
-        )
+        where = "run = ?" + ("" if question is None else " AND question = ?")
         values = (run_id,) if question is None else (run_id, question)
         row = self._db.read(f"SELECT {columns} FROM steps WHERE {where}", values)[0]
         return Usage(**dict(zip(Usage.model_fields, row, strict=True)))
@@ -332,6 +344,15 @@ class StoredConversations(Sequence[Conversation]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} conversations of run {self._run_id!r}>"
+
+
+def _spent(db: sqlite3.Connection, run_id: str, question: int, place: int) -> Usage:
+    """What the call at a place has cost so far."""
+    (usage,) = db.execute(
+        "SELECT usage FROM steps WHERE run = ? AND question = ? AND chunk = ?",
+        (run_id, question, place),
+    ).fetchone()
+    return Usage() if usage is None else Usage.model_validate_json(usage)
 
 
 def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:

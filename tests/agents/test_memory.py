@@ -1,0 +1,251 @@
+"""The faces of the agent: sync, async, streams, many runs at once, settings that are wrong."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memagent
+from memagent import MemoryAgent, RunStore, Sampling, ScriptedModel
+from memagent.errors import (
+    ConfigError,
+    DocumentError,
+    EmptyDocument,
+    NoModel,
+    PromptSetError,
+    QuestionTooLong,
+    RunBusy,
+    RunMismatch,
+    RunNotFound,
+    WindowTooSmall,
+    WindowUnknown,
+)
+
+TEXT = "The prince left for Moscow. " * 200
+
+
+def scripted(window: int | None = 2048) -> ScriptedModel:
+    return ScriptedModel(lambda request: f"{request.kind}.", window=window)
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[MemoryAgent]:
+    agent = MemoryAgent(scripted(), store=tmp_path / "runs.sqlite")
+    yield agent
+    agent.close()
+
+
+def test_the_public_names_are_those_that_are_announced() -> None:
+    assert set(memagent.__all__) == set(memagent._HOME)
+    for name in memagent.__all__:
+        assert getattr(memagent, name).__module__.startswith("memagent")
+        assert name in dir(memagent)
+    with pytest.raises(AttributeError, match="no attribute 'Memory'"):
+        memagent.Memory  # noqa: B018
+
+
+def test_sync_and_async_give_the_same(agent: MemoryAgent) -> None:
+    sync = agent.ask(TEXT, "Who?")
+    later = asyncio.run(agent.aask(TEXT, "Who?"))
+    assert (sync.answer, sync.memory, sync.usage) == (later.answer, later.memory, later.usage)
+    assert sync.run_id != later.run_id
+
+
+async def test_one_agent_serves_many_tasks_at_once(agent: MemoryAgent) -> None:
+    results = await asyncio.gather(*(agent.aask(TEXT, f"Who {i}?") for i in range(20)))
+    assert [result.question for result in results] == [f"Who {i}?" for i in range(20)]
+    assert len({result.run_id for result in results}) == 20
+    # The sync API works beside it, as in a notebook.
+    assert (await asyncio.to_thread(agent.ask, TEXT, "Who?")).answer == "answer."
+
+
+async def test_the_same_run_twice_at_once_is_refused(agent: MemoryAgent) -> None:
+    outcomes = await asyncio.gather(
+        *(agent.aask(TEXT, "Who?", run_id="r1") for _ in range(2)), return_exceptions=True
+    )
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Result", "RunBusy"]
+    busy = next(outcome for outcome in outcomes if isinstance(outcome, RunBusy))
+    assert busy.run_id == "r1"
+
+
+async def test_leaving_a_stream_lets_go_of_the_run(agent: MemoryAgent) -> None:
+    async with agent.stream(TEXT, "Who?", run_id="r1") as stream:
+        async for event in stream:
+            if event.type == "memory_updated":
+                break
+        with pytest.raises(ConfigError, match="not through"):
+            _ = stream.result
+    assert (await agent.aask(TEXT, "Who?", run_id="r1")).answer == "answer."
+
+
+@pytest.mark.parametrize("source", ["text", "bytes", "path", "iterator", "file"])
+def test_every_kind_of_source_reads_the_same(agent: MemoryAgent, tmp_path: Path, source: str) -> None:
+    path = tmp_path / "book.txt"
+    path.write_text(TEXT)
+    with path.open("rb") as file:
+        documents: dict[str, Any] = {
+            "text": TEXT,
+            "bytes": TEXT.encode(),
+            "path": path,
+            "iterator": (TEXT[start : start + 7] for start in range(0, len(TEXT), 7)),
+            "file": file,
+        }
+        result = agent.ask(documents[source], "Who?", run_id="same")
+    assert result.chunks == agent.estimate(TEXT, "Who?").chunks
+    assert agent.ask(TEXT, "Who?", run_id="same").usage == result.usage  # one binding for all of them
+
+
+async def test_an_async_iterator_is_a_source_too(agent: MemoryAgent) -> None:
+    async def lines():
+        for start in range(0, len(TEXT), 100):
+            yield TEXT[start : start + 100]
+
+    assert (await agent.aask(lines(), "Who?")).answer == "answer."
+
+
+def test_estimates_are_exact_in_calls(agent: MemoryAgent) -> None:
+    estimate = agent.estimate(TEXT, "Who?")
+    result = agent.ask(TEXT, "Who?")
+    assert estimate.calls_min == estimate.calls_max == result.usage.calls
+    assert result.usage.prompt_tokens <= estimate.prompt_tokens
+    assert result.usage.completion_tokens <= estimate.completion_tokens
+    many = agent.estimate(TEXT, ["Who?", "Why?", "How?"])
+    assert many.calls_max == 3 * estimate.calls_max
+    assert sum(r.usage.calls for r in agent.ask_many(TEXT, ["Who?", "Why?", "How?"])) == many.calls_max
+
+
+def test_an_estimate_does_not_use_up_an_iterator(agent: MemoryAgent) -> None:
+    pieces = iter([TEXT])
+    with pytest.raises(DocumentError, match="use it up"):
+        agent.estimate(pieces, "Who?")
+    assert agent.ask(pieces, "Who?").answer == "answer."
+
+
+@pytest.mark.parametrize("document", ["", "  \n ", b""])
+def test_an_empty_document_is_refused_and_nothing_is_sent(agent: MemoryAgent, document: Any) -> None:
+    with pytest.raises(EmptyDocument):
+        agent.ask(document, "Who?")
+    assert agent.model.inner.requests == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("question", ["", "  ", "\n"])
+def test_an_empty_question_is_refused(agent: MemoryAgent, question: str) -> None:
+    with pytest.raises(ConfigError, match="give at least one"):
+        agent.ask(TEXT, question)
+    with pytest.raises(ConfigError, match="give at least one"):
+        agent.ask_many(TEXT, [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "says"),
+    [
+        ({"window": 0}, ConfigError, r"window=0"),
+        ({"memory_tokens": -1}, ConfigError, r"memory_tokens=-1"),
+        ({"cuts": "word"}, ConfigError, r"cuts='word'.*sentence.*exact"),
+        ({"gate": "on"}, ConfigError, r"gate='on'"),
+        ({"trust": True}, ConfigError, r"trust=True"),
+        ({"overlap": "many"}, ConfigError, r"overlap='many'"),
+        ({"prompts": "nope"}, PromptSetError, r"'nope'"),
+        ({"concurrency": 0}, ConfigError, r"concurrency 0"),
+    ],
+)
+def test_wrong_settings_fail_at_once(
+    settings: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        MemoryAgent(scripted(), **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "question", "error"),
+    [
+        ({"window": 4096}, "Who?", ConfigError),
+        ({"window": 300}, "Who?", WindowTooSmall),
+        ({"chunk_tokens": 4000}, "Who?", WindowTooSmall),
+        ({}, "Who? " * 400, QuestionTooLong),
+    ],
+)
+def test_budgets_that_cannot_be_fail_before_the_first_call(
+    tmp_path: Path, settings: dict[str, Any], question: str, error: type[Exception]
+) -> None:
+    agent = MemoryAgent(scripted(), store=tmp_path / "runs.sqlite", **settings)
+    with pytest.raises(error):
+        agent.ask(TEXT, question)
+    assert agent.store.runs() == []
+    agent.close()
+
+
+def test_an_unknown_window_is_asked_for(tmp_path: Path) -> None:
+    agent = MemoryAgent(scripted(window=None), store=None)
+    with pytest.raises(WindowUnknown, match="--window"):
+        agent.ask(TEXT, "Who?")
+    assert MemoryAgent(scripted(window=None), window=2048, store=None).ask(TEXT, "Who?").answer
+
+
+def test_no_model_says_what_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NoModel, match="MEMAGENT_MODEL"):
+        MemoryAgent()
+    monkeypatch.setenv("MEMAGENT_MODEL", "extractive")
+    assert MemoryAgent(store=None).ask(TEXT, "Where did the prince go?").answer
+
+
+def test_a_window_larger_than_8192_is_used_only_when_asked_for() -> None:
+    plan = asyncio.run(MemoryAgent(scripted(32768), store=None).plan(("Who?",)))
+    assert plan.budget.window == 8192
+    large = MemoryAgent(scripted(32768), window=32768, store=None)
+    assert asyncio.run(large.plan(("Who?",))).budget.window == 32768
+
+
+def test_runs_keep_settings_and_never_a_secret(tmp_path: Path) -> None:
+    agent = MemoryAgent(
+        "vllm:some/model",
+        base_url="http://user:pa55word@localhost:1234/v1",
+        api_key="sk-verysecret",
+        window=4096,
+        tokenizer="bytes",
+        sampling=Sampling(temperature=0),
+        store=tmp_path / "runs.sqlite",
+    )
+    recipe = json.dumps(agent.recipe())
+    assert "pa55word" not in recipe
+    assert "sk-verysecret" not in recipe
+    assert json.loads(recipe)["base_url"] == "http://localhost:1234/v1"
+    assert json.loads(recipe)["sampling"] == {"temperature": 0.0, "top_p": 0.95}
+    assert "sk-verysecret" not in repr(agent.model)
+
+
+def test_resume_of_many_questions_gives_a_list(agent: MemoryAgent) -> None:
+    agent.ask_many(TEXT, ["Who?", "Why?"], run_id="r1")
+    results = agent.resume("r1")
+    assert isinstance(results, list)
+    assert [result.question for result in results] == ["Who?", "Why?"]
+    with pytest.raises(RunNotFound, match="'r9'"):
+        agent.resume("r9")
+
+
+def test_another_model_does_not_take_over_a_run(agent: MemoryAgent) -> None:
+    agent.ask(TEXT, "Who?", run_id="r1")
+    other = MemoryAgent(ScriptedModel(["x"], name="other", window=2048), store=agent.store)
+    with pytest.raises(RunMismatch, match="model was 'scripted', is 'other'"):
+        other.resume("r1")
+
+
+def test_a_store_that_was_handed_in_stays_open(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs.sqlite")
+    agent = MemoryAgent(scripted(), store=store)
+    result = agent.ask(TEXT, "Who?")
+    agent.close()
+    assert store.get(result.run_id).status == "finished"
+    assert len(result.trajectory.conversations) == result.usage.calls
+    store.close()
+
+
+def test_the_default_store_is_in_the_users_state_folder(tmp_path: Path) -> None:
+    agent = MemoryAgent(scripted())
+    agent.ask(TEXT, "Who?")
+    assert agent.store.path == tmp_path / "state" / "memagent" / "runs.sqlite"
+    agent.close()

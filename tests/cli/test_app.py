@@ -1,0 +1,44 @@
+import time
+
+from tests.cli.conftest import Invoke, Process
+
+import memagent as package
+
+
+def test_version(memagent: Process) -> None:
+    done = memagent("--version")
+    assert (done.returncode, done.stdout) == (0, f"memagent {package.__version__}\n")
+
+
+def test_help_names_every_command_and_exit_code(invoke: Invoke) -> None:
+    done = invoke("--help")
+    assert done.exit_code == 0
+    for word in ("ask", "estimate", "resume", "runs", "show", "demo", "130"):
+        assert f" {word}" in done.output
+
+
+def test_help_starts_quickly(memagent: Process) -> None:
+    walls: list[float] = []
+    for _ in range(3):
+        begun = time.monotonic()
+        assert memagent("--help").returncode == 0
+        walls.append(time.monotonic() - begun)
+    assert min(walls) < 0.5
+
+
+def test_no_command_shows_the_help(invoke: Invoke) -> None:
+    done = invoke()
+    assert done.exit_code == 2
+    assert "memagent demo" in done.output
+
+
+def test_each_command_explains_itself(invoke: Invoke) -> None:
+    for command in ("ask", "estimate", "resume", "show", "runs", "demo"):
+        done = invoke(command, "-h")
+        assert done.exit_code == 0
+        assert "--display" in done.output
+
+
+def test_no_option_takes_a_key(invoke: Invoke) -> None:
+    assert "--api" not in invoke("ask", "--help").output
+    assert "--key" not in invoke("ask", "--help").output

@@ -1,0 +1,176 @@
+import gzip
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import FACT, QUESTION, Invoke, Process, only_json, run_id_of
+from tests.models.chat_server import Script, say, send
+
+EXTRACTIVE = ("--model", "extractive", "--window", "2048")
+FIELDS = {
+    *("answer", "memory", "stop_reason", "run_id", "usage", "chunks", "question", "model", "document"),
+    "detail",
+}
+
+
+def test_plain_prints_a_line_a_chunk_and_the_answer(memagent: Process, book: Path) -> None:
+    done = memagent("ask", book, QUESTION, *EXTRACTIVE, "--gate", "update")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("run ")
+    assert f"answer: {FACT}" in lines
+    chunks = [line for line in lines if line.startswith("chunk ")]
+    assert [line.split()[1] for line in chunks] == [str(n) for n in range(len(chunks))]
+    assert any(line.endswith("kept") for line in chunks)
+    assert any("updated" in line and f"+ {FACT}" in line for line in chunks)
+    assert f"run {run_id_of(done.stdout)} · {len(chunks)} chunks" in lines[-1]
+    assert "\x1b" not in done.stdout
+
+
+def test_json_is_one_object(memagent: Process, book: Path) -> None:
+    done = memagent("ask", book, QUESTION, *EXTRACTIVE, "--display", "json")
+    said = only_json(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(said) == FIELDS
+    assert said["answer"] == FACT
+    assert FACT in said["memory"]
+    assert said["stop_reason"] == "answered"
+    assert said["usage"]["calls"] == said["chunks"] + 1
+    assert said["model"] == "extractive"
+    assert said["document"] == str(book)
+
+
+def test_several_questions_in_one_pass(invoke: Invoke, book: Path) -> None:
+    other = "Which clerk counted the harvest of year 299?"
+    done = invoke("ask", book, QUESTION, "-q", other, *EXTRACTIVE, "--display", "json")
+    said = only_json(done.stdout)
+    assert set(said) == {"run_id", "results"}
+    assert [one["question"] for one in said["results"]] == [QUESTION, other]
+    assert {one["run_id"] for one in said["results"]} == {said["run_id"]}
+    assert "year 299" in said["results"][1]["answer"]
+
+
+def test_several_questions_plainly(invoke: Invoke, book: Path) -> None:
+    done = invoke("ask", book, "-q", QUESTION, "-q", "Which clerk counted year 7?", *EXTRACTIVE)
+    assert f"{QUESTION}\nanswer: {FACT}" in done.stdout
+    assert "chunk 0 question 1" in done.stdout
+
+
+def test_none_prints_the_answer_alone(memagent: Process, book: Path) -> None:
+    done = memagent("ask", book, QUESTION, *EXTRACTIVE, "--display", "none")
+    assert (done.stdout, done.stderr) == (f"{FACT}\n", "")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_standard_input(memagent: Process, book: Path, pack: object) -> None:
+    stdin = pack(book.read_bytes())  # type: ignore[operator]
+    done = memagent("ask", "-", QUESTION, *EXTRACTIVE, "--display", "json", stdin=stdin)
+    said = only_json(done.stdout)
+    assert (said["answer"], said["document"]) == (FACT, "<stdin>")
+
+
+def test_encoding_and_errors(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "latin.txt"
+    path.write_bytes("The café of Zoë stood in Orléans.".encode("latin-1"))
+    ask = ("ask", path, "Where stood the café of Zoë?", *EXTRACTIVE, "--display", "none")
+    assert "Orléans" in invoke(*ask, "--encoding", "latin-1").stdout
+    assert invoke(*ask, "--encoding", "utf-8").exit_code == 3
+    assert "caf\ufffd" in invoke(*ask, "--encoding", "utf-8", "--errors", "replace").stdout
+
+
+def test_no_question_is_a_usage_error_that_names_both_ways(memagent: Process, book: Path) -> None:
+    done = memagent("ask", book)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: no question")
+    assert "memagent ask DOC 'QUESTION'" in done.stderr
+    assert "-q" in done.stderr
+
+
+def test_a_run_id_names_the_run_and_finds_it_again(invoke: Invoke, book: Path, made: str) -> None:
+    again = ("ask", book, QUESTION, *EXTRACTIVE, "--gate", "update", "--run-id", made)
+    done = invoke(*again)
+    assert done.exit_code == 0
+    assert f"answer: {FACT}" in done.stdout
+    assert "chunk 0 " not in done.stdout  # it was read before
+    assert invoke(*again, "--seed", "7").exit_code == 5
+
+
+def test_a_store_of_ones_own(invoke: Invoke, book: Path, tmp_path: Path) -> None:
+    store = tmp_path / "runs" / "mine.sqlite"
+    done = invoke("ask", book, QUESTION, *EXTRACTIVE, "--store", store, "--durable")
+    assert done.exit_code == 0
+    assert run_id_of(done.stdout) in invoke("runs", "--store", store).stdout
+    assert "No runs yet" in invoke("runs").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "kind"),
+    [
+        (["nosuch.txt", QUESTION, *EXTRACTIVE], 3, "DocumentNotFound"),
+        (["book.txt", QUESTION], 2, "NoModel"),
+        (["book.txt", QUESTION, "--model", "warp:x"], 2, "ConfigError"),
+        (["book.txt", QUESTION, "--model", "extractive", "--window", "700"], 2, "WindowTooSmall"),
+        (["book.txt", QUESTION, "--prompts", "nosuch", *EXTRACTIVE], 2, "PromptSetError"),
+        (["book.txt", QUESTION, "--store", "book.txt", *EXTRACTIVE], 5, "StoreCorrupt"),
+        (["book.txt", QUESTION, "--run-id", "a/b", *EXTRACTIVE], 2, "ConfigError"),
+    ],
+)
+def test_errors_have_codes(
+    invoke: Invoke,
+    book: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    args: list[str],
+    code: int,
+    kind: str,
+) -> None:
+    monkeypatch.chdir(book.parent)
+    done = invoke("ask", *args, "--display", "json")
+    said = only_json(done.stdout)["error"]
+    assert (done.exit_code, said["type"], said["run_id"]) == (code, kind, None)
+    assert done.stderr == f"error: {said['message']}\n"
+    assert "resume" not in done.stderr.removeprefix(f"error: {said['message']}")
+
+
+def test_a_failing_model_leaves_a_run_to_resume(
+    memagent: Process, book: Path, server: Script, served: list[str]
+) -> None:
+    server.replies = [say("noted"), send(401, {"error": {"message": "bad key"}})]
+    done = memagent("ask", book, QUESTION, *served, "--display", "json")
+    said = only_json(done.stdout)["error"]
+    assert (done.returncode, said["type"]) == (4, "AuthenticationFailed")
+    assert done.stderr.endswith(f"resume with: memagent resume {said['run_id']}\n")
+
+
+def test_an_unusable_reply_stops_without_an_answer(
+    invoke: Invoke, book: Path, server: Script, served: list[str]
+) -> None:
+    server.default = say("")
+    done = invoke("ask", book, QUESTION, *served, "--display", "json")
+    said = only_json(done.stdout)
+    assert (done.exit_code, said["answer"], said["stop_reason"]) == (6, None, "unusable_reply")
+    assert said["detail"] in done.stderr
+    assert f"memagent resume {said['run_id']}" in done.stderr
+    assert "empty" in said["detail"]
+
+
+def test_estimate_is_what_the_run_then_takes(invoke: Invoke, book: Path) -> None:
+    said = only_json(invoke("estimate", book, QUESTION, *EXTRACTIVE, "--display", "json").stdout)
+    assert said["calls_min"] == said["calls_max"] == said["chunks"] + 1
+    run = only_json(invoke("ask", book, QUESTION, *EXTRACTIVE, "--display", "json").stdout)
+    assert run["usage"]["calls"] == said["calls_max"]
+    assert run["usage"]["prompt_tokens"] <= said["prompt_tokens"]
+
+
+def test_estimate_for_people(invoke: Invoke, book: Path) -> None:
+    done = invoke("estimate", book, QUESTION, *EXTRACTIVE, "--gate", "exit")
+    assert done.exit_code == 0
+    rows = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert rows["calls"].startswith("2 to ")
+    assert rows["window"] == "2,048 tokens"
+    assert invoke("estimate", book, QUESTION, *EXTRACTIVE, "--display", "none").stdout.strip().isdigit()
+    assert invoke("runs", "--display", "json").stdout == "[]\n"  # nothing is kept of it
+
+
+def test_estimate_of_standard_input_is_refused(memagent: Process) -> None:
+    done = memagent("estimate", "-", QUESTION, *EXTRACTIVE, stdin=b"text")
+    assert done.returncode == 3

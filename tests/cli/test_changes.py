@@ -1,0 +1,53 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent.cli.changes import Change, changes, gist, marked, sentences, words
+
+texts = st.text(alphabet="ab .\n。!", max_size=60)
+
+
+@given(texts)
+def test_sentences_join_to_the_text(text: str) -> None:
+    assert "".join(sentences(text)) == text
+
+
+@given(texts, texts)
+def test_marked_parts_join_to_the_new_text(old: str, new: str) -> None:
+    parts = marked(old, new)
+    assert "".join(part for part, _ in parts) == new
+    if old == new:
+        assert not any(fresh for _, fresh in parts)
+        assert changes(old, new) == []
+
+
+@given(texts, texts)
+def test_a_rewritten_sentence_can_be_rebuilt_from_its_words(old: str, new: str) -> None:
+    parts = list(words(Change(old, new)))
+    assert "".join(text for kind, text in parts if kind != "+") == old
+    assert "".join(text for kind, text in parts if kind != "-") == new
+
+
+def test_added_removed_and_rewritten() -> None:
+    old = "Ada lives in Bath. The dog barks.\nIt rains."
+    new = "Ada lives in York. It rains.\nBob came."
+    assert changes(old, new) == [
+        Change("Ada lives in Bath.", "Ada lives in York."),
+        Change("The dog barks.", ""),
+        Change("", "Bob came."),
+    ]
+    rewritten = Change("Ada lives in Bath.", "Ada lives in York.")
+    assert [part for part in words(rewritten) if part[0] != "="] == [("-", "Bath"), ("+", "York")]
+
+
+def test_unlike_sentences_are_not_shown_as_one_rewritten() -> None:
+    assert changes("The dog barks.", "Nobody ever came to 7 Elm Street!") == [
+        Change("The dog barks.", ""),
+        Change("", "Nobody ever came to 7 Elm Street!"),
+    ]
+
+
+def test_gist_prefers_what_came() -> None:
+    assert gist("It rains. Ada left.", "Ada left. Bob came.") == "+ Bob came."
+    assert gist("It rains. Ada left.", "Ada left.") == "- It rains."
+    assert gist("It rains.", "It rains.\n") == ""
+    assert gist("", "word " * 99, 20) == "+ word word word wo…"

@@ -1,0 +1,236 @@
+"""The kinds of source: what is special about each, and what is refused."""
+
+import asyncio
+import gzip
+import io
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent.documents import open_document
+from memagent.errors import (
+    BinaryDocument,
+    ConfigError,
+    DecodingError,
+    DocumentError,
+    DocumentNotFound,
+    EmptyDocument,
+)
+
+MIB = 1 << 20
+
+
+def text_of(source: Any, **options: Any) -> str:
+    return "".join(open_document(source, **options).read())  # type: ignore[attr-defined]
+
+
+def test_a_str_is_text_even_when_it_names_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("content")
+    assert text_of(str(file)) == str(file)
+    assert text_of(file) == "content"
+
+
+def test_a_path_document_knows_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("content")
+    monkeypatch.chdir(tmp_path)
+    document = open_document(Path("a.txt"), encoding="latin-1", errors="replace")
+    assert document.path == str(tmp_path / "a.txt")
+    assert (document.name, document.size, document.rereadable) == ("a.txt", 7, True)
+    assert document.options == {"encoding": "latin-1", "errors": "replace"}
+    assert open_document(Path("a.txt"), name="notes").name == "notes"
+
+
+def test_missing_directory_and_forbidden_paths_are_not_found(tmp_path: Path) -> None:
+    with pytest.raises(DocumentNotFound, match=r"none\.txt.*No such file"):
+        open_document(tmp_path / "none.txt")
+    with pytest.raises(DocumentNotFound, match="is a directory"):
+        open_document(tmp_path)
+    with pytest.raises(DocumentNotFound):
+        open_document(Path("a\0b"))
+
+
+def test_no_permission_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "secret.txt"
+    file.write_text("x")
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    document = open_document(file)
+    monkeypatch.setattr(Path, "open", refuse)  # root may read everything, so it is played
+    with pytest.raises(DocumentNotFound, match=r"secret\.txt.*Permission denied"):
+        list(document.read())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("source", [None, 3, 2.5, {"a": 1}, {"a"}, object()])
+def test_what_is_no_source_is_refused_with_its_type(source: Any) -> None:
+    with pytest.raises(DocumentError, match=f"type {type(source).__name__}.*accepted are str"):
+        open_document(source)
+
+
+def test_bad_options_are_refused_before_anything_is_read() -> None:
+    with pytest.raises(ConfigError):
+        open_document("text", encoding="utf-9")
+    with pytest.raises(ConfigError):
+        open_document("text", errors="maybe")
+
+
+@pytest.mark.parametrize("source", ["", b"", [], iter(()), io.StringIO(), io.BytesIO()])
+def test_empty_sources_say_so_when_read(source: Any) -> None:
+    with pytest.raises(EmptyDocument):
+        text_of(source)
+
+
+def test_errors_name_the_document(tmp_path: Path) -> None:
+    file = tmp_path / "odd.bin"
+    file.write_bytes(b"\x7fELF\x02\x01\x01")
+    with pytest.raises(BinaryDocument, match=r"odd\.bin.*ELF"):
+        text_of(file)
+    file.write_bytes(gzip.compress(b"text" * 99)[:-3])
+    with pytest.raises(DocumentError, match=r"odd\.bin.*truncated"):
+        text_of(file)
+    file.write_bytes(gzip.compress(b"%PDF-1.4"))
+    with pytest.raises(BinaryDocument, match="PDF"):
+        text_of(file)
+
+
+def test_open_files_are_read_from_where_they_stand_each_time() -> None:
+    binary = io.BytesIO(b"skipped, kept")
+    binary.seek(9)
+    document = open_document(binary)
+    assert "".join(document.read()) == "kept"  # type: ignore[attr-defined]
+    assert "".join(document.read()) == "kept"  # type: ignore[attr-defined]
+
+
+def test_a_pipe_can_be_read_once() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as out:
+        out.write("données".encode())
+    with os.fdopen(reading, "rb") as pipe:
+        document = open_document(pipe, name="<stdin>")
+        assert not document.rereadable
+        assert "".join(document.read()) == "données"  # type: ignore[attr-defined]
+        with pytest.raises(DocumentError, match="<stdin>.*read once"):
+            list(document.read())  # type: ignore[attr-defined]
+
+
+def test_a_fifo_path_is_a_stream(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    document = open_document(fifo)
+    assert (document.rereadable, document.size) == (False, None)
+    writer = threading.Thread(target=fifo.write_text, args=("through a pipe",))
+    writer.start()
+    assert "".join(document.read()) == "through a pipe"  # type: ignore[attr-defined]
+    writer.join()
+
+
+def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"caf\xe9")
+    with path.open("rb") as file:
+        pass
+    with pytest.raises(DocumentError, match="closed file"):
+        text_of(file)
+    with path.open("ab") as file, pytest.raises(DocumentError, match="cannot be read"):
+        text_of(file)
+    with path.open(encoding="utf-8") as file, pytest.raises(DecodingError, match="binary mode"):
+        text_of(file)
+
+
+def test_a_generators_own_error_is_not_disguised() -> None:
+    def broken() -> Iterator[str]:
+        yield "a"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        text_of(broken())
+
+
+def test_surrogates_in_text_sources_are_refused() -> None:
+    for source in ("a\udc80b", iter(["a\udc80b"]), io.StringIO("a\udc80b")):
+        with pytest.raises(DecodingError, match="character 1 "):
+            text_of(source)
+
+
+async def test_many_small_async_items_are_gathered() -> None:
+    async def words() -> AsyncIterator[str]:
+        for i in range(5000):
+            yield f"{i} "
+
+    pieces = [piece async for piece in open_document(words()).pieces()]
+    assert len(pieces) == 1
+    assert pieces[0].startswith("0 1 2 ")
+
+
+async def test_the_loop_runs_while_a_source_blocks() -> None:
+    release = threading.Event()
+
+    def slow() -> Iterator[str]:
+        yield "a"
+        release.wait(10)
+        yield "b"
+
+    reader = asyncio.create_task(anext(open_document(slow()).pieces()))  # type: ignore[arg-type]
+    await asyncio.sleep(0.05)
+    assert not reader.done()
+    release.set()
+    assert await reader == "ab"
+
+
+async def test_cancelling_a_blocked_read_does_not_wait_for_it() -> None:
+    release = threading.Event()
+
+    def slow() -> Iterator[str]:
+        release.wait(10)
+        yield "a"
+
+    async def read() -> None:
+        async for _ in open_document(slow()).pieces():
+            pass
+
+    task = asyncio.create_task(read())
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    release.set()
+
+
+PEAK = """
+import resource, sys
+from pathlib import Path
+from memagent.documents import open_document
+print(sum(len(p) for p in open_document(Path(sys.argv[1])).read()))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, packed: bool) -> None:
+    block = (
+        ("Zeile für Zeile, слово за словом.\n" * 40000)
+        .encode()[:MIB]
+        .decode(errors="ignore")
+        .encode()
+    )
+    peaks: list[int] = []
+    for blocks in (2, 64):
+        path = tmp_path / f"{blocks}.txt"
+        with gzip.open(path, "wb", compresslevel=1) if packed else path.open("wb") as file:
+            for _ in range(blocks):
+                file.write(block)
+        done = subprocess.run(
+            [sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True
+        )
+        chars, peak = map(int, done.stdout.split())
+        assert chars == blocks * len(block.decode())
+        peaks.append(peak)
+    assert peaks[1] - peaks[0] < 4096  # KiB
