@@ -35,8 +35,7 @@ def test_parts_never_exceed_the_window(
         budget = ContextBudget.divide(
             window, frame=frame, question=question, empty_memory=empty, memory=memory, chunk=chunk
         )
-    except BudgetError as error:
-        assert str(window) in str(error) or str(question) in str(error) or "--" in str(error)
+    except BudgetError:
         return
     assert budget.prompt + budget.output <= window
     assert budget.chunk >= 32

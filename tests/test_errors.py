@@ -6,7 +6,9 @@ from memagent import errors
 
 TREE = [line.strip(" │├└─") for line in (errors.__doc__ or "").split("\n\n")[1].splitlines()]
 CLASSES = {
-    name: kind for name, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__
+    name: kind
+    for name, kind in inspect.getmembers(errors, inspect.isclass)
+    if kind.__module__ == errors.__name__
 }
 
 

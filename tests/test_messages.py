@@ -5,7 +5,7 @@ from memagent.messages import ChatRequest, Completion, Message, Sampling, Usage
 
 
 def test_usages_add_up_field_by_field() -> None:
-    one = Usage(calls=1, prompt_tokens=2, completion_tokens=3, cached_tokens=4, retries=5, retry_tokens=6, repeated=7)  # fmt: skip
+    one = Usage(**{name: place for place, name in enumerate(Usage.model_fields, start=1)})
     total = one + one
     assert total.model_dump() == {name: 2 * value for name, value in one.model_dump().items()}
     assert Usage() + one == one

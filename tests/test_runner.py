@@ -7,12 +7,18 @@ import threading
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memagent.errors import ConfigError, RunBusy, RunMismatch
 from memagent.runner import Journal, check_run_id, new_run_id, prefetch, run_sync, together
 from memagent.runstore import RunStore
+
+
+async def collect(stream: AsyncGenerator[Any], into: list[Any]) -> None:
+    async for item in stream:
+        into.append(item)
 
 
 async def double(number: int) -> int:
@@ -74,7 +80,9 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_cancels_the_work_and_waits_for_its_cleanup() -> None:
-    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     with process:
         assert process.stdout.readline() == "working\n"
@@ -122,8 +130,7 @@ async def test_prefetch_hands_errors_on_and_closes_its_source() -> None:
 
     got = list[int]()
     with pytest.raises(ValueError, match="broken"):
-        async for number in prefetch(items()):
-            got.append(number)
+        await collect(prefetch(items()), got)
     assert got == [1, 2]
     stream = prefetch(items())
     assert await anext(stream) == 1
@@ -136,7 +143,10 @@ async def test_together_hands_out_results_as_they_come() -> None:
         await asyncio.sleep(seconds)
         return name
 
-    assert [name async for name in together([after(0.05, "slow"), after(0, "fast")])] == ["fast", "slow"]
+    assert [name async for name in together([after(0.05, "slow"), after(0, "fast")])] == [
+        "fast",
+        "slow",
+    ]
 
 
 async def test_together_lets_the_others_finish_before_it_raises() -> None:
@@ -149,8 +159,7 @@ async def test_together_lets_the_others_finish_before_it_raises() -> None:
 
     got = list[str]()
     with pytest.raises(ValueError, match="first"):
-        async for name in together([fail(), work()]):
-            got.append(name)
+        await collect(together([fail(), work()]), got)
     assert got == ["finished"]
 
 

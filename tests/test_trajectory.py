@@ -3,7 +3,12 @@ from memagent.trajectory import Conversation, StopReason, Trajectory
 
 
 def test_stop_reasons_are_plain_words_and_documented() -> None:
-    assert [reason.value for reason in StopReason] == ["answered", "settled", "limit", "unusable_reply"]
+    assert [reason.value for reason in StopReason] == [
+        "answered",
+        "settled",
+        "limit",
+        "unusable_reply",
+    ]
 
 
 def test_a_conversation_survives_json_with_its_tokens() -> None:

@@ -11,8 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memagent.agents.memory import MemoryAgent, RunStream
+    from memagent.agents.memory import MemoryAgent
     from memagent.agents.result import Estimate, Result
+    from memagent.agents.stream import RunStream
     from memagent.documents import open_document
     from memagent.messages import ChatRequest, Completion, Message, Sampling, Usage
     from memagent.models.base import ChatModel
@@ -52,8 +53,9 @@ __all__ = [
 ]
 # Loaded on first use: `import memagent` stays fast, and pays for nothing that is not used.
 _HOMES = {
-    "agents.memory": ("MemoryAgent", "RunStream"),
+    "agents.memory": ("MemoryAgent",),
     "agents.result": ("Estimate", "Result"),
+    "agents.stream": ("RunStream",),
     "documents": ("open_document",),
     "messages": ("ChatRequest", "Completion", "Message", "Sampling", "Usage"),
     "models.base": ("ChatModel",),

@@ -10,7 +10,7 @@ from memagent.messages import Leaf
 DEFAULT_WINDOW = 8192
 """The published system's window. A larger one is used only when asked for: cost a token grows with it."""
 JOINT_SLACK = 16
-"""Texts counted apart and then joined may take a few tokens more at the joints: four fields, two ends each, two tokens an end."""
+"""Texts counted apart may take more tokens once joined: four fields, two ends each, two tokens an end."""
 MEMORY_SHARE = 1024 / 8072
 """The published memory of 1024 tokens, as a share of what the frames leave of an 8192 window."""
 CHUNK_SHARE = 5000 / 8192

@@ -214,5 +214,3 @@ class StoreReadOnly(StoreError):
 
 class StoreFull(StoreError):
     """The disk is full; what was committed is intact."""
-
-

@@ -1,6 +1,4 @@
-"""Drives loops: sync entry points on a background event loop, prefetching, concurrent steps, and the
-journal that ties a loop to the run store.
-"""
+"""Drives loops: sync entry points, prefetching, concurrent steps, and the journal of a run."""
 
 from __future__ import annotations
 
@@ -10,14 +8,13 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from memagent.errors import ConfigError, MemagentError, RunMismatch
 from memagent.events import Event
-from memagent.messages import Usage
-from memagent.runstore import QuestionState, RunRecord, RunStore, Step, run_lock
+from memagent.runstore import QuestionState, RunRecord, RunStore, run_lock
 
 T = TypeVar("T")
 
@@ -102,8 +99,9 @@ async def prefetch(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
 
 
 async def together(work: Iterable[Awaitable[T]]) -> AsyncGenerator[T]:
-    """Results as they come. After a failure the others still finish and are handed out, then it is raised;
-    cancelling cancels all.
+    """Results as they come.
+
+    After a failure the others still finish and are handed out, then it is raised; cancelling cancels all.
     """
     tasks = [asyncio.ensure_future(one) for one in work]
     failure: Exception | None = None
@@ -111,9 +109,7 @@ async def together(work: Iterable[Awaitable[T]]) -> AsyncGenerator[T]:
         for done in asyncio.as_completed(tasks):
             try:
                 result = await done
-            except (
-                Exception
-            ) as error:  # held back until finished work is safe, then raised as it was
+            except Exception as error:  # noqa: BLE001 - raised below, when finished work is safe
                 failure = failure or error
             else:
                 yield result
@@ -166,13 +162,15 @@ class Journal:
     ) -> AsyncGenerator[Journal]:
         """Makes the run, or takes up an existing one with the same binding, and holds it.
 
-        Errors that pass through carry the run's id, and leave it resumable.
+        Errors that pass through carry the run's id, and leave it resumable; a new run that failed before its
+        first chunk is dropped.
 
         Raises:
             RunMismatch: the id belongs to a run with another binding; the message names what differs.
             RunBusy: somebody else is at it.
         """
         lock = run_lock(store.path, run_id)
+        dropped = False
         try:
             await asyncio.to_thread(lock.__enter__)
             try:
@@ -182,18 +180,21 @@ class Journal:
                 else:
                     check_binding(record, binding)
                     await asyncio.to_thread(store.set_status, run_id, "running")
-                finished = False
+                journal, status = cls(store, run_id), "stopped"
                 try:
-                    journal = cls(store, run_id)
                     yield journal
-                    finished = await asyncio.to_thread(journal.all_answered)
+                    if await asyncio.to_thread(journal.all_answered):
+                        status = "finished"
+                except MemagentError:
+                    # An empty or missing document is no run: there is nothing to resume.
+                    dropped = record is None and await asyncio.to_thread(store.drop_unread, run_id)
+                    raise
                 finally:
-                    status = "finished" if finished else "stopped"
                     await asyncio.to_thread(store.set_status, run_id, status)
             finally:
                 await asyncio.to_thread(lock.__exit__, None, None, None)
         except MemagentError as error:
-            error.run_id = run_id
+            error.run_id = None if dropped else run_id
             raise
 
     def all_answered(self) -> bool:
@@ -219,31 +220,6 @@ class Journal:
         """Where the furthest chunk lies, None before the first."""
         return await asyncio.to_thread(self.store.last_mark, self.run_id)
 
-    async def begin(
-        self,
-        chunk: int | None,
-        questions: Iterable[int],
-        *,
-        mark: dict[str, Any] | None = None,
-        events: Sequence[Event] = (),
-    ) -> tuple[list[Event], dict[int, int]]:
-        """See `RunStore.begin`."""
-        return await asyncio.to_thread(
-            self.store.begin, self.run_id, chunk, questions, mark=mark, events=events
-        )
-
-    async def commit(self, step: Step, events: Sequence[Event]) -> list[Event]:
-        """See `RunStore.commit`."""
-        return await asyncio.to_thread(self.store.commit, self.run_id, step, events)
-
-    async def spend(
-        self, question: int, chunk: int | None, usage: Usage, events: Sequence[Event]
-    ) -> list[Event]:
-        """See `RunStore.spend`."""
-        return await asyncio.to_thread(
-            self.store.spend, self.run_id, question, chunk, usage, events
-        )
-
     async def log(self, *events: Event) -> list[Event]:
         """Commits events that belong to no call."""
         return await asyncio.to_thread(self.store.log, self.run_id, events)
@@ -258,12 +234,25 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     now = json.loads(json.dumps(binding))
     if record.binding == now:
         return
+    before, after = _flat(record.binding), _flat(now)
     differences = [
-        f"{key} was {record.binding.get(key)!r}, is {now.get(key)!r}"
-        for key in sorted({*record.binding, *now})
-        if record.binding.get(key) != now.get(key)
+        f"{key} was {before.get(key)!r}, is {after.get(key)!r}"
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
     ]
     raise RunMismatch(
         f"run {record.id!r} was made with other settings: {'; '.join(differences)}. "
         f"Use the same ones to resume it, or another --run-id"
     )
+
+
+def _flat(binding: dict[str, Any]) -> dict[str, Any]:
+    """The binding with nested fields by their path, `budget.memory`."""
+    flat: dict[str, Any] = {}
+    for key, value in binding.items():
+        if isinstance(value, dict):
+            fields = _flat(cast("dict[str, Any]", value))
+            flat |= {f"{key}.{field}": one for field, one in fields.items()}
+        else:
+            flat[key] = value
+    return flat

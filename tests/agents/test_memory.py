@@ -82,7 +82,9 @@ async def test_leaving_a_stream_lets_go_of_the_run(agent: MemoryAgent) -> None:
 
 
 @pytest.mark.parametrize("source", ["text", "bytes", "path", "iterator", "file"])
-def test_every_kind_of_source_reads_the_same(agent: MemoryAgent, tmp_path: Path, source: str) -> None:
+def test_every_kind_of_source_reads_the_same(
+    agent: MemoryAgent, tmp_path: Path, source: str
+) -> None:
     path = tmp_path / "book.txt"
     path.write_text(TEXT)
     with path.open("rb") as file:
@@ -95,7 +97,9 @@ def test_every_kind_of_source_reads_the_same(agent: MemoryAgent, tmp_path: Path,
         }
         result = agent.ask(documents[source], "Who?", run_id="same")
     assert result.chunks == agent.estimate(TEXT, "Who?").chunks
-    assert agent.ask(TEXT, "Who?", run_id="same").usage == result.usage  # one binding for all of them
+    assert (
+        agent.ask(TEXT, "Who?", run_id="same").usage == result.usage
+    )  # one binding for all of them
 
 
 async def test_an_async_iterator_is_a_source_too(agent: MemoryAgent) -> None:
@@ -114,7 +118,9 @@ def test_estimates_are_exact_in_calls(agent: MemoryAgent) -> None:
     assert result.usage.completion_tokens <= estimate.completion_tokens
     many = agent.estimate(TEXT, ["Who?", "Why?", "How?"])
     assert many.calls_max == 3 * estimate.calls_max
-    assert sum(r.usage.calls for r in agent.ask_many(TEXT, ["Who?", "Why?", "How?"])) == many.calls_max
+    assert (
+        sum(r.usage.calls for r in agent.ask_many(TEXT, ["Who?", "Why?", "How?"])) == many.calls_max
+    )
 
 
 def test_an_estimate_does_not_use_up_an_iterator(agent: MemoryAgent) -> None:
@@ -125,9 +131,13 @@ def test_an_estimate_does_not_use_up_an_iterator(agent: MemoryAgent) -> None:
 
 
 @pytest.mark.parametrize("document", ["", "  \n ", b""])
-def test_an_empty_document_is_refused_and_nothing_is_sent(agent: MemoryAgent, document: Any) -> None:
-    with pytest.raises(EmptyDocument):
+def test_an_empty_document_is_refused_and_nothing_is_sent(
+    agent: MemoryAgent, document: Any
+) -> None:
+    with pytest.raises(EmptyDocument) as error:
         agent.ask(document, "Who?")
+    assert error.value.run_id is None
+    assert agent.store.runs() == []  # there is nothing to resume
     assert agent.model.inner.requests == []  # type: ignore[attr-defined]
 
 

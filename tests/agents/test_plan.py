@@ -48,7 +48,9 @@ def test_a_rendered_prompt_says_what_the_memory_may_take() -> None:
     assert plan.prompts.empty_memory in message.content
 
 
-@pytest.mark.parametrize("settings", [{"seed": 1}, {"gate": "both"}, {"cuts": "exact"}, {"window": 4096}])
+@pytest.mark.parametrize(
+    "settings", [{"seed": 1}, {"gate": "both"}, {"cuts": "exact"}, {"window": 4096}]
+)
 def test_whatever_shapes_a_prompt_or_reply_is_bound(settings: dict[str, object]) -> None:
     assert make(**settings).binding() != make().binding()
 

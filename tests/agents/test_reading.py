@@ -17,7 +17,7 @@ from memagent import (
     StopReason,
     Usage,
 )
-from memagent.agents.reading import seed_of
+from memagent.agents.calls import seed_of
 from memagent.errors import (
     ConnectionFailed,
     ContextOverflow,
@@ -48,7 +48,9 @@ def store(tmp_path: Path) -> Iterator[RunStore]:
 @pytest.fixture
 def make(store: RunStore) -> Callable[..., MemoryAgent]:
     def make(replies: object = hashing, **settings: object) -> MemoryAgent:
-        model = replies if isinstance(replies, ScriptedModel) else ScriptedModel(replies, window=WINDOW)  # type: ignore[arg-type]
+        model = (
+            replies if isinstance(replies, ScriptedModel) else ScriptedModel(replies, window=WINDOW)
+        )  # type: ignore[arg-type]
         return MemoryAgent(model, **{"store": store, **settings})  # type: ignore[arg-type]
 
     return make
@@ -109,7 +111,9 @@ def test_events_tell_the_whole_story_and_are_the_log(make, store: RunStore) -> N
     reads = [event for event in events if event.type == "chunk_read"]
     assert [read.start for read in reads[1:]] == [read.end for read in reads[:-1]]
     assert reads[-1].last
-    assert sum((event.usage for event in events if hasattr(event, "usage")), Usage()) == result.usage
+    assert (
+        sum((event.usage for event in events if hasattr(event, "usage")), Usage()) == result.usage
+    )
 
 
 def test_the_trajectory_is_every_conversation_as_it_was_sent(make) -> None:
@@ -141,7 +145,11 @@ def test_done_ends_the_reading_after_its_commit(make) -> None:
         gate="exit",
     )
     result = agent.ask(TEXT, "Which?")
-    assert (result.memory, result.stop_reason, result.answer) == ("Nine.", StopReason.SETTLED, "None.")
+    assert (result.memory, result.stop_reason, result.answer) == (
+        "Nine.",
+        StopReason.SETTLED,
+        "None.",
+    )
     assert result.chunks < agent.estimate(TEXT, "Which?").chunks
     assert result.usage.calls == result.chunks + 1
 
@@ -292,7 +300,7 @@ def test_other_settings_are_refused_with_the_difference(make) -> None:
         ({"prompts": "boxed"}, "prompts was 'plain:"),
         ({"seed": 7}, "seed was 0, is 7"),
         ({"gate": "both"}, "gate was 'off', is 'both'"),
-        ({"memory_tokens": 90}, "budget was"),
+        ({"memory_tokens": 90}, "budget.memory was 174, is 90"),
     ]:
         with pytest.raises(RunMismatch, match=says):
             make(**change).ask(TEXT, "Which?", run_id="r1")
@@ -346,7 +354,11 @@ def test_many_questions_in_one_pass(make) -> None:
 
 def test_one_question_may_stop_while_the_others_go_on(make) -> None:
     def picky(request: ChatRequest) -> str:
-        stuck = fail[0] and "Who?" in request.parts["question"] and "Line 60 " in request.messages[0].content
+        stuck = (
+            fail[0]
+            and "Who?" in request.parts["question"]
+            and "Line 60 " in request.messages[0].content
+        )
         return "" if stuck else hashing(request)
 
     fail = [True]
@@ -368,8 +380,11 @@ def test_one_question_may_stop_while_the_others_go_on(make) -> None:
 def test_cancelling_leaves_a_resumable_run(make) -> None:
     unbroken = make().ask(TEXT, "Which?")
 
+    third = asyncio.Event()
+
     async def slow(request: ChatRequest) -> str:
         if len(sent(agent)) == 3:
+            third.set()
             await asyncio.sleep(60)
         return hashing(request)
 
@@ -377,8 +392,7 @@ def test_cancelling_leaves_a_resumable_run(make) -> None:
 
     async def run() -> None:
         task = asyncio.create_task(agent.aask(TEXT, "Which?", run_id="r1"))
-        while len(sent(agent)) < 3:
-            await asyncio.sleep(0.01)
+        await asyncio.wait_for(third.wait(), 20)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -397,7 +411,9 @@ def test_a_counter_that_undercounts_parts_is_caught_before_sending(make) -> None
             return whole + 600 * any("Line" in message.content for message in messages)
 
     agent = make(tokenizer=Joints())
-    with pytest.raises(ContextOverflow, match=r"takes \d+ tokens of a window of 2048.*--tokenizer") as error:
+    with pytest.raises(
+        ContextOverflow, match=r"takes \d+ tokens of a window of 2048.*--tokenizer"
+    ) as error:
         agent.ask(TEXT * 9, "Which?", run_id="r1")
     assert error.value.run_id == "r1"
     for request in sent(agent):
@@ -406,6 +422,8 @@ def test_a_counter_that_undercounts_parts_is_caught_before_sending(make) -> None
 
 def test_seeds_are_stable_and_apart() -> None:
     assert seed_of(0, 0, 0, 0) == seed_of(0, 0, 0, 0)
-    seeds = {seed_of(s, q, c, a) for s in range(3) for q in range(3) for c in range(9) for a in range(3)}
+    seeds = {
+        seed_of(s, q, c, a) for s in range(3) for q in range(3) for c in range(9) for a in range(3)
+    }
     assert len(seeds) == 243
     assert all(0 <= seed < 2**31 for seed in seeds)

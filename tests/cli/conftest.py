@@ -91,7 +91,16 @@ def server() -> Iterator[Script]:
 @pytest.fixture
 def served(server: Script) -> list[str]:
     """The options that name the server's model."""
-    return ["--model", "openai:x", "--base-url", server.url, "--window", "2048", "--tokenizer", "bytes"]
+    return [
+        "--model",
+        "openai:x",
+        "--base-url",
+        server.url,
+        "--window",
+        "2048",
+        "--tokenizer",
+        "bytes",
+    ]
 
 
 class Started:

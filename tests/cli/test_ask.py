@@ -7,7 +7,17 @@ from tests.models.chat_server import Script, say, send
 
 EXTRACTIVE = ("--model", "extractive", "--window", "2048")
 FIELDS = {
-    *("answer", "memory", "stop_reason", "run_id", "usage", "chunks", "question", "model", "document"),
+    *(
+        "answer",
+        "memory",
+        "stop_reason",
+        "run_id",
+        "usage",
+        "chunks",
+        "question",
+        "model",
+        "document",
+    ),
     "detail",
 }
 
@@ -167,7 +177,11 @@ def test_estimate_for_people(invoke: Invoke, book: Path) -> None:
     rows = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert rows["calls"].startswith("2 to ")
     assert rows["window"] == "2,048 tokens"
-    assert invoke("estimate", book, QUESTION, *EXTRACTIVE, "--display", "none").stdout.strip().isdigit()
+    assert (
+        invoke("estimate", book, QUESTION, *EXTRACTIVE, "--display", "none")
+        .stdout.strip()
+        .isdigit()
+    )
     assert invoke("runs", "--display", "json").stdout == "[]\n"  # nothing is kept of it
 
 

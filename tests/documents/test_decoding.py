@@ -4,6 +4,7 @@ import codecs
 import logging
 import random
 
+import charset_normalizer
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -176,10 +177,14 @@ def test_error_modes_that_are_none_are_refused() -> None:
     check_options("utf-8", "ignore")
 
 
-def test_what_nothing_decodes_is_an_error_with_an_offset() -> None:
-    # Bytes that no encoding has all of: charset_normalizer gives up on them.
-    data = b"abc " + bytes(b for b in range(0x80, 0x100)) * 3
-    try:
-        detect(data, True, "doc")
-    except DecodingError as error:
-        assert error.offset == 4
+def test_what_nothing_decodes_is_an_error_with_an_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nothing:
+        def best(self) -> None:
+            return None
+
+    monkeypatch.setattr(charset_normalizer, "from_bytes", lambda _: Nothing())
+    with pytest.raises(
+        DecodingError, match=r"cannot be told.*encoding='utf-8', errors='replace'"
+    ) as caught:
+        detect(b"abc \x80\x81\x82", True, "doc")
+    assert caught.value.offset == 4

@@ -117,7 +117,7 @@ def test_a_pipe_can_be_read_once() -> None:
         document = open_document(pipe, name="<stdin>")
         assert not document.rereadable
         assert "".join(document.read()) == "données"  # type: ignore[attr-defined]
-        with pytest.raises(DocumentError, match="<stdin>.*read once"):
+        with pytest.raises(DocumentError, match=r"<stdin>.*read once"):
             list(document.read())  # type: ignore[attr-defined]
 
 

@@ -15,7 +15,9 @@ from pathlib import Path
 
 from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel
 
-TEXT = "".join(f"Line {number} tells of the number {number * number % 9973}.\n" for number in range(4200))
+TEXT = "".join(
+    f"Line {number} tells of the number {number * number % 9973}.\n" for number in range(4200)
+)
 
 
 def agent(folder: Path, log: int, store: str) -> MemoryAgent:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memagent import RunStore
-from memagent.agents.reading import seed_of
+from memagent.agents.calls import seed_of
 from memagent.events import Event
 
 DRIVER = Path(__file__).with_name("kill_driver.py")

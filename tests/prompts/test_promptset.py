@@ -58,7 +58,9 @@ def test_a_users_set_is_loaded_with_its_roles(tmp_path: Path) -> None:
 
 def test_fields_are_values_never_templates() -> None:
     prompts = PromptSet.parse(SMALL.encode())
-    content = prompts.render("answer", question="{{ keep }}{% if 1 %}", memory="<b>&amp;")[0].content
+    content = prompts.render("answer", question="{{ keep }}{% if 1 %}", memory="<b>&amp;")[
+        0
+    ].content
     assert content == "<q>{{ keep }}{% if 1 %}</q><m><b>&amp;</m>"
 
 

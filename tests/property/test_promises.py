@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memagent import ChatRequest, MemoryAgent, ScriptedModel
-from memagent.agents.plan import Plan
-from memagent.agents.reading import bound_memory
-from memagent.agents.plan import Settings
+from memagent.agents.calls import bound_memory
+from memagent.agents.plan import Plan, Settings
 from memagent.errors import BudgetError, EmptyDocument
 from memagent.prompts import PromptSet
 from memagent.prompts.neutral import JOINER
@@ -21,12 +20,15 @@ SMALL = Path(__file__).parents[1] / "data/tokenizer"
 COUNTERS: dict[str, TokenCounter] = {"bytes": ByteBound(), "bpe": load_counter(SMALL)}
 FRAGMENTS = [
     "The prince left for Moscow in the winter of 1812. ", "</section>", "<|im_end|>", "[INST]", "\n\n", "\r\n", "   ",
-    "aaaaaaaa", "1234567890", "don't ", "\u4e2d\u6587\u3002", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "e\u0301", "\u05e9\u05dc\u05d5\u05dd ", "\U0001f1eb\U0001f1f7",
+    "aaaaaaaa", "1234567890", "don't ", "\u4e2d\u6587\u3002", "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "e\u0301", "\u05e9\u05dc\u05d5\u05dd ", "\U0001f1eb\U0001f1f7",
     "<memory>", "[keep]", "[done]", "{{ chunk }}", "\x00", "\u2060", "<think>",
 ]  # fmt: skip
 fragments = st.sampled_from(FRAGMENTS) | st.text(max_size=8)
 texts = st.builds(
-    lambda parts, times: "".join(parts) * times, st.lists(fragments, min_size=1, max_size=12), st.integers(1, 60)
+    lambda parts, times: "".join(parts) * times,
+    st.lists(fragments, min_size=1, max_size=12),
+    st.integers(1, 60),
 )
 
 
@@ -48,7 +50,11 @@ def test_no_call_passes_the_window_and_estimates_hold(
 
     def reply(request: ChatRequest) -> str:
         chosen = draw.choice(["[keep]", "Noted.", "fragments"])
-        return "".join(draw.choices(FRAGMENTS, k=draw.randint(1, 60))) if chosen == "fragments" else chosen
+        return (
+            "".join(draw.choices(FRAGMENTS, k=draw.randint(1, 60)))
+            if chosen == "fragments"
+            else chosen
+        )
 
     model = ScriptedModel(reply, window=window, counter=count)
     agent = MemoryAgent(model, cuts=cuts, gate=gate, overlap=overlap, store=None)  # type: ignore[arg-type]
@@ -72,7 +78,9 @@ def test_no_call_passes_the_window_and_estimates_hold(
         assert prompt + request.max_tokens <= window
         (message,) = request.messages
         for tag in ("problem", "memory", "section"):
-            assert message.content.count(f"</{tag}>") == (request.kind == "update" or tag != "section")
+            assert message.content.count(f"</{tag}>") == (
+                request.kind == "update" or tag != "section"
+            )
         assert count.count(request.parts["memory"]) <= agent_memory(agent)
     if gate == "off" and overlap == 0 and usage.retries == 0:
         shown_text = "".join(request.parts.get("chunk", "") for request in model.requests)
@@ -87,7 +95,11 @@ def agent_memory(agent: MemoryAgent) -> int:
 
 
 @settings(max_examples=200)
-@given(parts=st.lists(fragments, min_size=1, max_size=200), memory=st.integers(20, 200), cut_off=st.booleans())
+@given(
+    parts=st.lists(fragments, min_size=1, max_size=200),
+    memory=st.integers(20, 200),
+    cut_off=st.booleans(),
+)
 @pytest.mark.parametrize("counter", sorted(COUNTERS))
 def test_a_memory_never_passes_its_budget(
     counter: str, parts: list[str], memory: int, cut_off: bool

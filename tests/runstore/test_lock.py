@@ -49,7 +49,9 @@ def test_other_threads_are_rivals_too(tmp_path: Path) -> None:
 
 def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
     store = tmp_path / "runs.sqlite"
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(store)], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(store)], stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout is not None
     with holder:
         assert holder.stdout.readline() == "held\n"

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+import threading
+from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import ValidationError
 
 from memagent.agents.plan import Plan, Settings
-from memagent.agents.reading import Reading
 from memagent.agents.result import Estimate, Result
+from memagent.agents.stream import RunStream
 from memagent.chunking import Cuts
 from memagent.documents import Source, open_document
 from memagent.errors import ConfigError, DocumentError
-from memagent.events import Event, RunStarted
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
 from memagent.models.spec import open_model
 from memagent.prompts import Gate, PromptSet
-from memagent.runner import Journal, check_run_id, new_run_id, run_sync
+from memagent.runner import run_sync
 from memagent.runstore import RunStore
 from memagent.tokens import TokenCounter, load_counter
-from memagent.trajectory import StopReason, Trajectory
 
 
 class MemoryAgent:
@@ -109,6 +106,7 @@ class MemoryAgent:
         self._base_url = base_url
         self._store = store
         self._opened: RunStore | None = None
+        self._opening = threading.Lock()
 
     # --- asking
 
@@ -205,10 +203,11 @@ class MemoryAgent:
     @property
     def store(self) -> RunStore:
         """The run store, opened on first use."""
-        if not isinstance(self._store, RunStore):
-            path = RunStore.default_path() if self._store == "default" else self._store
-            self._store = self._opened = RunStore(path)
-        return self._store
+        with self._opening:
+            if not isinstance(self._store, RunStore):
+                path = RunStore.default_path() if self._store == "default" else self._store
+                self._store = self._opened = RunStore(path)
+            return self._store
 
     async def aclose(self) -> None:
         """Closes the model's connections, and the store if this agent opened it."""
@@ -251,133 +250,6 @@ class MemoryAgent:
             "prompts": self.prompts.source,
             **self.settings.model_dump(mode="json"),
         }
-
-
-class RunStream:
-    """One run as an async iterator of events; `results` when it is through.
-
-    Leaving a loop early keeps the run open until the stream is closed: use `async with`, or `aclose`.
-    """
-
-    def __init__(
-        self,
-        agent: MemoryAgent,
-        questions: tuple[str, ...],
-        document: Source | None,
-        run_id: str | None,
-    ) -> None:
-        self.run_id = new_run_id() if run_id is None else check_run_id(run_id)
-        self._agent, self._questions, self._document = agent, questions, document
-        self._events = self._run()
-        self._results: list[Result] | None = None
-
-    def __aiter__(self) -> AsyncGenerator[Event]:
-        return self._events
-
-    async def __aenter__(self) -> RunStream:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Stops the run where it is; it stays resumable."""
-        await self._events.aclose()
-
-    @property
-    def results(self) -> list[Result]:
-        """One result a question, in their order.
-
-        Raises:
-            ConfigError: the events were not consumed to the end.
-        """
-        if self._results is None:
-            raise ConfigError(
-                f"run {self.run_id!r} is not through: consume its events to the end first"
-            )
-        return self._results
-
-    @property
-    def result(self) -> Result:
-        """The first (with one question, the only) result."""
-        return self.results[0]
-
-    async def finish(self) -> list[Result]:
-        """Consumes the remaining events."""
-        async with self:
-            async for _ in self:
-                pass
-        return self.results
-
-    async def _run(self) -> AsyncGenerator[Event]:
-        agent = self._agent
-        document = None
-        if self._document is not None:
-            document = await asyncio.to_thread(open_document, self._document)
-        plan = await agent.plan(self._questions)
-        store = await asyncio.to_thread(lambda: agent.store)
-        source: dict[str, Any] = {"name": "", "path": None}
-        if document is not None:
-            path = document.path if document.rereadable else None
-            source = {"name": document.name, "path": path, "options": document.options}
-        opened = Journal.open(
-            store, self.run_id, binding=plan.binding(), settings=agent.recipe(), source=source
-        )
-        async with opened as journal:
-            reading = Reading(plan, agent.model, document, journal)
-            started = RunStarted(
-                run_id=self.run_id,
-                model=plan.model,
-                document=source["name"],
-                questions=plan.questions,
-                counter=plan.counter.name,
-                window=plan.budget.window,
-                chunk_tokens=plan.budget.chunk,
-                memory_tokens=plan.budget.memory,
-            )
-            async with aclosing(reading.events(started)) as events:
-                async for event in events:
-                    yield event
-            self._results = await asyncio.to_thread(results_of, store, self.run_id, reading.stopped)
-
-
-def results_of(
-    store: RunStore, run_id: str, stopped: Mapping[int, tuple[StopReason, str]]
-) -> list[Result]:
-    """Reads a run's results back from the store. Blocks.
-
-    Args:
-        store: where the run is.
-        run_id: the run.
-        stopped: why questions without an answer have none.
-    """
-    questions: list[str] = store.get(run_id).binding["questions"]
-    results: list[Result] = []
-    for state in store.state(run_id, len(questions)):
-        reason, detail = StopReason.SETTLED if state.settled else StopReason.ANSWERED, ""
-        if state.answer is None:
-            reason, detail = stopped[state.question]
-        results.append(
-            Result(
-                question=questions[state.question],
-                answer=state.answer,
-                memory=state.memory,
-                stop_reason=reason,
-                usage=store.usage(run_id, state.question),
-                chunks=state.next_chunk,
-                run_id=run_id,
-                trajectory=Trajectory(
-                    store.conversations(run_id, state.question), state.answer, reason
-                ),
-                detail=detail,
-            )
-        )
-    return results
 
 
 def _public(url: str) -> str:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+from memagent.agents.calls import Call, Caller, Reply, Unusable, bound_memory
 from memagent.agents.plan import Plan
 from memagent.chunking import Chunk, ResumePoint, chunks
-from memagent.chunking.cuts import grapheme_floor, last_sentence_end
 from memagent.documents import Document
 from memagent.errors import (
-    ContextOverflow,
     DocumentRequired,
     LimitReached,
     RunMismatch,
@@ -27,38 +24,16 @@ from memagent.events import (
     MemoryTruncated,
     MemoryUpdated,
     Neutralised,
-    Retried,
     Settled,
     Stopped,
 )
-from memagent.messages import CallKind, ChatRequest, Completion, Message, Usage
+from memagent.messages import CallKind, Usage
 from memagent.models.base import ChatModel
-from memagent.prompts import UnusableReply, read_answer, read_update
+from memagent.prompts import read_answer, read_update
+from memagent.prompts.reply import Update
 from memagent.runner import Journal, prefetch, together
 from memagent.runstore import QuestionState, Step
-from memagent.trajectory import Conversation, StopReason
-
-UNUSABLE_RETRIES = 2
-"""How often a call is sent again when its reply is empty or ends inside its reasoning."""
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class _Reply(Generic[T]):
-    """A usable reply, and what it took to get it."""
-
-    parsed: T
-    conversation: Conversation
-    usage: Usage
-    retried: list[Event]
-
-
-class _Unusable(Exception):
-    """All replies to one call were unusable."""
-
-    def __init__(self, detail: str, usage: Usage, retried: list[Event]) -> None:
-        super().__init__(detail)
-        self.detail, self.usage, self.retried = detail, usage, retried
+from memagent.trajectory import StopReason
 
 
 class Reading:
@@ -74,7 +49,8 @@ class Reading:
     def __init__(
         self, plan: Plan, model: ChatModel, document: Document | None, journal: Journal
     ) -> None:
-        self.plan, self.model, self.document, self.journal = plan, model, document, journal
+        self.plan, self.document, self.journal = plan, document, journal
+        self._caller = Caller(plan, model)
         self.stopped: dict[int, tuple[StopReason, str]] = {}
         """Why questions stopped without an answer in this session, with a sentence of detail."""
         self._limit: str | None = None
@@ -108,10 +84,8 @@ class Reading:
                 yield event
         waiting = [s for s in self._states if s.answer is None and s.question not in self.stopped]
         if waiting and self._limit is None:
-            _, repeated = await self.journal.begin(None, [s.question for s in waiting])
-            async with aclosing(
-                together(self._answer(s, repeated[s.question]) for s in waiting)
-            ) as steps:
+            _, calls = await asyncio.to_thread(self._prepare, "answer", waiting, None, new=False)
+            async with aclosing(together(self._answer(call) for call in calls)) as steps:
                 async for events in steps:
                     for event in events:
                         yield event
@@ -175,58 +149,65 @@ class Reading:
         self, chunk: Chunk, states: list[QuestionState], *, new: bool
     ) -> AsyncGenerator[Event]:
         """Commits that the chunk is about to be shown, then each question's step as it comes."""
-        events: list[Event] = []
+        events, calls = await asyncio.to_thread(self._prepare, "update", states, chunk, new=new)
         if new:
-            events.append(
-                ChunkRead(
-                    chunk=chunk.index,
-                    start=chunk.start,
-                    end=chunk.end,
-                    tokens=chunk.tokens,
-                    last=chunk.last,
-                )
-            )
-            if chunk.neutralised:
-                events.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
-        mark = _mark(chunk)
-        events, repeated = await self.journal.begin(
-            chunk.index, [s.question for s in states], mark=mark if new else None, events=events
-        )
-        if new:
-            self._last_mark = mark
+            self._last_mark = _mark(chunk)
         for event in events:
             yield event
-        async with aclosing(
-            together(self._update(s, chunk, repeated[s.question]) for s in states)
-        ) as steps:
+        async with aclosing(together(self._update(call, chunk) for call in calls)) as steps:
             async for events in steps:
                 for event in events:
                     yield event
 
-    async def _update(self, state: QuestionState, chunk: Chunk, repeated: int) -> list[Event]:
+    def _prepare(
+        self, kind: CallKind, states: list[QuestionState], chunk: Chunk | None, *, new: bool
+    ) -> tuple[list[Event], list[Call]]:
+        """Renders and counts the prompts, and commits that they are about to be sent. Blocks."""
+        text = "" if chunk is None else chunk.text
+        prompts = [
+            self.plan.render(kind, self.plan.questions[s.question], s.memory, text) for s in states
+        ]
+        rooms = [self._caller.room(messages) for messages in prompts]
+        events, repeated = self.journal.store.begin(
+            self.journal.run_id,
+            None if chunk is None else chunk.index,
+            [state.question for state in states],
+            mark=_mark(chunk) if chunk is not None and new else None,
+            text=text,
+            events=_read_events(chunk) if chunk is not None and new else [],
+        )
+        calls = [
+            Call(kind, state, chunk, messages, room, repeated[state.question])
+            for state, messages, room in zip(states, prompts, rooms, strict=True)
+        ]
+        return events, calls
+
+    async def _update(self, call: Call, chunk: Chunk) -> list[Event]:
         """One update call, committed."""
-        question, plan = state.question, self.plan
+        plan = self.plan
         try:
-            reply = await self._ask(
-                "update",
-                state,
-                chunk,
-                lambda reply: read_update(reply, plan.prompts, plan.settings.gate),
+            reply = await self._caller.ask(
+                call, lambda reply: read_update(reply, plan.prompts, plan.settings.gate)
             )
         except LimitReached as limit:
             self._limit = str(limit)
             return []
-        except _Unusable as error:
-            return await self._give_up(state, chunk.index, error)
-        usage = reply.usage + Usage(repeated=repeated)
-        update, events = reply.parsed, reply.retried
-        memory, tokens = None, None
+        except Unusable as error:
+            return await self._give_up(call, error)
+        step, events = await asyncio.to_thread(self._settle, call, chunk, reply)
+        call.state.next_chunk = chunk.index + 1
+        call.state.settled = step.settled
+        call.state.memory = call.state.memory if step.memory is None else step.memory
+        return events
+
+    def _settle(self, call: Call, chunk: Chunk, reply: Reply[Update]) -> tuple[Step, list[Event]]:
+        """Bounds the new memory and commits it. Blocks."""
+        question, update = call.state.question, reply.parsed
+        events, memory, tokens = reply.retried, None, None
         if update.memory is None:
-            events.append(MemoryKept(question=question, chunk=chunk.index, usage=usage))
+            events.append(MemoryKept(question=question, chunk=chunk.index, usage=reply.usage))
         else:
-            memory, tokens, before = await asyncio.to_thread(
-                bound_memory, update.memory, plan, cut_off=update.cut_off
-            )
+            memory, tokens, before = bound_memory(update.memory, self.plan, cut_off=update.cut_off)
             if tokens < before:
                 events.append(
                     MemoryTruncated(
@@ -242,7 +223,7 @@ class Reading:
                     chunk=chunk.index,
                     memory=memory,
                     tokens=tokens,
-                    usage=usage,
+                    usage=reply.usage,
                 )
             )
         if update.done:
@@ -251,63 +232,63 @@ class Reading:
             question=question,
             chunk=chunk.index,
             conversation=reply.conversation,
-            usage=usage,
+            usage=reply.usage,
             memory=memory,
             tokens=tokens,
             settled=update.done,
         )
-        events = await self.journal.commit(step, events)
-        state.next_chunk = chunk.index + 1
-        state.settled = update.done
-        state.memory = state.memory if memory is None else memory
-        return events
+        return step, self.journal.store.commit(self.journal.run_id, step, events)
 
-    async def _answer(self, state: QuestionState, repeated: int) -> list[Event]:
+    async def _answer(self, call: Call) -> list[Event]:
         """One answer call, committed."""
+        form = self.plan.prompts.answer_form
         try:
-            reply = await self._ask(
-                "answer",
-                state,
-                None,
-                lambda reply: read_answer(reply, self.plan.prompts.answer_form),
-            )
+            reply = await self._caller.ask(call, lambda reply: read_answer(reply, form))
         except LimitReached as limit:
             self._limit = str(limit)
             return []
-        except _Unusable as error:
-            return await self._give_up(state, None, error)
-        usage, answer = reply.usage + Usage(repeated=repeated), reply.parsed
+        except Unusable as error:
+            return await self._give_up(call, error)
+        answer = reply.parsed
         step = Step(
-            question=state.question,
+            question=call.state.question,
             chunk=None,
             conversation=reply.conversation,
-            usage=usage,
+            usage=reply.usage,
             answer=answer.text,
         )
         answered = Answered(
-            question=state.question,
+            question=call.state.question,
             answer=answer.text,
             form_found=answer.form_found,
             truncated=answer.truncated,
-            usage=usage,
+            usage=reply.usage,
         )
-        events = await self.journal.commit(step, [*reply.retried, answered])
-        state.answer = answer.text
+        events = await asyncio.to_thread(
+            self.journal.store.commit, self.journal.run_id, step, [*reply.retried, answered]
+        )
+        call.state.answer = answer.text
         return events
 
-    async def _give_up(
-        self, state: QuestionState, chunk: int | None, why: _Unusable
-    ) -> list[Event]:
+    async def _give_up(self, call: Call, why: Unusable) -> list[Event]:
         """Stops one question on an unusable reply; the others go on."""
-        self.stopped[state.question] = (StopReason.UNUSABLE_REPLY, why.detail)
+        question = call.state.question
+        self.stopped[question] = (StopReason.UNUSABLE_REPLY, why.detail)
         stopped = Stopped(
-            question=state.question,
+            question=question,
             reason=StopReason.UNUSABLE_REPLY,
             detail=why.detail,
             usage=why.usage,
         )
         events = [*why.retried, stopped]
-        return await self.journal.spend(state.question, chunk, why.usage, events)
+        return await asyncio.to_thread(
+            self.journal.store.spend,
+            self.journal.run_id,
+            question,
+            call.place,
+            why.usage,
+            events,
+        )
 
     async def _stop_at_limit(self, detail: str) -> list[Event]:
         """Stops every question that has no answer yet."""
@@ -322,136 +303,18 @@ class Reading:
             )
         )
 
-    # --- one call
 
-    async def _ask(
-        self,
-        kind: CallKind,
-        state: QuestionState,
-        chunk: Chunk | None,
-        parse: Callable[[Completion], T],
-    ) -> _Reply[T]:
-        """Sends one request until its reply is usable.
-
-        Raises:
-            _Unusable: it never was.
-            ContextOverflow: the prompt leaves no room for an output, though its parts were counted.
-        """
-        plan, question = self.plan, self.plan.questions[state.question]
-        messages = plan.render(kind, question, state.memory, "" if chunk is None else chunk.text)
-        room = await self._room(messages)
-        place = "answer" if chunk is None else chunk.index
-        usage, retried = Usage(), list[Event]()
-        detail = ""
-        for attempt in range(1 + UNUSABLE_RETRIES):
-            request = ChatRequest(
-                messages=messages,
-                max_tokens=room,
-                sampling=plan.settings.sampling,
-                seed=seed_of(plan.settings.seed, state.question, place, attempt),
-                thinking=None if attempt == 0 else False,
-                kind=kind,
-                parts=self._parts(question, state.memory, chunk),
-            )
-            completion = await self.model.complete(request)
-            retried += [
-                Retried(
-                    question=state.question,
-                    chunk=None if chunk is None else chunk.index,
-                    reason=failure.error,
-                    waited=failure.waited,
-                )
-                for failure in completion.failures
-            ]
-            try:
-                parsed = parse(completion)
-            except UnusableReply as error:
-                detail = str(error)
-            else:
-                reply = Message(role="assistant", content=completion.text)
-                conversation = Conversation(
-                    messages=(*messages, reply),
-                    kind=kind,
-                    chunk=None if chunk is None else chunk.index,
-                    tokens=completion.tokens,
-                )
-                return _Reply(parsed, conversation, usage + completion.usage, retried)
-            spent = completion.usage
-            usage += Usage(
-                retries=spent.retries + 1,
-                retry_tokens=spent.retry_tokens + spent.prompt_tokens + spent.completion_tokens,
-            )
-            if attempt < UNUSABLE_RETRIES:
-                retried.append(
-                    Retried(
-                        question=state.question,
-                        chunk=None if chunk is None else chunk.index,
-                        reason=detail,
-                    )
-                )
-        where = "the answer call" if chunk is None else f"chunk {chunk.index}"
-        detail = f"{where}: {detail}, {1 + UNUSABLE_RETRIES} times in a row"
-        raise _Unusable(detail, usage, retried)
-
-    async def _room(self, messages: tuple[Message, ...]) -> int:
-        """Tokens left for the output: promise 1 is kept here, whatever the parts were counted as."""
-        budget = self.plan.budget
-        prompt = await asyncio.to_thread(self.plan.counter.count_messages, messages)
-        room = min(budget.output, budget.window - prompt)
-        if room < (budget.output + 1) // 2:
-            raise ContextOverflow(
-                f"the prompt takes {prompt} tokens of a window of {budget.window}, at most {budget.prompt} were "
-                f"planned: the counter {self.plan.counter.name!r} does not count as this model does; name the "
-                f"model's own with --tokenizer"
-            )
-        return room
-
-    def _parts(self, question: str, memory: str, chunk: Chunk | None) -> dict[str, str]:
-        prompts, gate = self.plan.prompts, self.plan.settings.gate
-        parts = {
-            "question": question,
-            "memory": memory,
-            "empty_memory": prompts.empty_memory,
-            "answer_form": prompts.answer_form,
-        }
-        if chunk is not None:
-            parts["chunk"] = chunk.text
-            if gate in ("update", "both"):
-                parts["keep"] = prompts.keep
-        return parts
-
-
-def bound_memory(text: str, plan: Plan, *, cut_off: bool) -> tuple[str, int, int]:
-    """Makes a memory safe to show again, and cuts it at the last sentence end within the budget.
-
-    Args:
-        text: the memory as the model wrote it.
-        plan: names the counter, the budget and what is neutralised.
-        cut_off: the reply ended in the middle, so its last sentence is no sentence.
-
-    Returns:
-        The memory, its tokens (at most the budget's), and the tokens that it had before.
-    """
-    safe = plan.neutraliser.safe(text)
-    measured = plan.counter.measure(safe)
-    before, limit = measured.tokens, plan.budget.memory
-    if before <= limit and not cut_off:
-        return safe, before, before
-    chars = len(safe) if before <= limit else measured.chars_within(limit)
-    while True:
-        # The space lets a full stop at the very end count as the end of a sentence.
-        end = last_sentence_end(safe + " ", chars) or grapheme_floor(safe, chars)
-        kept = safe[:end].rstrip()
-        tokens = plan.counter.count(kept)
-        if tokens <= limit:
-            return kept, tokens, before
-        chars = end - 1
-
-
-def seed_of(run_seed: int, question: int, place: int | str, attempt: int) -> int:
-    """The engine's seed for one call: 31 bits, the same in every process and on every resume."""
-    key = f"{run_seed}:{question}:{place}:{attempt}".encode()
-    return int.from_bytes(hashlib.blake2b(key, digest_size=4).digest()) & 0x7FFFFFFF
+def _read_events(chunk: Chunk) -> list[Event]:
+    read = ChunkRead(
+        chunk=chunk.index,
+        start=chunk.start,
+        end=chunk.end,
+        tokens=chunk.tokens,
+        last=chunk.last,
+    )
+    if not chunk.neutralised:
+        return [read]
+    return [read, Neutralised(chunk=chunk.index, count=chunk.neutralised)]
 
 
 def _behind(mark: dict[str, Any]) -> ResumePoint:

@@ -7,10 +7,11 @@ import json
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
-from memagent.cli.options import Cuts, Display, Errors, Gate, Setup
+from memagent.cli.options import Cuts, Display, Errors, Gate
 from memagent.cli.output import Paper
 from memagent.cli.reading import read_and_report
 from memagent.cli.session import drive
+from memagent.cli.setup import Setup, chosen_display, chosen_questions, chosen_store
 from memagent.cli.source import open_source
 
 
@@ -41,12 +42,12 @@ def ask(
 
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
-    shown = opt.chosen_display(display)
+    shown = chosen_display(display)
     outcome = Outcome(json=shown is Display.JSON, store_flag=store)
     with reported(outcome):
-        asked = opt.chosen_questions(question, questions)
+        asked = chosen_questions(question, questions)
         document = open_source(doc, encoding=encoding, errors=errors.value)
-        outcome.store = opened = opt.chosen_store(store, durable=durable)
+        outcome.store = opened = chosen_store(store, durable=durable)
         setup = Setup(
             model=model,
             base_url=base_url,
@@ -85,9 +86,9 @@ def estimate(
 
     A server is asked for its window and its tokenizer only. Retries come on top.
     """
-    shown = opt.chosen_display(display)
+    shown = chosen_display(display)
     with reported(Outcome(json=shown is Display.JSON)):
-        asked = opt.chosen_questions(question, questions)
+        asked = chosen_questions(question, questions)
         document = open_source(doc, encoding=encoding, errors=errors.value)
         setup = Setup(
             model=model,

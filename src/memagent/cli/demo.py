@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from importlib import resources
 from typing import Annotated
 
@@ -16,13 +17,14 @@ from memagent.cli.output import Paper
 from memagent.cli.progress import Tally
 from memagent.cli.results import report
 from memagent.cli.session import watch
+from memagent.cli.setup import chosen_display
 from memagent.cli.source import expected_chars, open_source
 
 SAMPLE = "samples/war_and_peace.txt.gz"
 QUESTION = "When did Natasha marry?"
 WHAT = (
-    "War and Peace, all of it, read through a memory of about a thousand bytes. The model is `extractive`: no LLM "
-    "and no weights, a stand-in that keeps the sentences which share words with the question."
+    "War and Peace, all of it, read through a memory of about a thousand bytes.",
+    "The model is `extractive`: no LLM, no weights; it keeps sentences that share words with the question.",
 )
 NEXT = "with a real model: memagent ask FILE 'QUESTION' --model vllm:NAME"
 
@@ -32,7 +34,7 @@ def demo(
     display: opt.DisplayOption = None,
 ) -> None:
     """Read War and Peace as you watch, without a server or a model, and answer a question about it."""
-    shown = opt.chosen_display(display)
+    shown = chosen_display(display)
     with reported(Outcome(json=shown is Display.JSON)):
         from memagent.agents.memory import MemoryAgent
         from memagent.runstore import RunStore
@@ -40,23 +42,22 @@ def demo(
         paper = Paper(colour=shown is Display.FULL)
         talks = shown in (Display.FULL, Display.PLAIN)
         if talks:
-            paper.line((WHAT, "dim"))
+            for line in WHAT:
+                paper.line((line, "dim"))
             paper.line("")
-        # A temporary store: a demo leaves nothing behind.
-        store = RunStore(None)
-        agent = MemoryAgent("extractive", gate="update", store=store)
         begun = time.monotonic()
-        with resources.as_file(resources.files("memagent").joinpath(SAMPLE)) as path:
+        sample = resources.files("memagent").joinpath(SAMPLE)
+        # A temporary store: a demo leaves nothing behind.
+        with resources.as_file(sample) as path, closing(RunStore(None)) as store:
             document = open_source(path, name="War and Peace")
             tally = Tally(chars=expected_chars(document))
+            agent = MemoryAgent("extractive", gate="update", store=store)
             stream = agent.stream(document, question)
             results = watch(agent, stream, watcher(shown, tally, changes_only=True))
-        seconds = time.monotonic() - begun
-        code = report(
-            results, store.get(stream.run_id), shown, Outcome(json=False), seconds=seconds
-        )
+            seconds = time.monotonic() - begun
+            record = store.get(stream.run_id)
+            code = report(results, record, shown, Outcome(json=False), seconds=seconds)
         if talks:
             paper.line((f"Next, {NEXT}", "dim"))
-        store.close()
     if code:
         raise typer.Exit(code)

@@ -73,7 +73,7 @@ class Outcome:
     store_flag: Path | None = None
     """As `--store` was given."""
     store: RunStore | None = None
-    """Where the run is; None where a run cannot be resumed (`demo`)."""
+    """Where runs are, closed in the end; None where they cannot be resumed (`demo`)."""
     run_id: str | None = None
 
     def resume_command(self, run_id: str | None) -> str | None:
@@ -126,9 +126,12 @@ def reported(outcome: Outcome) -> Generator[None]:
     except Exception as error:  # the last place where anything can be said
         message = f"this should not have happened: {type(error).__name__}: {error}"
         _report(error, message, outcome.run_id, outcome)
-        if "MEMAGENT_DEBUG" not in os.environ:
+        if not _debugging():
             say("MEMAGENT_DEBUG=1 shows where it happened; please report it.", style="dim")
         raise typer.Exit(UNFORESEEN) from error
+    finally:
+        if outcome.store is not None:
+            outcome.store.close()
 
 
 def say(first: str, rest: str = "", *, style: str) -> None:
@@ -144,8 +147,12 @@ def say(first: str, rest: str = "", *, style: str) -> None:
     terminal(sys.stderr).print(shown)
 
 
+def _debugging() -> bool:
+    return os.environ.get("MEMAGENT_DEBUG", "0") not in ("", "0")
+
+
 def _report(error: Exception, message: str, run_id: str | None, outcome: Outcome) -> None:
-    if os.environ.get("MEMAGENT_DEBUG", "0") not in ("", "0"):
+    if _debugging():
         traceback.print_exception(error)
     if outcome.json:
         said = {"type": type(error).__name__, "message": message, "run_id": run_id}

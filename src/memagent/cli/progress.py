@@ -15,6 +15,7 @@ from memagent.events import (
     MemoryUpdated,
     RunStarted,
     Settled,
+    Stopped,
 )
 from memagent.messages import Usage
 
@@ -92,6 +93,8 @@ class Tally:
                 self.notebooks[event.question].through = True
             case Answered():
                 self.notebooks[event.question].through = True
+                self._count(event, event.usage)
+            case Stopped():
                 self._count(event, event.usage)
             case _:
                 pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +11,7 @@ from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
 from memagent.cli.reading import read_and_report
 from memagent.cli.results import report
+from memagent.cli.setup import agent_again, chosen_display, chosen_store, existing_store
 from memagent.cli.source import open_source
 
 
@@ -34,24 +35,22 @@ def resume(
 
     A run that has its answers is shown again, without any call.
     """
-    shown = opt.chosen_display(display)
+    shown = chosen_display(display)
     outcome = Outcome(json=shown is Display.JSON, store_flag=store, run_id=run_id)
     with reported(outcome):
-        opt.existing_store(store).close()
-        outcome.store = opened = opt.chosen_store(store, durable=durable)
+        existing_store(store).close()
+        outcome.store = opened = chosen_store(store, durable=durable)
         record = opened.get(run_id)
         if record.status == "finished":
             from memagent.agents.memory import results_of
 
             report(results_of(opened, run_id, {}), record, shown, outcome)
             return
-        agent = opt.agent_again(record.settings, opened, base_url=base_url, run_id=run_id)
+        agent = agent_again(record.settings, opened, base_url=base_url, run_id=run_id)
         source = None
         named = document or record.source.get("path")
         if named is not None:
-            options = record.source.get("options") or {}
-            source = open_source(
-                named, encoding=options.get("encoding"), errors=options.get("errors") or "strict"
-            )
+            options: dict[str, Any] = record.source.get("options") or {}
+            source = open_source(named, **options)
         stream = agent.resume_stream(run_id, source)
         read_and_report(agent, stream, source, opened, shown, outcome)

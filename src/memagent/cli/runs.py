@@ -14,6 +14,7 @@ from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
 from memagent.cli.output import Paper, moment, plural, shorten
+from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -37,9 +38,10 @@ def list_runs(
     if context.invoked_subcommand is not None:
         context.obj = store
         return
-    shown = opt.chosen_display(display)
-    with reported(Outcome(json=shown is Display.JSON)):
-        opened = opt.existing_store(store)
+    shown = chosen_display(display)
+    outcome = Outcome(json=shown is Display.JSON)
+    with reported(outcome):
+        outcome.store = opened = existing_store(store)
         rows = [_row(opened, record) for record in opened.runs()]
         match shown:
             case Display.JSON:
@@ -60,8 +62,9 @@ def remove(
     store: opt.Store = None,
 ) -> None:
     """Remove runs with all that they kept. A run that somebody is at is left alone."""
-    with reported(Outcome(json=False)):
-        opened = opt.existing_store(store or context.obj)
+    outcome = Outcome(json=False)
+    with reported(outcome):
+        outcome.store = opened = existing_store(store or context.obj)
         for run_id in run_ids:
             opened.get(run_id)  # all of them exist, or none is removed
         for run_id in run_ids:
@@ -90,13 +93,14 @@ def prune(
     store: opt.Store = None,
 ) -> None:
     """Remove runs by age, or those that are finished. Runs that somebody is at are left alone."""
-    with reported(Outcome(json=False)):
+    outcome = Outcome(json=False)
+    with reported(outcome):
         if older_than is None and not finished:
             raise ConfigError(
                 "nothing says which runs: give --older-than (such as 30d), --finished, or both"
             )
         before = time.time() - (0 if older_than is None else seconds_of(older_than))
-        opened = opt.existing_store(store or context.obj)
+        outcome.store = opened = existing_store(store or context.obj)
         chosen: list[RunRecord] = []
         for record in opened.runs():
             status = status_of(opened, record)

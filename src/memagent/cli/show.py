@@ -14,6 +14,7 @@ from memagent.cli.history import History
 from memagent.cli.options import Display
 from memagent.cli.output import Paper, moment
 from memagent.cli.runs import status_of
+from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,9 +43,10 @@ def show(
     display: opt.DisplayOption = None,
 ) -> None:
     """Show what a run did: how its memory changed from chunk to chunk, and what it answered."""
-    shown = opt.chosen_display(display)
-    with reported(Outcome(json=shown is Display.JSON)):
-        opened = opt.existing_store(store)
+    shown = chosen_display(display)
+    outcome = Outcome(json=shown is Display.JSON)
+    with reported(outcome):
+        outcome.store = opened = existing_store(store)
         record = opened.get(run_id)
         asked = range(len(record.binding["questions"]))
         if question is not None and question not in asked:

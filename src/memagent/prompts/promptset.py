@@ -43,9 +43,11 @@ class Turn(Leaf):
 
 
 class PromptSet(Leaf):
-    """Wording, as data. Templates see `question`, `memory`, `chunk` (update only), `tags`, `keep`,
-    `done`, `can_keep`, `can_done` and `memory_words`, in a Jinja sandbox; each of the first three must
-    be shown exactly once, as it is.
+    """Wording, as data.
+
+    Templates see `question`, `memory`, `chunk` (update only), `tags`, `keep`, `done`, `can_keep`,
+    `can_done` and `memory_words`, in a Jinja sandbox; each of the first three must be shown exactly once,
+    as it is.
     """
 
     name: str = Field(min_length=1)

@@ -79,8 +79,9 @@ def read_update(completion: Completion, prompts: PromptSet, gate: Gate) -> Updat
 
 
 def read_answer(completion: Completion, form: AnswerForm) -> Answer:
-    r"""Reads the reply to an answer call: the whole text, the last `\boxed{...}`, or what follows the last
-    "Therefore, the answer is".
+    r"""Reads the reply to an answer call.
+
+    The answer is the whole text, the last `\boxed{...}`, or what follows the last "Therefore, the answer is".
 
     Raises:
         UnusableReply: empty, or cut off inside reasoning.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,12 +33,13 @@ CREATE TABLE runs (
 ) STRICT;
 CREATE TABLE chunks (
   run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, chunk INTEGER NOT NULL, mark TEXT NOT NULL,
+  text TEXT NOT NULL,
   PRIMARY KEY (run, chunk)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE steps (
   run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, question INTEGER NOT NULL, chunk INTEGER NOT NULL,
   sent INTEGER NOT NULL, committed REAL, memory TEXT, tokens INTEGER, settled INTEGER, answer TEXT,
-  usage TEXT, conversation BLOB,
+  usage TEXT, conversation TEXT, hole TEXT,
   PRIMARY KEY (run, question, chunk)
 ) STRICT;
 CREATE TABLE events (
@@ -98,9 +100,12 @@ class Database:
                 raise
 
     def _prepare(self, durable: bool) -> None:
+        # One transaction: another process may be making the same file right now.
+        self._db.execute("BEGIN")
         application = self._db.execute("PRAGMA application_id").fetchone()[0]
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         tables = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        self._db.execute("COMMIT")
         if application != APPLICATION_ID and (application or version or tables):
             raise StoreCorrupt(
                 f"{self._where} is a SQLite file of another program; name another --store"
@@ -110,7 +115,7 @@ class Database:
                 f"{self._where} was written by a newer memagent (store version {version}, this one reads "
                 f"{VERSION}): upgrade memagent, or name another --store"
             )
-        self._db.execute("PRAGMA journal_mode = WAL")
+        self._use_wal()
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         self._db.execute("PRAGMA foreign_keys = ON")
         if not tables:
@@ -124,6 +129,22 @@ class Database:
                     "SELECT COUNT(*) FROM sqlite_master WHERE name = 'runs'"
                 ).fetchone()[0]:
                     raise
+
+    def _use_wal(self) -> None:
+        # Unlike all else, switching a new file to WAL does not wait for others that do the same.
+        give_up = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if (
+                    error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY
+                    or time.monotonic() > give_up
+                ):
+                    raise
+                time.sleep(0.02)
+            else:
+                return
 
     @property
     def _where(self) -> str:

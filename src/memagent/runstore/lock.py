@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +48,4 @@ def run_lock(store: Path | None, run_id: str) -> Generator[None]:
 def remove_lock(store: Path | None, run_id: str) -> None:
     """Removes the lock file of a run that is gone."""
     if store is not None:
-        path = lock_path(store, run_id)
-        if path.exists():
-            os.unlink(path)
+        lock_path(store, run_id).unlink(missing_ok=True)

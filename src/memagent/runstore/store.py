@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from memagent.errors import RunMismatch, RunNotFound
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
+from memagent.runstore.conversations import StoredConversations, pack
 from memagent.runstore.database import Database
 from memagent.runstore.lock import remove_lock, run_lock
 from memagent.trajectory import Conversation
@@ -165,6 +165,19 @@ class RunStore:
             db.execute("DELETE FROM runs WHERE id = ?", (run_id,))
         remove_lock(self.path, run_id)
 
+    def drop_unread(self, run_id: str) -> bool:
+        """Forgets a run of which no chunk was read; its caller holds the run's lock.
+
+        Returns:
+            Whether there was nothing to keep.
+        """
+        with self._db.write() as db:
+            gone = db.execute(
+                "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM chunks WHERE run = id)",
+                (run_id,),
+            )
+            return gone.rowcount > 0
+
     # --- steps
 
     def begin(
@@ -174,6 +187,7 @@ class RunStore:
         questions: Iterable[int],
         *,
         mark: dict[str, Any] | None = None,
+        text: str = "",
         events: Sequence[Event] = (),
     ) -> tuple[list[Event], dict[int, int]]:
         """Commits that calls are about to be sent for a chunk (or, with None, for the answers).
@@ -183,6 +197,7 @@ class RunStore:
             chunk: index of the chunk, None for the answers.
             questions: whose calls they are.
             mark: where the chunk lies, on its first reading.
+            text: the chunk as it is shown, on its first reading: kept once, whatever the number of questions.
             events: what to log with it.
 
         Returns:
@@ -192,7 +207,9 @@ class RunStore:
         place = ANSWER_STEP if chunk is None else chunk
         with self._db.write() as db:
             if mark is not None:
-                db.execute("INSERT INTO chunks VALUES (?,?,?)", (run_id, place, json.dumps(mark)))
+                db.execute(
+                    "INSERT INTO chunks VALUES (?,?,?,?)", (run_id, place, json.dumps(mark), text)
+                )
             before = {
                 question: db.execute(
                     "INSERT INTO steps (run, question, chunk, sent) VALUES (?,?,?,1) "
@@ -206,12 +223,12 @@ class RunStore:
     def commit(self, run_id: str, step: Step, events: Sequence[Event]) -> list[Event]:
         """Commits one call's outcome with its events, all or nothing."""
         place = ANSWER_STEP if step.chunk is None else step.chunk
-        conversation = zlib.compress(step.conversation.model_dump_json().encode(), 1)
         with self._db.write() as db:
+            conversation, hole = pack(step.conversation, _text(db, run_id, place))
             usage = _spent(db, run_id, step.question, place) + step.usage
             db.execute(
                 "UPDATE steps SET committed = ?, memory = ?, tokens = ?, settled = ?, answer = ?, usage = ?, "
-                "conversation = ? WHERE run = ? AND question = ? AND chunk = ?",
+                "conversation = ?, hole = ? WHERE run = ? AND question = ? AND chunk = ?",
                 (
                     time.time(),
                     step.memory,
@@ -220,6 +237,7 @@ class RunStore:
                     step.answer,
                     usage.model_dump_json(exclude_defaults=True),
                     conversation,
+                    hole,
                     run_id,
                     step.question,
                     place,
@@ -250,7 +268,10 @@ class RunStore:
     def state(self, run_id: str, questions: int) -> list[QuestionState]:
         """How far each question has come."""
         states = [QuestionState(question) for question in range(questions)]
-        last = "SELECT question, MAX(chunk), MAX(settled) FROM steps WHERE run = ? AND committed IS NOT NULL AND chunk >= 0 GROUP BY question"
+        last = (
+            "SELECT question, MAX(chunk), MAX(settled) FROM steps "
+            "WHERE run = ? AND committed IS NOT NULL AND chunk >= 0 GROUP BY question"
+        )
         for question, chunk, settled in self._db.read(last, (run_id,)):
             states[question].next_chunk = chunk + 1
             states[question].settled = bool(settled)
@@ -289,61 +310,28 @@ class RunStore:
 
     def events(self, run_id: str, after: int = -1) -> Iterator[Event]:
         """The run's events with `seq > after`, in order, read as they are consumed."""
-        while rows := self._db.read(
-            "SELECT seq, body FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT 256",
-            (run_id, after),
-        ):
-            for after, body in rows:  # noqa: B020 - the last seq read is where the next page starts
+        page = "SELECT seq, body FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT 256"
+        while rows := self._db.read(page, (run_id, after)):
+            for _, body in rows:
                 yield event_adapter.validate_json(body)
+            after = rows[-1][0]
+
+    def last_seq(self, run_id: str) -> int:
+        """The `seq` of the run's last event, -1 where there is none."""
+        seq = self._db.read("SELECT MAX(seq) FROM events WHERE run = ?", (run_id,))[0][0]
+        return -1 if seq is None else seq
 
     def conversations(self, run_id: str, question: int = 0) -> Sequence[Conversation]:
         """The question's conversations in order, read from disk as they are indexed."""
-        return StoredConversations(self, run_id, question)
-
-    def conversation(self, run_id: str, question: int, place: int) -> Conversation:
-        """The question's committed conversation at `place`: updates in order, then the answer.
-
-        Raises:
-            IndexError: there are fewer.
-        """
-        rows = self._db.read(
-            "SELECT conversation FROM steps WHERE run = ? AND question = ? AND committed IS NOT NULL "
-            "ORDER BY chunk < 0, chunk LIMIT 1 OFFSET ?",
-            (run_id, question, place),
-        )
-        if not rows:
-            raise IndexError(place)
-        return Conversation.model_validate_json(zlib.decompress(rows[0][0]))
-
-    def steps(self, run_id: str, question: int) -> int:
-        """How many calls of the question are committed."""
-        where = "run = ? AND question = ? AND committed IS NOT NULL"
-        return self._db.read(f"SELECT COUNT(*) FROM steps WHERE {where}", (run_id, question))[0][0]
+        return StoredConversations(self._db, run_id, question)
 
 
-class StoredConversations(Sequence[Conversation]):
-    """A question's conversations, read from the store one by one."""
-
-    def __init__(self, store: RunStore, run_id: str, question: int) -> None:
-        self._store, self._run_id, self._question = store, run_id, question
-
-    def __len__(self) -> int:
-        return self._store.steps(self._run_id, self._question)
-
-    @overload
-    def __getitem__(self, index: int) -> Conversation: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Conversation]: ...
-    def __getitem__(self, index: int | slice) -> Conversation | list[Conversation]:
-        places = range(len(self))[index]
-        if isinstance(places, range):
-            return [
-                self._store.conversation(self._run_id, self._question, place) for place in places
-            ]
-        return self._store.conversation(self._run_id, self._question, places)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} conversations of run {self._run_id!r}>"
+def _text(db: sqlite3.Connection, run_id: str, place: int) -> str:
+    """The text of a chunk, empty where there is none."""
+    row = db.execute(
+        "SELECT text FROM chunks WHERE run = ? AND chunk = ?", (run_id, place)
+    ).fetchone()
+    return row[0] if row else ""
 
 
 def _spent(db: sqlite3.Connection, run_id: str, question: int, place: int) -> Usage:

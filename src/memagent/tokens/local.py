@@ -57,9 +57,13 @@ class TokenizerFile:
         self._template = find_template(file.parent)
         self._reach = reach(content)
         self._normalizes = content.get("normalizer") is not None
-        self._lengths = _byte_lengths(content)
+        # Ids as the library gave them: those in the file may be others.
+        added = self._tokenizer.get_added_tokens_decoder()
+        self._lengths = _byte_lengths(content, {i: token.content for i, token in added.items()})
         self.name = f"tokenizer.json:{_digest(raw, self._template)}"
-        self.control_tokens = _control_tokens(content)
+        self.control_tokens = frozenset(
+            token.content for token in added.values() if _steers(token.content, token.special)
+        )
 
     def count(self, text: str) -> int:
         """Tokens of `text`. Lets other threads run meanwhile."""
@@ -134,7 +138,7 @@ def _digest(raw: bytes, template: ChatTemplate | None) -> str:
     return digest.hexdigest()[:12]
 
 
-def _byte_lengths(content: Mapping[str, Any]) -> list[int] | None:
+def _byte_lengths(content: Mapping[str, Any], added: Mapping[int, str]) -> list[int] | None:
     """Bytes of each id, None unless the vocabulary writes every byte as one character (byte-level)."""
     model = cast("Mapping[str, Any]", content["model"])
     if model.get("type", "BPE") != "BPE" or '"ByteLevel"' not in json.dumps(
@@ -144,17 +148,11 @@ def _byte_lengths(content: Mapping[str, Any]) -> list[int] | None:
     if (content.get("normalizer") or {"type": "NFC"})["type"] != "NFC":
         return None
     sizes = {i: len(token) for token, i in cast("Mapping[str, int]", model["vocab"]).items()}
-    for token in cast("Sequence[Mapping[str, Any]]", content.get("added_tokens") or ()):
-        sizes[token["id"]] = len(str(token["content"]).encode())
+    sizes |= {i: len(token.encode()) for i, token in added.items()}
     return [sizes.get(i, 0) for i in range(max(sizes, default=-1) + 1)]
 
 
-def _control_tokens(content: Mapping[str, Any]) -> frozenset[str]:
-    """Added tokens that steer the model: those flagged special, and those written like markup."""
-    found: set[str] = set()
-    for token in cast("Sequence[Mapping[str, Any]]", content.get("added_tokens") or ()):
-        text = str(token["content"])
-        markup = (text[:1], text[-1:]) in (("<", ">"), ("[", "]")) and len(text) > 2
-        if text.strip() and (token.get("special") or markup):
-            found.add(text)
-    return frozenset(found)
+def _steers(text: str, special: bool) -> bool:
+    """Whether an added token steers the model: flagged special, or written like markup."""
+    markup = (text[:1], text[-1:]) in (("<", ">"), ("[", "]")) and len(text) > 2
+    return bool(text.strip()) and (special or markup)

@@ -65,10 +65,13 @@ _OTHERS = frozenset(
         *(r" ?[^\s\p{L}\p{N}]+", r" ?[^\s\p{L}\p{N}]+[\r\n]*", r" ?[^\s\p{L}\p{N}]+[\r\n/]*"),
         *(r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*", r" ?[\p{P}\p{S}]+[\r\n]*"),
         r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+""",
         "[一-龥\u3040-ゟ゠-ヿ]+",
         *(r"\s*[\r\n]+", r"\s*[\r\n]", r"\s+(?!\S)", r"\s+$", r"\s+", r"\s"),
     }
 )
+_PIECES = re.compile(r"\\.|.", re.DOTALL)
+_QUANTIFIED = re.compile(r"(?<!\\)([+*?]|\{[\d,]+\})\Z")
 _MOST_REACH = 4096
 """Added tokens longer than this would make the recounted tail longer than it is worth."""
 
@@ -155,23 +158,19 @@ def _known(parts: frozenset[str]) -> bool:
 
 def _alternatives(pattern: str) -> Iterator[str]:
     """Splits an expression at its outermost `|`; possessive quantifiers are written as greedy ones."""
-    depth, in_class, start, at = 0, False, 0, 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            at += 1
-        elif in_class:
-            in_class = char != "]"
-        elif char == "[":
+    depth, in_class, part = 0, False, ""
+    for piece in _PIECES.findall(pattern):
+        if in_class:
+            in_class = piece != "]"
+        elif piece == "[":
             in_class = True
-        elif char in "()":
-            depth += 1 if char == "(" else -1
-        elif char == "|" and depth == 0:
-            yield _greedy(pattern[start:at])
-            start = at + 1
-        at += 1
-    yield _greedy(pattern[start:])
-
-
-def _greedy(part: str) -> str:
-    return re.sub(r"(?<!\\)([+*?]|\{[\d,]+\})\+", r"\1", part)
+        elif piece in ("(", ")"):
+            depth += 1 if piece == "(" else -1
+        elif piece == "|" and depth == 0:
+            yield part
+            part = ""
+            continue
+        elif piece == "+" and _QUANTIFIED.search(part):
+            continue
+        part += piece
+    yield part

@@ -19,22 +19,29 @@ if TYPE_CHECKING:
     from tiktoken import Encoding
 
 _HOST = "https://openaipublic.blob.core.windows.net"
-_R50K = f"{_HOST}/encodings/r50k_base.tiktoken"
-_P50K = f"{_HOST}/encodings/p50k_base.tiktoken"
-_O200K = f"{_HOST}/encodings/o200k_base.tiktoken"
-_FILES: dict[str, tuple[str, ...]] = {
-    "gpt2": (
-        f"{_HOST}/gpt-2/encodings/main/vocab.bpe",
-        f"{_HOST}/gpt-2/encodings/main/encoder.json",
-    ),
+_GPT2_MERGES = "gpt-2/encodings/main/vocab.bpe"
+_GPT2_NAMES = "gpt-2/encodings/main/encoder.json"
+_R50K, _P50K = "encodings/r50k_base.tiktoken", "encodings/p50k_base.tiktoken"
+_CL100K, _O200K = "encodings/cl100k_base.tiktoken", "encodings/o200k_base.tiktoken"
+_FILES = {
+    "gpt2": (_GPT2_MERGES, _GPT2_NAMES),
     "r50k_base": (_R50K,),
     "p50k_base": (_P50K,),
     "p50k_edit": (_P50K,),
-    "cl100k_base": (f"{_HOST}/encodings/cl100k_base.tiktoken",),
+    "cl100k_base": (_CL100K,),
     "o200k_base": (_O200K,),
     "o200k_harmony": (_O200K,),
 }
 """The files behind each encoding; tiktoken keeps them under the SHA-1 of their address."""
+_SHA256 = {
+    _GPT2_MERGES: "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+    _GPT2_NAMES: "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+    _R50K: "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930",
+    _P50K: "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069",
+    _CL100K: "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    _O200K: "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+}
+"""What tiktoken expects of them. Where they differ it would delete the file and download it again."""
 
 
 class Tiktoken:
@@ -90,23 +97,31 @@ def _load(name: str) -> Encoding:
         raise TokenizerError(
             f"tiktoken has no encoding {name!r} that is known here; known: {', '.join(_FILES)}"
         )
-    folder = _cache_folder()
-    for url in _FILES[name]:
-        file = folder / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
-        if not file.is_file():
-            raise TokenizerError(
-                f"the vocabulary of 'tiktoken:{name}' is not in {str(folder)!r}, and memagent downloads "
-                f'nothing by itself; fetch it once with python -c "import tiktoken; '
-                f"tiktoken.get_encoding('{name}')\", or save {url} as {file.name} in a folder that "
-                f"TIKTOKEN_CACHE_DIR names"
-            )
+    for part in _FILES[name]:
+        _check(name, part)
     try:
         return tiktoken.get_encoding(name)
-    except Exception as error:  # a damaged file surfaces as whatever its parser raises
+    except Exception as error:  # whatever its parser raises
+        raise TokenizerError(f"'tiktoken:{name}' cannot be loaded: {error}") from error
+
+
+def _check(name: str, part: str) -> None:
+    """Makes sure that tiktoken will find a file, and not download it."""
+    url, folder = f"{_HOST}/{part}", _cache_folder()
+    file = folder / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
+    try:
+        content = file.read_bytes()
+    except OSError as error:
         raise TokenizerError(
-            f"the vocabulary of 'tiktoken:{name}' in {str(folder)!r} cannot be read: {error}; "
-            f"delete it and fetch it again"
+            f"the vocabulary of 'tiktoken:{name}' is not in {str(folder)!r}, and memagent downloads nothing "
+            f'by itself; fetch it once with python -c "import tiktoken; '
+            f"tiktoken.get_encoding('{name}')\", or save {url} as {file.name!r} in a folder that the "
+            f"environment variable TIKTOKEN_CACHE_DIR names"
         ) from error
+    if hashlib.sha256(content).hexdigest() != _SHA256[part]:
+        raise TokenizerError(
+            f"{str(file)!r}, the vocabulary of 'tiktoken:{name}', is damaged; fetch it again"
+        )
 
 
 def _cache_folder() -> Path:

@@ -1,0 +1,73 @@
+"""Conversations in the store: packed without the chunk's text, which is kept once, and read back one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+from memagent.runstore.database import Database
+from memagent.trajectory import Conversation
+
+
+def pack(conversation: Conversation, text: str) -> tuple[str, str | None]:
+    """The conversation as JSON without the chunk's text, and where that goes: `message:character`."""
+    for place, message in enumerate(conversation.messages):
+        at = message.content.find(text) if text else -1
+        if at >= 0:
+            rest = message.content[:at] + message.content[at + len(text) :]
+            messages = list(conversation.messages)
+            messages[place] = message.model_copy(update={"content": rest})
+            packed = conversation.model_copy(update={"messages": tuple(messages)})
+            return packed.model_dump_json(), f"{place}:{at}"
+    return conversation.model_dump_json(), None
+
+
+def unpack(packed: str, hole: str | None, text: str | None) -> Conversation:
+    """The conversation as it was sent, to the character."""
+    conversation = Conversation.model_validate_json(packed)
+    if hole is None or text is None:
+        return conversation
+    place, at = map(int, hole.split(":"))
+    messages = list(conversation.messages)
+    rest = messages[place].content
+    messages[place] = messages[place].model_copy(update={"content": rest[:at] + text + rest[at:]})
+    return conversation.model_copy(update={"messages": tuple(messages)})
+
+
+class StoredConversations(Sequence[Conversation]):
+    """The committed conversations of one question: updates in order, then the answer.
+
+    Each is read from disk as it is indexed, so a run of any length costs no memory until it is walked.
+    """
+
+    def __init__(self, db: Database, run_id: str, question: int) -> None:
+        self._db, self._run_id, self._question = db, run_id, question
+
+    def __len__(self) -> int:
+        where = "run = ? AND question = ? AND committed IS NOT NULL"
+        rows = self._db.read(
+            f"SELECT COUNT(*) FROM steps WHERE {where}", (self._run_id, self._question)
+        )
+        return rows[0][0]
+
+    @overload
+    def __getitem__(self, index: int) -> Conversation: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Conversation]: ...
+    def __getitem__(self, index: int | slice) -> Conversation | list[Conversation]:
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return [self._read(place) for place in places]
+        return self._read(places)
+
+    def _read(self, place: int) -> Conversation:
+        rows = self._db.read(
+            "SELECT conversation, hole, text FROM steps LEFT JOIN chunks USING (run, chunk) "
+            "WHERE run = ? AND question = ? AND committed IS NOT NULL "
+            "ORDER BY chunk < 0, chunk LIMIT 1 OFFSET ?",
+            (self._run_id, self._question, place),
+        )
+        return unpack(*rows[0])
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} conversations of run {self._run_id!r}>"

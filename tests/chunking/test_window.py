@@ -1,0 +1,65 @@
+"""Windows: what fits once it is neutralised and counted by itself."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent.chunking.window import Window, end_within
+from memagent.tokens import ByteBound, TokenizerFile
+
+COUNTER = TokenizerFile(Path(__file__).parents[1] / "data" / "tokenizer")
+TEXTS = st.lists(st.sampled_from(["<tag>", "<ta", "g>", "word ", "é", "\n"]), max_size=40).map(
+    "".join
+)
+
+
+def defuse(text: str) -> tuple[str, Sequence[int]]:
+    positions = [match.start() for match in re.finditer("<tag>", text)]
+    return text.replace("<tag>", "<\u2060tag>"), positions
+
+
+@given(TEXTS, st.data())
+def test_prefixes_are_counted_as_they_will_be_shown(text: str, data: st.DataObject) -> None:
+    window = Window(text, COUNTER, defuse)
+    assert window.tokens == COUNTER.count(defuse(text)[0])
+    end = data.draw(st.integers(0, len(text)))
+    safe, positions = defuse(text[:end])
+    assert window.prefix(end) == (safe, len(positions), COUNTER.count(safe))
+    assert window.prefix(end) == (safe, len(positions), COUNTER.count(safe))
+
+
+@given(TEXTS, st.integers(0, 60))
+def test_raw_guides_are_positions_whose_safe_form_fits(text: str, limit: int) -> None:
+    window = Window(text, ByteBound(), defuse)
+    chars = window.chars_within(limit)
+    whole = defuse(text)[1]
+    inserted = sum(position < chars for position in whole)
+    assert len(text[:chars].encode()) + 3 * inserted <= limit
+    if chars < len(text):
+        more = sum(position < chars + 1 for position in whole)
+        assert len(text[: chars + 1].encode()) + 3 * more > limit
+
+
+@pytest.mark.parametrize("cuts", ["sentence", "exact"])
+@given(text=TEXTS, limit=st.integers(1, 40))
+def test_the_end_fits_and_is_behind_the_floor(cuts: str, text: str, limit: int) -> None:
+    window = Window(text + " tail of some words", COUNTER, defuse)
+    bound = window.chars_within(limit)
+    if bound >= len(window.raw):
+        return
+    end = end_within(window, bound, limit, cuts, 0)  # type: ignore[arg-type]
+    if end is None:
+        assert COUNTER.count(defuse(window.raw[:1])[0]) > limit
+    else:
+        assert end > 0
+        assert COUNTER.count(defuse(window.raw[:end])[0]) <= limit
+
+
+def test_no_end_where_nothing_fits() -> None:
+    window = Window("\U0001f600 and more", ByteBound(), lambda text: (text, ()))
+    assert end_within(window, 0, 3, "exact", 0) is None
+    assert end_within(window, 1, 4, "exact", 0) == 1

@@ -1,0 +1,142 @@
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from tests.cli.conftest import FACT, QUESTION, Invoke, Process, Started, only_json
+from tests.models.chat_server import Script, slow
+
+from memagent import errors
+from memagent.cli.exits import Interrupted, Outcome, code_of, reported
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.QuestionTooLong("x"), 2),
+        (errors.EmptyDocument("x"), 3),
+        (errors.ServerBusy("x"), 4),
+        (errors.RunBusy("x"), 5),
+        (errors.LimitReached("x"), 6),
+        (ZeroDivisionError("x"), 1),
+    ],
+)
+def test_every_branch_of_the_error_tree_has_its_code(error: Exception, code: int) -> None:
+    assert code_of(error) == code
+
+
+def test_ctrl_c_leaves_a_run_that_resumes(
+    start: Callable[..., Started],
+    invoke: Invoke,
+    book: Path,
+    server: Script,
+    served: list[str],
+) -> None:
+    server.default = slow(0.05)
+    started = start("ask", book, QUESTION, *served)
+    lines = started.lines(4)
+    assert lines[3].startswith("chunk 2")
+    code, _, said = started.signal(signal.SIGINT)
+    run_id = lines[0].removeprefix("run ").partition(":")[0]
+    assert code == 130
+    assert said.startswith("interrupted.")
+    assert said.endswith(f"go on with: memagent resume {run_id}\n")
+    [run] = only_json(invoke("runs", "--display", "json").stdout)
+    assert (run["id"], run["status"]) == (run_id, "stopped")
+    done = invoke("resume", run_id, "--display", "json")
+    result = only_json(done.stdout)
+    assert (done.exit_code, result["answer"], result["stop_reason"]) == (0, "hello", "answered")
+    assert result["usage"]["calls"] == result["chunks"] + 1
+    # At most the call in flight was sent twice.
+    assert len(server.bodies) - result["usage"]["calls"] <= result["usage"]["repeated"]
+    assert result["usage"]["repeated"] <= 1
+
+
+def test_termination_is_told_as_json_too(
+    start: Callable[..., Started],
+    book: Path,
+    server: Script,
+    served: list[str],
+) -> None:
+    server.default = slow(30)
+    started = start("ask", book, QUESTION, *served, "--display", "json", "--run-id", "one")
+    assert server.waiting.wait(20)
+    code, out, said = started.signal(signal.SIGTERM)
+    assert code == 143
+    assert only_json(out) == {
+        "error": {"type": "Interrupted", "message": "interrupted", "run_id": "one"}
+    }
+    assert "memagent resume one" in said
+    assert server.left.wait(5)  # the call in flight was cancelled
+
+
+def test_ctrl_c_while_standard_input_is_awaited(start: Callable[..., Started]) -> None:
+    with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as silence:
+        assert silence.stdout is not None
+        started = start("ask", "-", "q?", "--model", "extractive", stdin=silence.stdout.fileno())
+        assert started.lines(1)[0].startswith("run ")
+        code, _, said = started.signal(signal.SIGINT)
+        silence.kill()
+    assert code == 130
+    assert "--document FILE" in said
+
+
+def test_nobody_reads_the_output(start: Callable[..., Started], made: str) -> None:
+    started = start("show", made)
+    assert started.process.stdout is not None
+    started.process.stdout.close()
+    assert started.process.wait(20) == 141
+    assert started.process.stderr is not None
+    assert started.process.stderr.read() == ""
+    started.process.stdout = None
+
+
+def test_debug_shows_where_an_error_came_from(memagent: Process, book: Path) -> None:
+    ask = ("ask", book, QUESTION)
+    assert "Traceback" not in memagent(*ask).stderr
+    assert "Traceback" in memagent(*ask, MEMAGENT_DEBUG="1").stderr
+    assert "Traceback" not in memagent(*ask, MEMAGENT_DEBUG="0").stderr
+
+
+def test_what_nobody_foresaw(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as stop, reported(Outcome(json=True)):
+        raise ZeroDivisionError("by zero")
+    assert stop.value.exit_code == 1
+    out, said = capsys.readouterr()
+    assert json.loads(out)["error"]["type"] == "ZeroDivisionError"
+    assert "MEMAGENT_DEBUG=1" in said
+
+
+def test_an_interruption_before_any_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as stop, reported(Outcome(json=False)):
+        raise Interrupted(signal.SIGINT)
+    assert stop.value.exit_code == 130
+    assert capsys.readouterr() == ("", "interrupted.\n")
+
+
+def test_resuming_is_not_offered_while_somebody_is_at_the_run(
+    memagent: Process, invoke: Invoke, book: Path, tmp_path: Path
+) -> None:
+    from memagent.runstore import RunStore, run_lock
+
+    store = tmp_path / "my runs.sqlite"
+    ask = ("ask", book, QUESTION, "--model", "extractive", "--run-id", "one", "--store", store)
+    opened = RunStore(store)
+    with run_lock(opened.path, "one"):
+        busy = memagent(*ask)
+    opened.close()
+    assert busy.returncode == 5
+    assert "resume with" not in busy.stderr
+    assert FACT in invoke(*ask).stdout
+
+
+def test_a_terminal_that_knows_no_unicode(memagent: Process, book: Path) -> None:
+    ask = ("ask", book, "What is the café?", "--model", "extractive")
+    done = memagent(*ask, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert "\\xb7" in done.stdout
+    assert sys.stdout is not None

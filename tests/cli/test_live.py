@@ -1,0 +1,165 @@
+"""The display on a terminal, drawn onto a pseudo-terminal by a process of its own."""
+
+import fcntl
+import io
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import FACT, QUESTION
+
+from memagent.cli.live import LiveWatcher
+from memagent.cli.progress import Tally
+from memagent.events import (
+    Answered,
+    ChunkRead,
+    Event,
+    MemoryKept,
+    MemoryUpdated,
+    RunStarted,
+)
+from memagent.messages import Usage
+
+USAGE = Usage(calls=1, prompt_tokens=90, completion_tokens=10)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def started(*questions: str) -> RunStarted:
+    return RunStarted(
+        run_id="r",
+        model="scripted",
+        document="a[b]ook.txt",
+        questions=questions,
+        counter="c",
+        window=2048,
+        chunk_tokens=900,
+        memory_tokens=174,
+    )
+
+
+def drawn(
+    events: list[Event], monkeypatch: pytest.MonkeyPatch, *, memory: bool = True, lines: int = 24
+) -> str:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("LINES", str(lines))
+    stream = Terminal()
+    with LiveWatcher(Tally(chars=200), stream, memory=memory) as watcher:
+        for event in events:
+            watcher.event(event)
+    return texts(stream.getvalue())
+
+
+def texts(screen: str) -> str:
+    """What was drawn, without the sequences that move the cursor and set styles."""
+    return re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", screen)
+
+
+def test_progress_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = drawn(
+        [
+            started("Who [bold]is[/] it?"),
+            ChunkRead(chunk=0, start=0, end=100, tokens=50, last=False),
+            MemoryUpdated(chunk=0, memory="It is\x1b[31m Ada.", tokens=9, usage=USAGE),
+            ChunkRead(chunk=1, start=100, end=150, tokens=50, last=False),
+        ],
+        monkeypatch,
+    )
+    assert "a[b]ook.txt · scripted" in screen
+    assert "Who [bold]is[/] it?" in screen
+    assert " 50%" in screen
+    assert "2 chunks · 1 call · " in screen
+    assert "memory after chunk 0 · 9 of 174 tokens" in screen
+    assert "It is\ufffd[31m Ada." in screen  # a document cannot steer the terminal
+
+
+def test_a_long_memory_is_cut_to_the_screen_around_what_is_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old = "".join(f"Fact number {n} is old.\n" for n in range(40))
+    new = old.replace("Fact number 25 is old.", "Something new.")
+    screen = drawn(
+        [
+            started("Who?"),
+            ChunkRead(chunk=0, start=0, end=100, tokens=50, last=False),
+            MemoryUpdated(chunk=0, memory=old, tokens=90, usage=USAGE),
+            MemoryUpdated(chunk=1, memory=new, tokens=90, usage=USAGE),
+        ],
+        monkeypatch,
+    )
+    assert "Something new." in screen
+    assert "Fact number 2 is old." not in screen
+    assert "29 more lines" in screen
+
+
+def test_several_questions_have_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = drawn(
+        [
+            started(*(f"Question number {n}?" for n in range(10))),
+            ChunkRead(chunk=0, start=0, end=200, tokens=50, last=True),
+            MemoryUpdated(chunk=0, memory="Mine.", tokens=5, usage=USAGE, question=1),
+            MemoryKept(chunk=0, usage=USAGE, question=0),
+            Answered(answer="a", form_found=True, truncated=False, usage=USAGE, question=1),
+        ],
+        monkeypatch,
+        lines=40,
+    )
+    assert "· 0 Question number 0?" in screen
+    assert "✓ 1 Question number 1?" in screen
+    assert "5 tokens, chunk 0" in screen
+    assert "and 2 more questions" in screen
+    assert "memory 1 after chunk 0" in screen
+
+
+def test_the_bar_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = drawn(
+        [started("Who?"), ChunkRead(chunk=0, start=0, end=100, tokens=50, last=False)],
+        monkeypatch,
+        memory=False,
+    )
+    assert "Who?" not in screen
+    assert "  0%" in screen
+
+
+def test_on_a_real_terminal(book: Path, tmp_path: Path) -> None:
+    ask = ["ask", str(book), QUESTION, "--model", "extractive", "--window", "2048"]
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 90, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memagent", *ask],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=tmp_path,
+        env=os.environ | {"TERM": "xterm"},
+    )
+    os.close(theirs)
+    seen = b""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and select.select([ours], [], [], 30)[0]:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # Linux says so when the other side is closed
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(ours)
+    assert process.wait(10) == 0
+    assert seen.rindex(b"\x1b[?25h") > seen.rindex(b"\x1b[?25l")  # the cursor is given back
+    screen = texts(seen.decode())
+    assert "100%" in screen
+    assert FACT in screen[screen.index(f"╭─ {QUESTION}") :]

@@ -1,0 +1,29 @@
+import pytest
+from tests.cli.conftest import Invoke
+
+from memagent.cli.options import Cuts, Errors, Gate
+
+SHARED = ("--question", "--model", "--base-url", "--tokenizer", "--window", "--chunk-tokens")
+MORE = ("--memory-tokens", "--cuts", "--prompts", "--gate", "--encoding", "--errors", "--display")
+
+
+@pytest.mark.parametrize("command", ["ask", "estimate"])
+def test_asking_and_estimating_take_the_same_options(invoke: Invoke, command: str) -> None:
+    shown = invoke(command, "--help").output
+    assert [option for option in SHARED + MORE if option not in shown] == []
+
+
+def test_choices_are_those_of_the_library() -> None:
+    from memagent.agents.plan import Settings
+
+    for cuts in Cuts:
+        assert Settings(cuts=cuts.value).cuts == cuts
+    for gate in Gate:
+        assert Settings(gate=gate.value).gate == gate
+    assert set(Errors) == {"strict", "replace"}
+
+
+def test_an_unknown_choice_names_the_known_ones(invoke: Invoke) -> None:
+    done = invoke("ask", "book.txt", "Who?", "--gate", "ajar")
+    assert done.exit_code == 2
+    assert "update" in done.stderr

@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import FACT, QUESTION, Invoke, Process, only_json
+from tests.models.chat_server import Script, say, send
+
+GONE = send(401, {"error": {"message": "bad key"}})
+
+
+def test_a_finished_run_is_shown_without_calls(
+    invoke: Invoke, book: Path, server: Script, served: list[str]
+) -> None:
+    asked = only_json(invoke("ask", book, QUESTION, *served, "--display", "json").stdout)
+    seen = len(server.bodies), server.listings
+    book.unlink()
+    done = invoke("resume", asked["run_id"], "--display", "json")
+    assert only_json(done.stdout) == asked
+    assert (len(server.bodies), server.listings) == seen
+
+
+def test_a_run_goes_on_where_it_failed(
+    memagent: Process, book: Path, tmp_path: Path, server: Script, served: list[str]
+) -> None:
+    store = tmp_path / "my runs.sqlite"
+    server.replies = [say("one"), say("two"), GONE]
+    failed = memagent("ask", book, QUESTION, *served, "--run-id", "r", "--store", store)
+    assert failed.returncode == 4
+    assert f"memagent resume r --store '{store}'" in failed.stderr
+    done = memagent("resume", "r", "--store", store)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[1] == "taken up again; 2 chunks and 2 calls were done before"
+    assert lines[2].startswith("chunk 2 ")
+    assert "answer: hello" in lines
+
+
+def test_another_server(invoke: Invoke, book: Path, server: Script, served: list[str]) -> None:
+    server.replies = [GONE]
+    invoke("ask", book, QUESTION, *served, "--run-id", "r")
+    moved = server.url.replace("127.0.0.1", "localhost")
+    assert invoke("resume", "r", "--base-url", moved).exit_code == 0
+    assert server.headers[0]["host"].startswith("127.0.0.1")
+    assert server.headers[-1]["host"].startswith("localhost")
+
+
+def test_a_run_of_standard_input_wants_its_document_again(
+    invoke: Invoke, book: Path, server: Script, served: list[str]
+) -> None:
+    server.replies = [say("one"), GONE]
+    ask = ("ask", "-", QUESTION, *served, "--run-id", "r")
+    failed = invoke(*ask, stdin=book.read_bytes())
+    assert "memagent resume r --document FILE" in failed.stderr
+    missing = invoke("resume", "r", "--display", "json")
+    assert missing.exit_code == 3
+    assert only_json(missing.stdout)["error"]["type"] == "DocumentRequired"
+    other = invoke("resume", "r", "--document", "-", stdin=b"Another text. " * 500)
+    assert other.exit_code == 5
+    assert invoke("resume", "r", "--document", book).exit_code == 0
+
+
+def test_options_of_the_document_are_remembered(
+    invoke: Invoke, tmp_path: Path, server: Script, served: list[str]
+) -> None:
+    path = tmp_path / "latin.txt"
+    path.write_bytes(("The café of Zoë stood in Orléans. " * 90).encode("latin-1"))
+    server.replies = [say("one"), GONE]
+    invoke("ask", path, QUESTION, *served, "--encoding", "latin-1", "--run-id", "r")
+    assert invoke("resume", "r").exit_code == 0
+    assert "Zoë" in server.bodies[-2]["messages"][0]["content"]
+
+
+def test_a_run_that_is_not_there(invoke: Invoke, tmp_path: Path) -> None:
+    assert invoke("resume", "nosuch").exit_code == 5
+    typo = tmp_path / "typo.sqlite"
+    done = invoke("resume", "nosuch", "--store", typo)
+    assert (done.exit_code, typo.exists()) == (5, False)
+
+
+def test_a_model_of_a_python_program(invoke: Invoke, book: Path) -> None:
+    from memagent import MemoryAgent, ScriptedModel
+    from memagent.errors import ModelError
+
+    model = ScriptedModel(["one", ModelError("down")], window=2048, name="mine")
+    agent = MemoryAgent(model)
+    with pytest.raises(ModelError):
+        agent.ask(book, QUESTION, run_id="r")
+    agent.close()
+    done = invoke("resume", "r")
+    assert done.exit_code == 2
+    assert "resume it from Python" in done.stderr
+
+
+def test_plain_result_of_a_finished_run(invoke: Invoke, made: str) -> None:
+    assert invoke("resume", made).stdout.startswith(f"answer: {FACT}\n")

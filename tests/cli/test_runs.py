@@ -1,0 +1,90 @@
+import time
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import FACT, QUESTION, Invoke, only_json
+
+from memagent.cli.runs import seconds_of, status_of
+from memagent.errors import ConfigError
+from memagent.runstore import RunStore, run_lock
+
+
+@pytest.fixture
+def store() -> RunStore:
+    return RunStore(RunStore.default_path())
+
+
+def listed(invoke: Invoke) -> list[str]:
+    return [run["id"] for run in only_json(invoke("runs", "--display", "json").stdout)]
+
+
+def test_an_empty_store_says_how_runs_come_to_be(invoke: Invoke) -> None:
+    done = invoke("runs")
+    assert done.exit_code == 0
+    assert "memagent ask" in done.stdout
+
+
+def test_the_list(invoke: Invoke, book: Path, made: str) -> None:
+    other = ("ask", book, "-q", "One?", "-q", "Two?", "--model", "extractive", "--run-id", "later")
+    assert invoke(*other).exit_code == 0
+    rows = only_json(invoke("runs", "--display", "json").stdout)
+    assert [row["id"] for row in rows] == ["later", made]
+    assert rows[1]["questions"] == [QUESTION]
+    assert rows[1]["calls"] == rows[1]["chunks"] + 1
+    assert {row["status"] for row in rows} == {"finished"}
+    lines = invoke("runs").stdout.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("later")
+    assert "2 questions: One?" in lines[0]
+    assert invoke("runs", "--display", "none").stdout == f"later\n{made}\n"
+
+
+def test_rm(invoke: Invoke, made: str, tmp_path: Path) -> None:
+    missing = invoke("runs", "rm", made, "nosuch")
+    assert missing.exit_code == 5
+    assert listed(invoke) == [made]  # all or none
+    assert invoke("runs", "rm", made).stdout == f"removed {made}\n"
+    assert listed(invoke) == []
+    assert invoke("runs", "--store", tmp_path / "typo.sqlite", "rm", "x").exit_code == 5
+
+
+def test_a_run_that_somebody_is_at_stays(invoke: Invoke, made: str, store: RunStore) -> None:
+    store.set_status(made, "running")
+    with run_lock(store.path, made):
+        assert status_of(store, store.get(made)) == "running"
+        done = invoke("runs", "rm", made)
+        assert (done.exit_code, done.stdout) == (5, "")
+        assert "no run to remove" in invoke("runs", "prune", "--older-than", "0d", "--yes").stdout
+    assert status_of(store, store.get(made)) == "interrupted"  # killed without a word
+    store.close()
+
+
+def test_prune(invoke: Invoke, made: str, store: RunStore) -> None:
+    prune = ("runs", "prune")
+    assert invoke(*prune).exit_code == 2
+    assert "no run to remove" in invoke(*prune, "--older-than", "1h", "--yes").stdout
+    dry = invoke(*prune, "--finished", "--dry-run")
+    assert f"{QUESTION}\nwould remove 1 run\n" in dry.stdout
+    assert invoke(*prune, "--finished").exit_code == 2  # nobody to ask
+    assert listed(invoke) == [made]
+    store.set_status(made, "stopped")
+    assert "no run to remove" in invoke(*prune, "--finished", "--yes").stdout
+    time.sleep(0.01)
+    assert "removed 1 run\n" in invoke(*prune, "--older-than", "0d", "--yes").stdout
+    assert listed(invoke) == []
+    store.close()
+
+
+def test_ages() -> None:
+    assert seconds_of("30d") == 30 * 86400
+    assert seconds_of("1.5h") == 5400
+    assert seconds_of("2w") == 14 * 86400
+    for bad in ("30", "d", "-1d", "1y", ""):
+        with pytest.raises(ConfigError, match="30d"):
+            seconds_of(bad)
+
+
+def test_what_is_removed_is_gone(invoke: Invoke, made: str) -> None:
+    assert FACT in invoke("show", made).stdout
+    invoke("runs", "rm", made)
+    assert invoke("show", made).exit_code == 5

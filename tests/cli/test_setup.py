@@ -1,0 +1,79 @@
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from memagent.cli import setup
+from memagent.cli.options import Cuts, Display, Gate
+from memagent.errors import ConfigError, StoreError
+from memagent.runstore import RunStore
+
+
+def test_questions_keep_their_order() -> None:
+    assert setup.chosen_questions("a", ["b", "c"]) == ("a", "b", "c")
+    assert setup.chosen_questions(None, ["b"]) == ("b",)
+    with pytest.raises(ConfigError, match="no question"):
+        setup.chosen_questions(None, None)
+
+
+@pytest.mark.parametrize(
+    ("tty", "term", "asked", "shown"),
+    [
+        (True, "xterm", None, Display.FULL),
+        (True, "dumb", None, Display.PLAIN),
+        (False, "xterm", None, Display.PLAIN),
+        (False, "xterm", Display.FULL, Display.PLAIN),
+        (True, "xterm", Display.NONE, Display.NONE),
+    ],
+)
+def test_the_display_fits_the_output(
+    monkeypatch: pytest.MonkeyPatch,
+    tty: bool,
+    term: str,
+    asked: Display | None,
+    shown: Display,
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: tty)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("TERM", term)
+    assert setup.chosen_display(asked) is shown
+
+
+def test_a_store_that_is_read_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no run store"):
+        setup.existing_store(tmp_path / "typo.sqlite")
+    assert not (tmp_path / "typo.sqlite").exists()
+
+
+def test_an_agent_is_made_again_from_its_recipe(tmp_path: Path) -> None:
+    store = RunStore(None)
+    given = setup.Setup(
+        model="extractive",
+        base_url=None,
+        tokenizer="bytes",
+        window=2000,
+        chunk_tokens=500,
+        memory_tokens=200,
+        cuts=Cuts.EXACT,
+        prompts="boxed",
+        gate=Gate.BOTH,
+        seed=7,
+    )
+    recipe = given.agent(store).recipe()
+    again = setup.agent_again(recipe, store, base_url=None, run_id="r")
+    assert again.recipe() == recipe
+    assert again.settings.gate == "both"
+    store.close()
+
+
+def test_a_model_of_a_python_program_is_not_guessed(tmp_path: Path) -> None:
+    from memagent.agents.memory import MemoryAgent
+    from memagent.models.scripted import ScriptedModel
+
+    store = RunStore(None)
+    recipe = MemoryAgent(ScriptedModel(["x"], name="mine"), store=store).recipe()
+    with pytest.raises(ConfigError, match=r"resume it from Python.*resume\('r'\)"):
+        setup.agent_again(recipe, store, base_url=None, run_id="r")
+    store.close()

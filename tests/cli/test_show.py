@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import FACT, QUESTION, Invoke, only_json
+from tests.models.chat_server import Script, say
+
+
+def test_a_run_as_differences(invoke: Invoke, made: str, book: Path) -> None:
+    done = invoke("show", made)
+    assert done.exit_code == 0
+    rows = dict(line.split(maxsplit=1) for line in done.stdout.splitlines()[:9])
+    assert rows["run"] == f"{made}, finished"
+    assert rows["document"] == str(book)
+    assert rows["question"] == QUESTION
+    assert rows["model"] == "extractive, prompt set plain"
+    assert "window 2,048" in rows["budget"]
+    assert f"  + {FACT}" in done.stdout.splitlines()
+    assert "kept" in done.stdout
+    assert done.stdout.endswith(f"\nanswer: {FACT}\n")
+
+
+def test_json_has_every_event(invoke: Invoke, made: str) -> None:
+    said = only_json(invoke("show", made, "--display", "json").stdout)
+    assert said["answers"] == {"0": FACT}
+    assert [event["seq"] for event in said["events"]] == list(range(len(said["events"])))
+    assert said["events"][-1]["answer"] == FACT
+    assert said["usage"]["calls"] > 5
+    assert invoke("show", made, "--display", "none").stdout == f"{FACT}\n"
+
+
+def test_one_question_of_several(invoke: Invoke, book: Path) -> None:
+    questions = ("-q", QUESTION, "-q", "Which clerk counted year 7?")
+    invoke("ask", book, *questions, "--model", "extractive", "--run-id", "two")
+    both = invoke("show", "two").stdout
+    assert f"question 0: {QUESTION}" in both
+    assert "question 1: Which clerk" in both
+    one = invoke("show", "two", "--question", "1").stdout
+    assert f"question 0: {QUESTION}" not in one
+    assert "question 1: Which clerk" in one
+    assert invoke("show", "two", "--question", "2").exit_code == 2
+    told = invoke("show", "two", "--question", "1", "--display", "json")
+    events = only_json(told.stdout)["events"]
+    assert {event.get("question", 1) for event in events} == {1}
+    steps = only_json(invoke("show", "two", "--chunk", "0", "--display", "json").stdout)["steps"]
+    assert [step["question"] for step in steps] == [0, 1]
+
+
+def test_the_conversation_of_a_chunk(invoke: Invoke, made: str) -> None:
+    done = invoke("show", made, "--chunk", "0")
+    assert done.stdout.startswith("--- user\n")
+    assert "The harvest of year 3 " in done.stdout
+    assert "--- assistant\n" in done.stdout
+    said = only_json(invoke("show", made, "--chunk", "0", "--display", "json").stdout)
+    assert said["steps"][0]["kind"] == "update"
+    chunks = only_json(invoke("runs", "--display", "json").stdout)[0]["chunks"]
+    assert invoke("show", made, "--chunk", str(chunks - 1)).exit_code == 0
+    assert invoke("show", made, "--chunk", str(chunks)).exit_code == 2  # not the answer's
+
+
+def test_retries_and_stops_are_told(
+    invoke: Invoke, book: Path, server: Script, served: list[str]
+) -> None:
+    server.replies = [say("one"), say(""), say("two"), say(""), say(""), say("")]
+    assert invoke("ask", book, QUESTION, *served, "--run-id", "r").exit_code == 6
+    shown = invoke("show", "r").stdout
+    assert "r, stopped" in shown
+    assert "chunk 1 sent again: " in shown
+    assert "stopped (unusable reply): chunk 2" in shown
+
+
+@pytest.mark.parametrize("display", ["plain", "json"])
+def test_a_run_that_is_not_there(invoke: Invoke, display: str) -> None:
+    assert invoke("show", "nosuch", "--display", display).exit_code == 5

@@ -1,0 +1,233 @@
+"""Every example in README.md and docs/ runs, and prints what the page says.
+
+A page is one test, because its blocks build on each other. They run from top to bottom in a fresh folder:
+
+- `python`: executed, all in one namespace, with `await` at the top level as in a notebook. A `text` block right
+  behind one is what it prints.
+- `console`: commands that call memagent are run, and so is `make demo`. The lines below a command are what it prints. Its
+  exit code is 0, unless `$ echo $?` comes next and shows another one. `$ export NAME=VALUE` sets a variable.
+- any block with `title="NAME"`: is the content of that file.
+
+`…` in shown output stands for any text. The URL of any server (`http://.../v1`) is that of a small one that the test starts.
+"""
+
+import ast
+import asyncio
+import contextlib
+import gzip
+import inspect
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from memagent import MemoryAgent
+from tests.models.chat_server import Handler, Script, Server, say
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BOOK = "src/memagent/samples/war_and_peace.txt.gz"
+FENCE = re.compile(
+    r"^```(?P<kind>[a-z]*)(?P<options>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+URL = re.compile(r"https?://[\w.-]+(?::\d+)?/v1\b")
+RUNS = re.compile(r"^memagent |\| memagent |^make demo$|^cp ")
+EXPORT = re.compile(r"^export (\w+)=(\S+)$")
+SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page."""
+
+    kind: str
+    title: str | None
+    text: str
+    line: int
+    """Of the block's first line in the page."""
+    shows: bool
+    """Right behind a `python` block: this is what that one prints."""
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """The page's blocks, from top to bottom."""
+    source = page.read_text(encoding="utf-8")
+    blocks: list[Block] = []
+    end = 0
+    for fence in FENCE.finditer(source):
+        title = re.search(r'title="([^"]+)"', fence["options"])
+        between = source[end : fence.start()]
+        blocks.append(
+            Block(
+                kind=fence["kind"],
+                title=title and title[1],
+                text=fence["text"],
+                line=source.count("\n", 0, fence.start("text")) + 1,
+                shows=fence["kind"] == "text"
+                and bool(blocks)
+                and blocks[-1].kind == "python"
+                and not between.strip(),
+            )
+        )
+        end = fence.end()
+    return blocks
+
+
+def matches(shown: str, said: str) -> bool:
+    """Whether `said` is what a page shows: `…` is any text of a line, alone on a line any lines."""
+    pattern = ""
+    for line in shown.rstrip().splitlines():
+        if line.strip() == "…":
+            pattern += r"(?:[^\n]*\n)*?"
+        else:
+            pattern += re.escape(line.rstrip()).replace("…", r"[^\n]*") + r"\n"
+    lines = "".join(f"{line.rstrip()}\n" for line in said.rstrip().splitlines())
+    return re.fullmatch(pattern, lines) is not None
+
+
+@pytest.mark.parametrize(
+    ("shown", "said", "same"),
+    [
+        ("one\ntwo", "one\ntwo\n", True),
+        ("one", "one\ntwo", False),
+        ("one (…)\n…\nlast", "one (1 s)\nsome\nmore\nlast", True),
+        ("one\n…\nlast", "one\nlast", True),
+        ("a.c", "abc", False),
+        ("", "", True),
+        ("", "something", False),
+    ],
+)
+def test_shown_output_is_compared(shown: str, said: str, same: bool) -> None:
+    assert matches(shown, said) is same
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """A chat server that lists two models, one with its window."""
+    with Server(("127.0.0.1", 0), Handler) as http:
+        http.script = Script(default=say("She marries Pierre."))
+        http.script.serve_models(
+            {"id": "Qwen/Qwen3-4B", "max_model_len": 40960}, {"id": "gpt-4.1-mini"}
+        )
+        thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_address[1]}/v1"
+        http.shutdown()
+        thread.join(5)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with what the pages take for granted: the sample, a book, a model's tokenizer."""
+    place = tmp_path / "pages"
+    book = place / BOOK
+    book.parent.mkdir(parents=True)
+    shutil.copy(ROOT / BOOK, book)
+    # A part of it: each page may send it to the server several times.
+    (place / "book.txt").write_bytes(gzip.decompress(book.read_bytes())[:300_000])
+    shutil.copytree(ROOT / "tests/data/tokenizer", place / "Qwen/Qwen3-4B")
+    monkeypatch.chdir(place)
+    return place
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_examples_do_what_the_page_says(
+    page: Path, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMAGENT_BASE_URL", url)
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # errors and output in the order of a terminal
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    name = page.relative_to(ROOT).as_posix()
+    source = page.read_text(encoding="utf-8")
+    assert not re.search(r"^ +```(python|console)", source, re.MULTILINE), "would not be run"
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    printed = ""
+    with agents_closed(monkeypatch):
+        for block in blocks_of(page):
+            where = f"{name}:{block.line}"
+            text = URL.sub(url, block.text)
+            if block.title is not None:
+                Path(block.title).write_text(text, encoding="utf-8")
+            elif block.kind == "python":
+                printed = run_python(text, name, block.line, namespace)
+            elif block.kind == "console":
+                run_console(text, where, monkeypatch)
+            elif block.shows:
+                assert matches(text, printed), (
+                    f"{where} shows\n{text}\nbut this was said\n{printed}"
+                )
+
+
+@contextlib.contextmanager
+def agents_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Closes the agents that a page makes: its process would end here, this one goes on."""
+    made: list[MemoryAgent] = []
+    begin = MemoryAgent.__init__
+
+    def noted(self: MemoryAgent, *given: Any, **options: Any) -> None:
+        begin(self, *given, **options)
+        made.append(self)
+
+    monkeypatch.setattr(MemoryAgent, "__init__", noted)
+    try:
+        yield
+    finally:
+        for agent in made:
+            agent.close()
+
+
+def run_python(text: str, name: str, line: int, namespace: dict[str, Any]) -> str:
+    """Runs one block and returns what it printed; tracebacks name the page's own lines."""
+    # The line ends put the code where it stands in the page.
+    code = compile(
+        "\n" * (line - 1) + text,
+        name,
+        "exec",
+        flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+        dont_inherit=True,
+    )
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        outcome = eval(code, namespace)
+        if inspect.isawaitable(outcome):
+            asyncio.run(as_coroutine(outcome))
+    return output.getvalue()
+
+
+async def as_coroutine(work: Any) -> Any:
+    """`asyncio.run` takes nothing but coroutines."""
+    return await work
+
+
+def run_console(text: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs the commands of one block that call memagent, and compares what they print."""
+    code = 0
+    for step in re.split(r"^\$ ", text.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
+        command, _, shown = step.partition("\n")
+        export = EXPORT.match(command)
+        if export is not None:
+            monkeypatch.setenv(export[1], export[2])
+        if command == "echo $?":
+            assert matches(shown, str(code)), f"{where}: the exit code is {code}"
+            code = 0
+        if not RUNS.search(command):
+            continue
+        assert code == 0, f"{where}: a command before {command!r} failed with {code}"
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command.replace("make demo", "memagent demo")],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=SECONDS, check=False,
+        )  # fmt: skip
+        code, said = done.returncode, done.stdout.decode()
+        if command == "make demo":
+            said = f".venv/bin/memagent demo\n{said}"  # make says what it runs
+        assert matches(shown, said), f"{where}: $ {command}\nshows\n{shown}\nbut said\n{said}"
+    assert code == 0, f"{where}: the last command failed with {code}"

@@ -1,0 +1,146 @@
+"""Counting with a tokenizer.json from disk."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from memagent.errors import TokenizerError
+from memagent.messages import Message
+from memagent.tokens import TokenizerFile
+from memagent.tokens.base import MESSAGE_ALLOWANCE, REQUEST_ALLOWANCE
+from memagent.tokens.measured import ByteMeasured, OffsetMeasured
+
+FOLDER = Path(__file__).parents[1] / "data" / "tokenizer"
+TALK = [
+    Message(role="system", content="Be brief."),
+    Message(role="user", content="Whom does Natasha marry?"),
+]
+
+
+def edited(tmp_path: Path, **changes: Any) -> Path:
+    content = json.loads((FOLDER / "tokenizer.json").read_text(encoding="utf-8"))
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**content, **changes}), encoding="utf-8")
+    return path
+
+
+def added(content: str, **flags: Any) -> dict[str, Any]:
+    plain = {
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": False,
+    }
+    return {"id": 1999, "content": content, **plain, **flags}
+
+
+def test_folder_file_and_gzip_are_the_same_counter(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "tokenizer.json.gz", "wb") as file:
+        file.write((FOLDER / "tokenizer.json").read_bytes())
+    shutil.copy(FOLDER / "tokenizer_config.json", tmp_path)
+    counters = [
+        TokenizerFile(p)
+        for p in (FOLDER, FOLDER / "tokenizer.json", tmp_path, tmp_path / "tokenizer.json.gz")
+    ]
+    assert len({counter.name for counter in counters}) == 1
+    assert {counter.count("Prince Andrew rode on.") for counter in counters} == {
+        counters[0].count("Prince Andrew rode on.")
+    }
+    assert counters[0].exact
+
+
+def test_names_follow_the_content_and_not_the_place(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "moved")
+    moved = tmp_path / "moved"
+    assert TokenizerFile(moved).name == TokenizerFile(FOLDER).name
+    assert str(tmp_path) not in TokenizerFile(moved).name
+    (moved / "chat_template.jinja").write_text("{{ messages }}")
+    assert TokenizerFile(moved).name != TokenizerFile(FOLDER).name
+
+
+def test_truncation_padding_and_added_ends_do_not_count(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=50)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    text = "It was in July, 1805, and the speaker was the well-known Anna Pavlovna."
+    assert TokenizerFile(tmp_path).count(text) == TokenizerFile(FOLDER).count(text) > 4
+    assert TokenizerFile(tmp_path).count("a") == 1
+
+
+def test_control_tokens_are_one_token_each() -> None:
+    counter = TokenizerFile(FOLDER)
+    assert counter.control_tokens == {"<|im_start|>", "<|im_end|>", "<|endoftext|>"}
+    assert counter.count("<|im_end|>") == 1
+    assert counter.count("<\u2060|im_end|>") > 3
+
+
+def test_added_tokens_that_look_like_markup_steer_too_white_space_does_not(tmp_path: Path) -> None:
+    tokens = [
+        added("<think>"),
+        added("[INST]"),
+        added("  ", special=True),
+        added("word"),
+        added("<<", special=False),
+        added("end", special=True),
+    ]
+    tokens = [{**token, "id": 2000 + i} for i, token in enumerate(tokens)]
+    assert TokenizerFile(edited(tmp_path, added_tokens=tokens)).control_tokens == {
+        "<think>",
+        "[INST]",
+        "end",
+    }
+
+
+def test_messages_are_counted_as_the_template_renders_them() -> None:
+    counter = TokenizerFile(FOLDER)
+    rendered = (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhom does Natasha marry?<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+    assert counter.count_messages(TALK) == counter.count(rendered)
+
+
+def test_without_a_template_messages_have_an_upper_bound(tmp_path: Path) -> None:
+    shutil.copy(FOLDER / "tokenizer.json", tmp_path)
+    counter = TokenizerFile(tmp_path)
+    contents = sum(counter.count(m.content) for m in TALK)
+    assert counter.count_messages(TALK) == contents + 2 * MESSAGE_ALLOWANCE + REQUEST_ALLOWANCE
+    assert counter.count_messages(TALK) > TokenizerFile(FOLDER).count_messages(TALK)
+
+
+def test_tokens_are_measured_by_bytes_where_they_are_the_texts_bytes(tmp_path: Path) -> None:
+    counter = TokenizerFile(FOLDER)
+    assert isinstance(counter.measure("naïve <|im_end|> 日本"), ByteMeasured)
+    assert isinstance(counter.measure("e\u0301"), OffsetMeasured)  # NFC makes one character of two
+    stripping = TokenizerFile(edited(tmp_path, added_tokens=[added("<mask>", lstrip=True)]))
+    assert isinstance(stripping.measure("plain"), ByteMeasured)
+    assert isinstance(stripping.measure("some <mask> text"), OffsetMeasured)
+
+
+def test_surrogates_are_counted_as_what_replaces_them() -> None:
+    counter = TokenizerFile(FOLDER)
+    assert counter.count("a\ud800b") == counter.count("a\ufffdb")
+    assert counter.measure("a\ud800b").tokens_of_prefix(2) == counter.count("a\ufffd")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[1]", b'{"model": {"type": "Nothing"}}', b"\x1f\x8bbroken"]
+)
+def test_files_that_are_no_tokenizer_are_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json"):
+        TokenizerFile(tmp_path)
+
+
+def test_a_folder_without_one_says_how_to_make_it(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match="save_pretrained"):
+        TokenizerFile(tmp_path)
+    with pytest.raises(TokenizerError, match="no tokenizer at"):
+        TokenizerFile(tmp_path / "gone")
