@@ -20,10 +20,13 @@ LAZY_IMPORTS = {"httpx", "jinja2", "openai", "regex", "rich", "tokenizers", "typ
 # Path below src/memagent: why it has no test file of its own.
 UNMIRRORED: dict[str, str] = {
     "__main__.py": "tests/cli runs it as a process",
+    "runstore/records.py": "plain data, tested with the store that fills it",
 }
 
 # Path below the root: why this __init__ is longer than MAX_INIT_LINES.
-LONG_INITS: dict[str, str] = {}
+LONG_INITS: dict[str, str] = {
+    "src/memagent/__init__.py": "each public name stands for type checkers, for `import *`, and for loading",
+}
 
 TEXT_FOLDERS = (".ci", "benchmarks", "constraints", "docs", "examples", "recipes", "src", "tests")
 TEXT_SUFFIXES = {"", ".cfg", ".ini", ".j2", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml"}

@@ -71,16 +71,6 @@ async def test_the_same_run_twice_at_once_is_refused(agent: MemoryAgent) -> None
     assert busy.run_id == "r1"
 
 
-async def test_leaving_a_stream_lets_go_of_the_run(agent: MemoryAgent) -> None:
-    async with agent.stream(TEXT, "Who?", run_id="r1") as stream:
-        async for event in stream:
-            if event.type == "memory_updated":
-                break
-        with pytest.raises(ConfigError, match="not through"):
-            _ = stream.result
-    assert (await agent.aask(TEXT, "Who?", run_id="r1")).answer == "answer."
-
-
 @pytest.mark.parametrize("source", ["text", "bytes", "path", "iterator", "file"])
 def test_every_kind_of_source_reads_the_same(
     agent: MemoryAgent, tmp_path: Path, source: str

@@ -4,11 +4,13 @@ A page is one test, because its blocks build on each other. They run from top to
 
 - `python`: executed, all in one namespace, with `await` at the top level as in a notebook. A `text` block right
   behind one is what it prints.
-- `console`: commands that call memagent are run, and so is `make demo`. The lines below a command are what it prints. Its
-  exit code is 0, unless `$ echo $?` comes next and shows another one. `$ export NAME=VALUE` sets a variable.
+- `console`: commands that call memagent are run, and so is `make demo`. The lines below a command are what it
+  prints. Its exit code is 0, unless `$ echo $?` comes next and shows another one. `$ export NAME=VALUE` sets a
+  variable.
 - any block with `title="NAME"`: is the content of that file.
 
-`…` in shown output stands for any text. The URL of any server (`http://.../v1`) is that of a small one that the test starts.
+`…` in shown output stands for any text. The URL of any server (`http://.../v1`) is that of a small one that the
+test starts.
 """
 
 import ast
@@ -29,8 +31,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memagent import MemoryAgent
 from tests.models.chat_server import Handler, Script, Server, say
+
+from memagent import MemoryAgent
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

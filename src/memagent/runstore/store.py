@@ -6,7 +6,6 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,57 +15,8 @@ from memagent.messages import Usage
 from memagent.runstore.conversations import StoredConversations, pack
 from memagent.runstore.database import Database
 from memagent.runstore.lock import remove_lock, run_lock
+from memagent.runstore.records import ANSWER_STEP, QuestionState, RunRecord, Step
 from memagent.trajectory import Conversation
-
-ANSWER_STEP = -1
-"""Stands in the `chunk` column for the answer call."""
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """One row of the store's list of runs."""
-
-    id: str
-    created: float
-    """Seconds since the epoch."""
-    updated: float
-    status: str
-    """`running` (or killed), `stopped` (resumable), `finished`."""
-    binding: dict[str, Any]
-    """What the run is bound to: model, questions, prompt set, counter, budget, cuts, seed."""
-    settings: dict[str, Any]
-    """What is needed to make the same agent again."""
-    source: dict[str, Any]
-    """The document's name, path and options."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One call whose reply is to be committed."""
-
-    question: int
-    chunk: int | None
-    """Index of the chunk, None for the answer call."""
-    conversation: Conversation
-    usage: Usage
-    memory: str | None = None
-    """The new memory; None where it was carried over."""
-    tokens: int | None = None
-    """Tokens of `memory`."""
-    settled: bool = False
-    answer: str | None = None
-
-
-@dataclass
-class QuestionState:
-    """How far one question of a run has come."""
-
-    question: int
-    next_chunk: int = 0
-    memory: str = ""
-    """Empty until the first update."""
-    settled: bool = False
-    answer: str | None = None
 
 
 class RunStore:

@@ -1,0 +1,48 @@
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memagent import MemoryAgent, ScriptedModel
+from memagent.errors import ConfigError
+
+TEXT = "The prince left for Moscow. " * 200
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[MemoryAgent]:
+    model = ScriptedModel(lambda request: f"{request.kind}.", window=2048)
+    agent = MemoryAgent(model, store=tmp_path / "runs.sqlite")
+    yield agent
+    agent.close()
+
+
+async def test_leaving_a_stream_lets_go_of_the_run(agent: MemoryAgent) -> None:
+    async with agent.stream(TEXT, "Who?", run_id="r1") as stream:
+        async for event in stream:
+            if event.type == "memory_updated":
+                break
+        with pytest.raises(ConfigError, match="not through"):
+            _ = stream.result
+    assert (await agent.aask(TEXT, "Who?", run_id="r1")).answer == "answer."
+
+
+async def test_a_stream_that_nobody_reads_makes_no_run(agent: MemoryAgent) -> None:
+    stream = agent.stream(TEXT, "Who?")
+    await stream.aclose()
+    assert await asyncio.to_thread(lambda: agent.store.runs()) == []
+
+
+async def test_a_finished_stream_has_its_results(agent: MemoryAgent) -> None:
+    stream = agent.stream(TEXT, ["Who?", "Why?"], run_id="r1")
+    kinds = [event.type async for event in stream]
+    assert kinds.count("answered") == 2
+    assert [result.question for result in stream.results] == ["Who?", "Why?"]
+    assert stream.result is stream.results[0]
+    assert stream.run_id == "r1"
+
+
+def test_a_run_id_that_is_no_file_name_is_refused_at_once(agent: MemoryAgent) -> None:
+    with pytest.raises(ConfigError, match=r"'\.\./x'"):
+        agent.stream(TEXT, "Who?", run_id="../x")
