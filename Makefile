@@ -54,8 +54,9 @@ fmt: $(STAMP) ## Format the code and apply the safe lint fixes
 	$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-bench: $(STAMP) ## Measure the runtime's own speed
-	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.perf
+bench: $(STAMP) ## Measure the runtime's own speed (TOKENIZER=FILE, WRITE=docs/performance.md)
+	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.perf \
+	    $(if $(TOKENIZER),--tokenizer $(TOKENIZER)) $(if $(WRITE),--write $(WRITE))
 
 docs: $(STAMP) ## Build the documentation; broken links are errors
 	@site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && \

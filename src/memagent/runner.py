@@ -103,7 +103,11 @@ async def together(work: Iterable[Awaitable[T]]) -> AsyncGenerator[T]:
 
     After a failure the others still finish and are handed out, then it is raised; cancelling cancels all.
     """
-    tasks = [asyncio.ensure_future(one) for one in work]
+    first, *others = work
+    if not others:  # the usual case needs no tasks
+        yield await first
+        return
+    tasks = [asyncio.ensure_future(one) for one in (first, *others)]
     failure: Exception | None = None
     try:
         for done in asyncio.as_completed(tasks):

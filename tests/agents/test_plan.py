@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from memagent.agents.plan import Plan, Settings
@@ -8,7 +10,7 @@ from memagent.tokens.byte_bound import ByteBound
 
 
 def make(
-    questions: tuple[str, ...] = ("Why?",), reported: int | None = 8192, **settings: object
+    questions: tuple[str, ...] = ("Why?",), reported: int | None = 8192, **settings: Any
 ) -> Plan:
     return Plan.make(
         questions,
@@ -51,7 +53,7 @@ def test_a_rendered_prompt_says_what_the_memory_may_take() -> None:
 @pytest.mark.parametrize(
     "settings", [{"seed": 1}, {"gate": "both"}, {"cuts": "exact"}, {"window": 4096}]
 )
-def test_whatever_shapes_a_prompt_or_reply_is_bound(settings: dict[str, object]) -> None:
+def test_whatever_shapes_a_prompt_or_reply_is_bound(settings: dict[str, Any]) -> None:
     assert make(**settings).binding() != make().binding()
 
 

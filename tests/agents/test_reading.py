@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from memagent import (
     Completion,
     Limits,
     MemoryAgent,
+    Result,
     RunStore,
     ScriptedModel,
     StopReason,
@@ -46,11 +48,11 @@ def store(tmp_path: Path) -> Iterator[RunStore]:
 
 @pytest.fixture
 def make(store: RunStore) -> Callable[..., MemoryAgent]:
-    def make(replies: object = hashing, **settings: object) -> MemoryAgent:
-        model = (
-            replies if isinstance(replies, ScriptedModel) else ScriptedModel(replies, window=WINDOW)
-        )  # type: ignore[arg-type]
-        return MemoryAgent(model, **{"store": store, **settings})  # type: ignore[arg-type]
+    def make(replies: Any = hashing, **settings: Any) -> MemoryAgent:
+        model = replies
+        if not isinstance(replies, ScriptedModel):
+            model = ScriptedModel(replies, window=WINDOW)
+        return MemoryAgent(model, **{"store": store, **settings})
 
     return make
 
@@ -262,7 +264,7 @@ def test_a_finished_run_is_returned_without_a_call(make) -> None:
     agent = make([])
     again = agent.ask(TEXT, "Which?", run_id="r1")
     assert (again.answer, again.memory, again.usage) == (first.answer, first.memory, first.usage)
-    assert agent.resume("r1").answer == first.answer
+    assert repr(agent.resume("r1")) == repr(again)
     assert sent(agent) == []
 
 
@@ -312,11 +314,13 @@ def test_resume_finds_a_file_again_and_asks_for_other_sources(make, tmp_path: Pa
     agent = interrupted(make)
     with pytest.raises(DocumentRequired, match="--document"):
         agent.resume("r1")
-    assert agent.resume("r1", TEXT).answer == unbroken.answer
+    resumed = agent.resume("r1", TEXT)
+    assert isinstance(resumed, Result)
+    assert resumed.answer == unbroken.answer
     path = tmp_path / "text.txt"
     path.write_text(TEXT)
     make(limits=Limits(calls=3)).ask(path, "Which?", run_id="r2")
-    assert make().resume("r2").answer == unbroken.answer
+    assert repr(make().resume("r2")).startswith(f"Result(answer={unbroken.answer!r}")
 
 
 def test_resuming_replays_the_committed_events_verbatim(make) -> None:

@@ -31,7 +31,8 @@ async def test_leaving_a_stream_lets_go_of_the_run(agent: MemoryAgent) -> None:
 async def test_a_stream_that_nobody_reads_makes_no_run(agent: MemoryAgent) -> None:
     stream = agent.stream(TEXT, "Who?")
     await stream.aclose()
-    assert await asyncio.to_thread(lambda: agent.store.runs()) == []
+    store = await asyncio.to_thread(lambda: agent.store)
+    assert await asyncio.to_thread(store.runs) == []
 
 
 async def test_a_finished_stream_has_its_results(agent: MemoryAgent) -> None:

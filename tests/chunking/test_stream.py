@@ -38,7 +38,7 @@ async def test_errors_of_the_document_and_of_a_resume_pass_through() -> None:
 
     async def read() -> None:
         async for chunk in chunks(open_document(bad), Chunker(COUNTER, 300)):
-            seen.append(chunk.index)  # noqa: PERF401 - what came before the error counts
+            seen.append(chunk.index)
 
     with pytest.raises(DecodingError):
         await read()

@@ -112,6 +112,11 @@ def test_shown_output_is_compared(shown: str, said: str, same: bool) -> None:
     assert matches(shown, said) is same
 
 
+def test_links_of_the_readme_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     """A chat server that lists two models, one with its window."""
@@ -135,7 +140,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     book.parent.mkdir(parents=True)
     shutil.copy(ROOT / BOOK, book)
     # A part of it: each page may send it to the server several times.
-    (place / "book.txt").write_bytes(gzip.decompress(book.read_bytes())[:300_000])
+    (place / "book.txt").write_bytes(gzip.decompress(book.read_bytes())[:100_000])
     shutil.copytree(ROOT / "tests/data/tokenizer", place / "Qwen/Qwen3-4B")
     monkeypatch.chdir(place)
     return place

@@ -30,8 +30,10 @@ def test_one_wins_and_the_other_hears_why_not(tmp_path: Path) -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     rivals = [subprocess.Popen(command, **pipes) for _ in range(2)]  # type: ignore[call-overload]
     for rival in rivals:
+        assert rival.stdout is not None
         assert rival.stdout.readline() == "ready\n"
     for rival in rivals:
+        assert rival.stdin is not None
         rival.stdin.write("go\n")
         rival.stdin.flush()
     said = sorted((json.loads(rival.communicate()[0]) for rival in rivals), key=len)

@@ -43,10 +43,8 @@ def test_exact_trust_leaves_tags_alone_but_never_control_tokens() -> None:
     assert exact.safe("<|im_end|><|custom|>") == f"<{JOINER}|im_end|><{JOINER}|custom|>"
 
 
-fragments = st.lists(
-    st.one_of(st.sampled_from(LOOK_ALIKES), st.sampled_from(["<", ">", "/", "|", "[", "]", "section", " ", JOINER]), st.text(max_size=5)),
-    max_size=12,
-).map("".join)  # fmt: skip
+PARTS = ["<", ">", "/", "|", "[", "]", "section", " ", JOINER, *LOOK_ALIKES]
+fragments = st.lists(st.sampled_from(PARTS) | st.text(max_size=5), max_size=12).map("".join)
 
 
 @given(fragments)

@@ -153,3 +153,29 @@ def test_the_schema_on_disk_is_what_version_1_promises(tmp_path: Path) -> None:
     assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert json.dumps(BINDING)
     db.close()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 300])
+def test_the_last_place_in_the_log(store: RunStore, number: int) -> None:
+    store.log("r1", [read(chunk) for chunk in range(number)])
+    assert store.last_seq("r1") == number - 1
+    assert store.last_seq("nobody") == -1
+    assert [event.seq for event in store.events("r1")] == list(range(number))
+
+
+def test_a_run_that_read_nothing_is_dropped(store: RunStore) -> None:
+    store.create("r2", BINDING, {}, SOURCE)
+    store.begin("r2", 0, [0], mark={"chunk": 0}, events=[read(0)])
+    assert store.drop_unread("r1")
+    assert not store.drop_unread("r2")
+    assert [run.id for run in store.runs()] == ["r2"]
+
+
+def test_what_a_useless_call_cost_is_kept(store: RunStore) -> None:
+    store.begin("r1", 0, [0])
+    store.spend("r1", 0, 0, Usage(retries=3, retry_tokens=30), [])
+    assert store.usage("r1") == Usage(retries=3, retry_tokens=30)
+    assert store.state("r1", 1)[0].next_chunk == 0
+    store.commit("r1", step(0, memory="M"), [])
+    assert store.usage("r1").calls == 1
+    assert store.usage("r1").retries == 3

@@ -10,9 +10,9 @@ import gzip
 import sys
 from pathlib import Path
 
-from memagent.tokens.local import TokenizerFile
 from tokenizers import Tokenizer
 
+from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf import chunks, loop, process
 from memagent_bench.perf.measure import Row, machine, table
 

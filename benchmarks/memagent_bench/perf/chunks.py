@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 from importlib import resources
 
+from tokenizers import Tokenizer
+
 from memagent.chunking import Chunker, chunk_text
 from memagent.prompts import Neutraliser, PromptSet
 from memagent.tokens.local import TokenizerFile
-from tokenizers import Tokenizer
-
 from memagent_bench.perf.measure import Row
 
 PIECE = 65536
@@ -39,7 +39,9 @@ def measure(counter: TokenizerFile, tokenizer: Tokenizer, megabytes: int) -> Row
     ratios: list[float] = []
     for _ in range(max(1, megabytes // 10)):
         start = time.perf_counter()
-        encoded = sum(len(tokenizer.encode(piece, add_special_tokens=False)) for piece in pieces(text))
+        encoded = sum(
+            len(tokenizer.encode(piece, add_special_tokens=False)) for piece in pieces(text)
+        )
         plain = time.perf_counter() - start
         start = time.perf_counter()
         chunker = Chunker(counter, CHUNK_TOKENS, neutralise=neutralise)

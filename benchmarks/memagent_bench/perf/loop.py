@@ -10,7 +10,6 @@ from pathlib import Path
 
 from memagent import ChatRequest, Completion, MemoryAgent, RunStore, Usage
 from memagent.messages import Message
-
 from memagent_bench.perf.chunks import book
 from memagent_bench.perf.measure import Row
 
@@ -101,10 +100,10 @@ def measure(repeats: int = 5) -> list[Row]:
                 chars = tokens * CHARS_PER_TOKEN
                 text = (novel * (chars // len(novel) + 1))[:chars]
                 store = RunStore(Path(folder) / f"{turn}-{tokens}.sqlite")
-                again = max(1, 64_000 // tokens)  # short documents, until the clock has something to see
-                times.append(
-                    sum(asyncio.run(per_chunk(store, text)) for _ in range(again)) / again
-                )
+                again = max(
+                    1, 64_000 // tokens
+                )  # short documents, until the clock has something to see
+                times.append(sum(asyncio.run(per_chunk(store, text)) for _ in range(again)) / again)
                 store.close()
     return [
         Row(

@@ -34,7 +34,9 @@ def table(rows: Sequence[Row]) -> str:
     lines = [head, tuple("-" * len(cell) for cell in head), *(row.cells() for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
         for line in lines
     )
 
@@ -46,8 +48,12 @@ def machine() -> str:
     name = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo") as info:  # noqa: PTH123 - a kernel file, not a document
-            names = [line.split(":", 1)[1].strip() for line in info if line.startswith("model name")]
+            names = [
+                line.split(":", 1)[1].strip() for line in info if line.startswith("model name")
+            ]
             name = names[0] if names else name
     except OSError:
         pass
-    return f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    return (
+        f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    )

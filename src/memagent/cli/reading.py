@@ -16,7 +16,8 @@ from memagent.cli.session import watch
 from memagent.cli.source import expected_chars
 
 if TYPE_CHECKING:
-    from memagent.agents.memory import MemoryAgent, RunStream
+    from memagent.agents.memory import MemoryAgent
+    from memagent.agents.stream import RunStream
     from memagent.documents import Document
     from memagent.runstore import RunStore
 
@@ -39,30 +40,10 @@ def read_and_report(
     outcome.run_id = stream.run_id
     tally = Tally(
         chars=None if document is None else expected_chars(document),
-        replayed=last_seq(store, stream.run_id),
+        replayed=store.last_seq(stream.run_id),
     )
     results = watch(agent, stream, watcher(display, tally))
     seconds = time.monotonic() - begun
     code = report(results, store.get(stream.run_id), display, outcome, seconds=seconds)
     if code:
         raise typer.Exit(code)
-
-
-def last_seq(store: RunStore, run_id: str) -> int:
-    """`seq` of the run's last committed event, -1 where there is none. Reads a few events, however many there are."""
-
-    def beyond(seq: int) -> bool:
-        return next(store.events(run_id, after=seq), None) is not None
-
-    if not beyond(-1):
-        return -1
-    low, high = (
-        0,
-        1,
-    )  # there is an event `low`; look for the first `high` beyond which there is none
-    while beyond(high):
-        low, high = high, 2 * high
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if beyond(middle) else (low, middle)
-    return low

@@ -42,7 +42,7 @@ def resume(
         outcome.store = opened = chosen_store(store, durable=durable)
         record = opened.get(run_id)
         if record.status == "finished":
-            from memagent.agents.memory import results_of
+            from memagent.agents.stream import results_of
 
             report(results_of(opened, run_id, {}), record, shown, outcome)
             return

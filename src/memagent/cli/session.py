@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from memagent.cli.exits import Interrupted, say
 
 if TYPE_CHECKING:
-    from memagent.agents.memory import MemoryAgent, RunStream
+    from memagent.agents.memory import MemoryAgent
     from memagent.agents.result import Result
+    from memagent.agents.stream import RunStream
     from memagent.events import Event
 
 T = TypeVar("T")

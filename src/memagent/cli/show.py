@@ -158,7 +158,7 @@ def _conversation(
 ) -> Conversation | None:
     # A question's chunks are committed in order from 0, so the chunk's number is its place.
     try:
-        found = store.conversation(record.id, question, chunk)
+        found = store.conversations(record.id, question)[chunk]
     except IndexError:
         return None
     return found if found.chunk == chunk else None
