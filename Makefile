@@ -45,7 +45,7 @@ types: $(STAMP)
 	$(BIN)/pyright
 
 layers: $(STAMP)
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --no-cache
 
 layout: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_layout.py

@@ -255,8 +255,17 @@ def test_a_limit_is_data_and_the_run_goes_on_later(make) -> None:
     assert (first.answer, first.stop_reason, first.usage.calls) == (None, StopReason.LIMIT, 3)
     assert "3" in first.detail
     assert first.memory
-    again = make().ask(TEXT, "Which?", run_id="r1")
-    assert (again.answer, again.usage.calls) == (unbroken.answer, unbroken.usage.calls)
+    again = make(limits=Limits(calls=3)).ask(TEXT, "Which?", run_id="r1")
+    assert (again.stop_reason, again.usage) == (StopReason.LIMIT, first.usage)  # what was spent counts
+    last = make(limits=Limits(calls=100)).ask(TEXT, "Which?", run_id="r1")
+    assert (last.answer, last.usage.calls) == (unbroken.answer, unbroken.usage.calls)
+
+
+def test_each_run_has_the_whole_limit(make) -> None:
+    agent = make(limits=Limits(calls=100))
+    needed = agent.ask(TEXT, "Which?").usage.calls
+    limited = make(limits=Limits(calls=needed))
+    assert [limited.ask(TEXT, "Which?").stop_reason for _ in range(2)] == [StopReason.ANSWERED] * 2
 
 
 def test_a_finished_run_is_returned_without_a_call(make) -> None:

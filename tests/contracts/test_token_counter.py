@@ -96,9 +96,11 @@ def roberta(tokenizer: Tokenizer) -> None:
 
 
 def awkward_tokens(tokenizer: Tokenizer) -> None:
-    tokenizer.add_tokens(
-        [AddedToken("Tea time", rstrip=True), AddedToken("ab", single_word=True), "the", "  "]
-    )
+    tokenizer.add_tokens([AddedToken("Tea time", rstrip=True), "the", "  ", ", "])
+
+
+def whole_words(tokenizer: Tokenizer) -> None:
+    tokenizer.add_tokens([AddedToken(t, single_word=True) for t in ("ab", ".x", ". ")])
 
 
 def long_token(tokenizer: Tokenizer) -> None:
@@ -117,6 +119,7 @@ MAKERS: dict[str, Callable[[Path], TokenCounter]] = {
     "test": lambda _: TokenizerFile(FOLDER),
     "roberta": lambda f: changed(f, roberta),
     "awkward tokens": lambda f: changed(f, awkward_tokens),
+    "whole words": lambda f: changed(f, whole_words),
     "long token": lambda f: changed(f, long_token),
     "prefix space": lambda f: changed(f, spaced),
     "nfkc": lambda f: changed(f, lambda t: setattr(t, "normalizer", normalizers.NFKC())),
@@ -196,7 +199,7 @@ SCRIPTS = [
 ]
 MARKS = [*"。，,.!?\"'()-_/…\x00", ". "]
 ADDED = ["<|im_end|>", "<|im", "end|>", "<mask>", " <mask> ", "<mas", "[UNK]", "[CLS] "]
-ADDED += ["Tea time", "ab", "a. b. c. ", "d. e. f.", "e f"]
+ADDED += ["Tea time", "ab", ".x", ". x", "a. b. c. ", "d. e. f.", "e f"]
 PARTS = st.sampled_from([*SPACES, *WORDS, *SCRIPTS, *MARKS, *ADDED])
 PARTS |= st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 # Hypothesis draws lists of about five by itself; stable points lie further back than that.

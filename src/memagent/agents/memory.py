@@ -19,7 +19,7 @@ from memagent.documents import Source, open_document
 from memagent.errors import ConfigError, DocumentError
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
-from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
+from memagent.models.limit import ConcurrencyLimit, Limits
 from memagent.models.spec import open_model
 from memagent.prompts import Gate, PromptSet
 from memagent.runner import run_sync
@@ -48,7 +48,8 @@ class MemoryAgent:
             tags alone, for checkpoints trained on untouched text.
         sampling: temperature and top_p.
         seed: of the run; each call's seed is derived from it.
-        limits: stop (resumably) at so many calls, tokens, seconds, or so much money.
+        limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money; what a resumed run
+            has spent before counts, but for the seconds.
         concurrency: most calls in flight at once (`ask_many`, several runs).
         store: where runs are kept: a file, a `RunStore`, or None for a temporary one (nothing can be resumed
             after the process ends); `"default"` is a file in the user's state folder.
@@ -100,8 +101,7 @@ class MemoryAgent:
         self.model: ChatModel = ConcurrencyLimit(
             open_model(model, base_url=base_url, api_key=api_key), concurrency
         )
-        if limits is not None:
-            self.model = UsageLimit(self.model, limits)
+        self.limits = limits
         self._tokenizer = tokenizer
         self._base_url = base_url
         self._store = store

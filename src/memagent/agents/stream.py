@@ -15,6 +15,7 @@ from memagent.documents import Source, open_document
 from memagent.errors import ConfigError
 from memagent.events import Event, RunStarted
 from memagent.models.base import ChatModel
+from memagent.models.limit import Limits, UsageLimit
 from memagent.runner import Journal, check_run_id, new_run_id
 from memagent.runstore import RunStore
 from memagent.trajectory import StopReason, Trajectory
@@ -24,6 +25,7 @@ class Reader(Protocol):
     """What a stream needs of the agent that made it."""
 
     model: ChatModel
+    limits: Limits | None
 
     @property
     def store(self) -> RunStore: ...  # noqa: D102
@@ -107,7 +109,11 @@ class RunStream:
             store, self.run_id, binding=plan.binding(), settings=agent.recipe(), source=source
         )
         async with opened as journal:
-            reading = Reading(plan, agent.model, document, journal)
+            model = agent.model
+            if agent.limits is not None:
+                spent = await asyncio.to_thread(store.usage, self.run_id)
+                model = UsageLimit(model, agent.limits, spent=spent)
+            reading = Reading(plan, model, document, journal)
             started = RunStarted(
                 run_id=self.run_id,
                 model=plan.model,

@@ -168,7 +168,8 @@ def status_of(store: RunStore, record: RunRecord) -> str:
 
 
 def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
-    mark = store.last_mark(record.id)
+    questions: list[str] = record.binding["questions"]
+    states = store.state(record.id, len(questions))
     return {
         "id": record.id,
         "created": record.created,
@@ -176,8 +177,8 @@ def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
         "status": status_of(store, record),
         "model": record.binding["model"],
         "document": record.source["name"],
-        "questions": record.binding["questions"],
-        "chunks": 0 if mark is None else mark["chunk"] + 1,
+        "questions": questions,
+        "chunks": max(state.next_chunk for state in states),
         "calls": store.usage(record.id).calls,
     }
 

@@ -125,7 +125,7 @@ class Retry(Wrapper):
                 raise
             tried = len(failures) + 1
             text = f"{error} (gave up after {tried} attempts over {time.monotonic() - start:.1f} s)"
-            logger.warning("%s: %s", self.name, text)
+            logger.debug("%s: %s", self.name, text)  # the caller hears it from the error
             # A new error, since other tasks may hold the old one.
             final = type(error)(text, retry_after=error.retry_after, attempts=tried)
             raise final from error.__cause__
