@@ -1,39 +1,40 @@
 """Every error that memagent raises on purpose.
 
     MemagentError
-    ├── ConfigError                 a setting is wrong; nothing was sent
-    │   ├── NoModel            no model was named and none was found
-    │   ├── PromptSetError          a prompt set cannot be read or rendered
-    │   ├── TokenizerError          a tokenizer cannot be had
-    │   └── BudgetError             the window cannot be divided
-    │       ├── WindowUnknown  nobody knows the model's window
-    │       ├── WindowTooSmall the window has no room for a chunk
+    ├── ConfigError               a setting is wrong; nothing was sent
+    │   ├── NoModel               no model was named and none was found
+    │   ├── PromptSetError        a prompt set cannot be read or rendered
+    │   ├── TokenizerError        a tokenizer cannot be had
+    │   └── BudgetError           the window cannot be divided
+    │       ├── WindowUnknown     nobody knows the model's window
+    │       ├── WindowTooSmall    the window has no room for a chunk
     │       └── QuestionTooLong
-    ├── DocumentError               the source cannot be read as text
+    ├── DocumentError             the source cannot be read as text
     │   ├── DocumentNotFound
     │   ├── EmptyDocument
     │   ├── BinaryDocument
-    │   ├── DecodingError           `.offset`: the byte that does not decode
-    │   └── DocumentRequired   a resumed run needs its source handed in again
-    ├── ModelError                  a call failed; `.retryable`, `.retry_after`, `.attempts`
-    │   ├── ConnectionFailed   (retryable)
-    │   ├── RequestTimeout     (retryable)
-    │   ├── ServerBusy         429, 503 (retryable)
-    │   ├── ServerFailed       other 5xx (retryable)
-    │   ├── BadResponse        the reply is no chat completion (retryable)
-    │   ├── AuthenticationFailed     wrong or missing key
-    │   ├── ModelNotFound      the server does not serve that model
-    │   ├── ContextOverflow    the prompt is over the model's window
-    │   └── RequestRefused     other 4xx
-    ├── LimitReached           a usage limit would be passed; the loop turns it into a StopReason
-    └── StoreError                  runs and the file that holds them
+    │   ├── DecodingError         `.offset`: the byte that does not decode
+    │   └── DocumentRequired      a resumed run needs its source handed in again
+    ├── ModelError                a call failed; `.retryable`, `.retry_after`, `.attempts`
+    │   ├── ConnectionFailed      (retryable)
+    │   ├── RequestTimeout        (retryable)
+    │   ├── ServerBusy            429, 503 (retryable)
+    │   ├── ServerFailed          other 5xx (retryable)
+    │   ├── BadResponse           the reply is no chat completion (retryable)
+    │   ├── AuthenticationFailed  wrong or missing key
+    │   ├── ModelNotFound         the server does not serve that model
+    │   ├── ContextOverflow       the prompt is over the model's window
+    │   └── RequestRefused        other 4xx
+    ├── LimitReached              a usage limit would be passed; the loop turns it into a StopReason
+    └── StoreError                runs and the file that holds them
         ├── RunNotFound
-        ├── RunMismatch        the run id belongs to another question, document or setting
-        ├── RunBusy            another process is at this run
-        ├── StoreTooNew       the file was written by a newer memagent
+        ├── RunMismatch           the run id belongs to another question, document or setting
+        ├── RunBusy               another process is at this run
+        ├── StoreTooNew           the file was written by a newer memagent
         ├── StoreCorrupt
         ├── StoreReadOnly
         └── StoreFull
+
 
 A message names the value (`!r`) and the remedy. Errors of other libraries are translated where they
 enter (documents, models, runstore), with the original as `__cause__`.

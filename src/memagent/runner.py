@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from memagent.errors import ConfigError, MemagentError, RunMismatch
 from memagent.events import Event
 from memagent.runstore import QuestionState, RunRecord, RunStore, run_lock
+from memagent.threads import in_thread
 
 T = TypeVar("T")
 
@@ -176,27 +177,27 @@ class Journal:
         lock = run_lock(store.path, run_id)
         dropped = False
         try:
-            await asyncio.to_thread(lock.__enter__)
+            await in_thread(lock.__enter__)
             try:
-                record = await asyncio.to_thread(store.find, run_id)
+                record = await in_thread(store.find, run_id)
                 if record is None:
-                    await asyncio.to_thread(store.create, run_id, binding, settings, source)
+                    await in_thread(store.create, run_id, binding, settings, source)
                 else:
                     check_binding(record, binding)
-                    await asyncio.to_thread(store.set_status, run_id, "running")
+                    await in_thread(store.set_status, run_id, "running")
                 journal, status = cls(store, run_id), "stopped"
                 try:
                     yield journal
-                    if await asyncio.to_thread(journal.all_answered):
+                    if await in_thread(journal.all_answered):
                         status = "finished"
                 except MemagentError:
                     # An empty or missing document is no run: there is nothing to resume.
-                    dropped = record is None and await asyncio.to_thread(store.drop_unread, run_id)
+                    dropped = record is None and await in_thread(store.drop_unread, run_id)
                     raise
                 finally:
-                    await asyncio.to_thread(store.set_status, run_id, status)
+                    await in_thread(store.set_status, run_id, status)
             finally:
-                await asyncio.to_thread(lock.__exit__, None, None, None)
+                await in_thread(lock.__exit__, None, None, None)
         except MemagentError as error:
             error.run_id = None if dropped else run_id
             raise
@@ -209,24 +210,24 @@ class Journal:
     async def replay(self) -> AsyncGenerator[Event]:
         """The events committed so far, verbatim."""
         events = self.store.events(self.run_id)
-        while (event := await asyncio.to_thread(next, events, None)) is not None:
+        while (event := await in_thread(next, events, None)) is not None:
             yield event
 
     async def state(self, questions: int) -> list[QuestionState]:
         """How far each question has come."""
-        return await asyncio.to_thread(self.store.state, self.run_id, questions)
+        return await in_thread(self.store.state, self.run_id, questions)
 
     async def mark(self, chunk: int) -> dict[str, Any] | None:
         """Where a chunk lies, None if it was never read."""
-        return await asyncio.to_thread(self.store.mark, self.run_id, chunk)
+        return await in_thread(self.store.mark, self.run_id, chunk)
 
     async def last_mark(self) -> dict[str, Any] | None:
         """Where the furthest chunk lies, None before the first."""
-        return await asyncio.to_thread(self.store.last_mark, self.run_id)
+        return await in_thread(self.store.last_mark, self.run_id)
 
     async def log(self, *events: Event) -> list[Event]:
         """Commits events that belong to no call."""
-        return await asyncio.to_thread(self.store.log, self.run_id, events)
+        return await in_thread(self.store.log, self.run_id, events)
 
 
 def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:

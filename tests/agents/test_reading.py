@@ -256,7 +256,10 @@ def test_a_limit_is_data_and_the_run_goes_on_later(make) -> None:
     assert "3" in first.detail
     assert first.memory
     again = make(limits=Limits(calls=3)).ask(TEXT, "Which?", run_id="r1")
-    assert (again.stop_reason, again.usage) == (StopReason.LIMIT, first.usage)  # what was spent counts
+    assert (again.stop_reason, again.usage) == (
+        StopReason.LIMIT,
+        first.usage,
+    )  # what was spent counts
     last = make(limits=Limits(calls=100)).ask(TEXT, "Which?", run_id="r1")
     assert (last.answer, last.usage.calls) == (unbroken.answer, unbroken.usage.calls)
 

@@ -32,16 +32,18 @@ def test_prefixes_are_counted_as_they_will_be_shown(text: str, data: st.DataObje
     assert window.prefix(end) == (safe, len(positions), COUNTER.count(safe))
 
 
-@given(TEXTS, st.integers(0, 60))
-def test_raw_guides_are_positions_whose_safe_form_fits(text: str, limit: int) -> None:
+@given(TEXTS)
+def test_raw_guides_are_positions_whose_safe_form_fits(text: str) -> None:
     window = Window(text, ByteBound(), defuse)
-    chars = window.chars_within(limit)
-    whole = defuse(text)[1]
-    inserted = sum(position < chars for position in whole)
-    assert len(text[:chars].encode()) + 3 * inserted <= limit
-    if chars < len(text):
-        more = sum(position < chars + 1 for position in whole)
-        assert len(text[: chars + 1].encode()) + 3 * more > limit
+    positions = defuse(text)[1]
+
+    def shown(chars: int) -> int:
+        return len(text[:chars].encode()) + 3 * sum(position < chars for position in positions)
+
+    for limit in range(window.tokens + 2):
+        chars = window.chars_within(limit)
+        assert shown(chars) <= limit
+        assert chars == len(text) or shown(chars + 1) > limit
 
 
 @pytest.mark.parametrize("cuts", ["sentence", "exact"])

@@ -12,7 +12,7 @@ from memagent_bench.perf.chunks import book
 from memagent_bench.perf.measure import Row
 
 RUN = """
-import resource, sys
+import sys
 from pathlib import Path
 from memagent import MemoryAgent
 from memagent_bench.perf.loop import Instant
@@ -21,7 +21,9 @@ folder = Path(sys.argv[1])
 agent = MemoryAgent(Instant(), store=folder / "runs.sqlite")
 result = agent.ask(folder / sys.argv[2], "When did Natasha marry?")
 agent.close()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+# Not getrusage: its peak is inherited from the process that started this one.
+status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+print(int(status["VmHWM"].split()[0]) / 1024)
 """
 
 

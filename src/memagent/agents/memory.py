@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from memagent.models.spec import open_model
 from memagent.prompts import Gate, PromptSet
 from memagent.runner import run_sync
 from memagent.runstore import RunStore
+from memagent.threads import in_thread
 from memagent.tokens import TokenCounter, load_counter
 
 
@@ -166,7 +166,7 @@ class MemoryAgent:
 
     async def aresume(self, run_id: str, document: Source | None = None) -> Result | list[Result]:
         """`resume`, awaited."""
-        stream = await asyncio.to_thread(self.resume_stream, run_id, document)
+        stream = await in_thread(self.resume_stream, run_id, document)
         results = await stream.finish()
         return results if len(results) > 1 else results[0]
 
@@ -190,7 +190,7 @@ class MemoryAgent:
     async def aestimate(self, document: Source, question: str | Sequence[str]) -> Estimate:
         """`estimate`, awaited."""
         questions = (question,) if isinstance(question, str) else tuple(question)
-        source = await asyncio.to_thread(open_document, document)
+        source = await in_thread(open_document, document)
         if not source.rereadable:
             raise DocumentError(
                 f"{source.name} can be read once, and an estimate would use it up: give a path, text or bytes"
@@ -213,7 +213,7 @@ class MemoryAgent:
         """Closes the model's connections, and the store if this agent opened it."""
         await self.model.aclose()
         if self._opened is not None:
-            await asyncio.to_thread(self._opened.close)
+            await in_thread(self._opened.close)
 
     def close(self) -> None:
         """`aclose` for sync callers."""
@@ -229,8 +229,8 @@ class MemoryAgent:
         if self._tokenizer is None:
             counter = await self.model.counter()
         else:
-            counter = await asyncio.to_thread(load_counter, self._tokenizer)
-        return await asyncio.to_thread(
+            counter = await in_thread(load_counter, self._tokenizer)
+        return await in_thread(
             Plan.make,
             questions,
             self.settings,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -33,6 +32,7 @@ from memagent.prompts import read_answer, read_update
 from memagent.prompts.reply import Update
 from memagent.runner import Journal, prefetch, together
 from memagent.runstore import QuestionState, Step
+from memagent.threads import in_thread
 from memagent.trajectory import StopReason
 
 
@@ -84,7 +84,7 @@ class Reading:
                 yield event
         waiting = [s for s in self._states if s.answer is None and s.question not in self.stopped]
         if waiting and self._limit is None:
-            _, calls = await asyncio.to_thread(self._prepare, "answer", waiting, None, new=False)
+            _, calls = await in_thread(self._prepare, "answer", waiting, None, new=False)
             async with aclosing(together(self._answer(call) for call in calls)) as steps:
                 async for events in steps:
                     for event in events:
@@ -149,7 +149,7 @@ class Reading:
         self, chunk: Chunk, states: list[QuestionState], *, new: bool
     ) -> AsyncGenerator[Event]:
         """Commits that the chunk is about to be shown, then each question's step as it comes."""
-        events, calls = await asyncio.to_thread(self._prepare, "update", states, chunk, new=new)
+        events, calls = await in_thread(self._prepare, "update", states, chunk, new=new)
         if new:
             self._last_mark = _mark(chunk)
         for event in events:
@@ -194,7 +194,7 @@ class Reading:
             return []
         except Unusable as error:
             return await self._give_up(call, error)
-        step, events = await asyncio.to_thread(self._settle, call, chunk, reply)
+        step, events = await in_thread(self._settle, call, chunk, reply)
         call.state.next_chunk = chunk.index + 1
         call.state.settled = step.settled
         call.state.memory = call.state.memory if step.memory is None else step.memory
@@ -264,7 +264,7 @@ class Reading:
             truncated=answer.truncated,
             usage=reply.usage,
         )
-        events = await asyncio.to_thread(
+        events = await in_thread(
             self.journal.store.commit, self.journal.run_id, step, [*reply.retried, answered]
         )
         call.state.answer = answer.text
@@ -281,7 +281,7 @@ class Reading:
             usage=why.usage,
         )
         events = [*why.retried, stopped]
-        return await asyncio.to_thread(
+        return await in_thread(
             self.journal.store.spend,
             self.journal.run_id,
             question,

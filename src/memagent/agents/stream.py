@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from types import TracebackType
@@ -18,6 +17,7 @@ from memagent.models.base import ChatModel
 from memagent.models.limit import Limits, UsageLimit
 from memagent.runner import Journal, check_run_id, new_run_id
 from memagent.runstore import RunStore
+from memagent.threads import in_thread
 from memagent.trajectory import StopReason, Trajectory
 
 
@@ -98,9 +98,9 @@ class RunStream:
         agent = self._agent
         document = None
         if self._document is not None:
-            document = await asyncio.to_thread(open_document, self._document)
+            document = await in_thread(open_document, self._document)
         plan = await agent.plan(self._questions)
-        store = await asyncio.to_thread(lambda: agent.store)
+        store = await in_thread(lambda: agent.store)
         source: dict[str, Any] = {"name": "", "path": None}
         if document is not None:
             path = document.path if document.rereadable else None
@@ -111,7 +111,7 @@ class RunStream:
         async with opened as journal:
             model = agent.model
             if agent.limits is not None:
-                spent = await asyncio.to_thread(store.usage, self.run_id)
+                spent = await in_thread(store.usage, self.run_id)
                 model = UsageLimit(model, agent.limits, spent=spent)
             reading = Reading(plan, model, document, journal)
             started = RunStarted(
@@ -127,7 +127,7 @@ class RunStream:
             async with aclosing(reading.events(started)) as events:
                 async for event in events:
                     yield event
-            self._results = await asyncio.to_thread(results_of, store, self.run_id, reading.stopped)
+            self._results = await in_thread(results_of, store, self.run_id, reading.stopped)
 
 
 def results_of(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator
 
 from memagent.chunking.chunker import Chunk, Chunker
 from memagent.documents.base import Document
+from memagent.threads import in_thread
 
 
 async def chunks(document: Document, chunker: Chunker) -> AsyncGenerator[Chunk]:
@@ -20,14 +20,14 @@ async def chunks(document: Document, chunker: Chunker) -> AsyncGenerator[Chunk]:
     try:
         async for piece in pieces:
             chunker.feed(piece)
-            while chunker.ready and (chunk := await asyncio.to_thread(chunker.pop)) is not None:
+            while chunker.ready and (chunk := await in_thread(chunker.pop)) is not None:
                 yield chunk
     finally:
         close = getattr(pieces, "aclose", None)  # async generators hold files open
         if close is not None:
             await close()
     chunker.close()
-    while (chunk := await asyncio.to_thread(chunker.pop)) is not None:
+    while (chunk := await in_thread(chunker.pop)) is not None:
         yield chunk
 
 

@@ -10,7 +10,7 @@ from memagent.tokens.base import TokenCounter
 
 Neutralise = Callable[[str], tuple[str, Sequence[int]]]
 """Makes raw text safe: returns the safe text, and in ascending order the positions of the raw characters
-behind which it put one U+2060 each. Nothing else may differ."""
+behind which it put one U+2060 each. Nothing else may differ, and a text without any has none in its prefixes."""
 
 
 class Window:
@@ -42,7 +42,8 @@ class Window:
         return self._asked[1]
 
     def _prefix(self, end: int) -> tuple[str, int, int]:
-        safe, positions = self._neutralise(self.raw[:end])
+        raw = self.raw[:end]
+        safe, positions = self._neutralise(raw) if self._inserted else (raw, ())
         if self._safe.startswith(safe):
             return safe, len(positions), self._measured.tokens_of_prefix(len(safe))
         # Cut inside a look-alike: what is left of it may be harmless.
