@@ -91,6 +91,30 @@ def test_ctrl_c_cancels_the_work_and_waits_for_its_cleanup() -> None:
         assert process.stdout.read() == "cleaned up\ninterrupted\n"
 
 
+def test_whatever_interrupts_the_caller_stops_the_work() -> None:
+    ticks = list[float]()
+
+    async def work() -> None:
+        while True:
+            ticks.append(time.monotonic())
+            await asyncio.sleep(0.01)
+
+    def ring(number: int, frame: object) -> None:
+        raise TimeoutError("too slow")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(TimeoutError, match="too slow"):
+            run_sync(work())
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    count = len(ticks)
+    assert count > 0
+    time.sleep(0.1)
+    assert len(ticks) == count
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_sync_calls_work_after_a_fork() -> None:
     assert run_sync(double(1)) == 2

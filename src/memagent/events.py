@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from memagent.messages import Leaf, Usage
+from memagent.trajectory import StopReason
 
 
 class _Event(Leaf):
@@ -122,8 +123,7 @@ class Stopped(_QuestionEvent):
     """The run ended without an answer, on a limit or an unusable reply; it can be resumed."""
 
     type: Literal["stopped"] = "stopped"
-    reason: str
-    """A `StopReason` value."""
+    reason: StopReason
     detail: str
     usage: Usage
     """What the last call's unusable replies cost."""

@@ -83,7 +83,7 @@ class Usage(Leaf):
     cached_tokens: int = 0
     """Prompt tokens that the engine took from its prefix cache."""
     retries: int = 0
-    """Calls sent again: after a failure, or because a reply was unusable."""
+    """Calls that led to nothing: they failed, or their reply was unusable."""
     retry_tokens: int = 0
     """Prompt and completion tokens of replies that were thrown away."""
     repeated: int = 0

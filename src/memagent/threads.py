@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -39,11 +40,20 @@ _pool = _Pool()
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs short blocking work in a thread and awaits it.
+    """Runs short blocking work in a thread and awaits it, also when cancelled: a commit under way is then through.
 
     Not for work that may wait long for others (reading a pipe, say): it would keep the few threads from
     everything else. That belongs into `asyncio.to_thread`.
     """
     context = contextvars.copy_context()
-    call = partial(context.run, function, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(_pool.get(), call)
+    call: Callable[[], T] = partial(function, *args, **kwargs)
+    work = asyncio.get_running_loop().run_in_executor(_pool.get(), lambda: context.run(call))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        while not work.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()  # looked at, so that nobody reports it as lost
+        raise

@@ -39,6 +39,11 @@ def hashing(request: ChatRequest) -> str:
     return f"{request.kind} {hashlib.sha256(shown.encode()).hexdigest()[:12]}."
 
 
+def unseeded(request: ChatRequest) -> str:
+    """The same, whatever the seed."""
+    return hashing(request.model_copy(update={"seed": None}))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[RunStore]:
     store = RunStore(tmp_path / "runs.sqlite")
@@ -214,18 +219,22 @@ def test_a_reply_that_stays_unusable_stops_the_run_with_its_memory(make) -> None
     def third_chunk_fails(request: ChatRequest) -> str:
         nonlocal calls
         calls += 1
-        return "" if 3 <= calls <= 5 else hashing(request)
+        return "" if 3 <= calls <= 5 else unseeded(request)
 
     agent = make(third_chunk_fails)
     result = agent.ask(TEXT, "Which?", run_id="r1")
     assert result.answer is None
     assert result.stop_reason is StopReason.UNUSABLE_REPLY
     assert "chunk 2: the reply is empty, 3 times" in result.detail
-    assert (result.chunks, result.memory) == (2, hashing(sent(agent)[1]))
+    assert (result.chunks, result.memory) == (2, unseeded(sent(agent)[1]))
+    assert (result.usage.calls, result.usage.retries) == (2, 3)
     assert agent.store.get("r1").status == "stopped"
     finished = agent.ask(TEXT, "Which?", run_id="r1")
-    assert finished.answer == make().ask(TEXT, "Which?").answer
-    assert finished.usage.repeated == 1
+    assert finished.answer == make(unseeded).ask(TEXT, "Which?").answer
+    assert (finished.usage.retries, finished.usage.repeated) == (3, 0)
+    # Another try is another draw: a seeded engine would only repeat itself.
+    seeds = [request.seed for request in sent(agent)[2:6]]
+    assert len(set(seeds)) == 4
 
 
 def test_a_failed_call_is_an_error_and_the_run_goes_on_later(make) -> None:
@@ -352,7 +361,7 @@ def test_many_questions_in_one_pass(make) -> None:
     questions = ["Which?", "Whose?", "Where?"]
     questions = [question.ljust(8, "?") for question in questions]  # one length, one budget
     alone = [make().ask(TEXT, question) for question in questions]
-    agent = make(lambda request: hashing(request.model_copy(update={"seed": None})))
+    agent = make()
     results = agent.ask_many(TEXT, questions)
     assert [result.question for result in results] == questions
     assert {result.run_id for result in results} == {results[0].run_id}

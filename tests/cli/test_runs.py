@@ -49,7 +49,7 @@ def test_rm(invoke: Invoke, made: str, tmp_path: Path) -> None:
 
 
 def test_a_run_that_somebody_is_at_stays(invoke: Invoke, made: str, store: RunStore) -> None:
-    store.set_status(made, "running")
+    store.set_status(made, at_work=True)
     with run_lock(store.path, made):
         assert status_of(store, store.get(made)) == "running"
         done = invoke("runs", "rm", made)
@@ -67,7 +67,8 @@ def test_prune(invoke: Invoke, made: str, store: RunStore) -> None:
     assert f"{QUESTION}\nwould remove 1 run\n" in dry.stdout
     assert invoke(*prune, "--finished").exit_code == 2  # nobody to ask
     assert listed(invoke) == [made]
-    store.set_status(made, "stopped")
+    with store._db.write() as db:
+        db.execute("UPDATE runs SET status = 'stopped'")
     assert "no run to remove" in invoke(*prune, "--finished", "--yes").stdout
     time.sleep(0.01)
     assert "removed 1 run\n" in invoke(*prune, "--older-than", "0d", "--yes").stdout

@@ -166,3 +166,17 @@ def test_many_processes_may_make_the_same_file_at_once(tmp_path: Path) -> None:
     with pytest.raises(RunNotFound):
         store.get("r9")
     store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_store_from_before_a_fork_is_refused_in_the_child(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\nfrom memagent.errors import StoreError\nfrom memagent.runstore import RunStore\n"
+        "store = RunStore(sys.argv[1])\npid = os.fork()\n"
+        "if pid == 0:\n"
+        "    try: store.create('child', {}, {}, {})\n"
+        "    except StoreError as error: os._exit(7 if 'spawn' in str(error) else 8)\n"
+        "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "runs.sqlite")]
+    assert subprocess.run(command, timeout=20, check=False).returncode == 7

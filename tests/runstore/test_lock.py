@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from memagent.errors import RunBusy, StoreReadOnly
+from memagent.runstore import RunStore
 from memagent.runstore.lock import lock_path, run_lock
 
 HOLD = """
@@ -64,9 +65,16 @@ def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
     assert lock_path(store, "r1").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_temporary_store_has_no_rivals() -> None:
-    with run_lock(None, "r1"), run_lock(None, "r1"):
+def test_a_temporary_store_has_one_holder_too() -> None:
+    store = RunStore(None)
+    with store.hold("r1"):
+        with pytest.raises(RunBusy, match="'r1'"), store.hold("r1"):
+            pass
+        with store.hold("r2"):
+            pass
+    with store.hold("r1"):
         pass
+    store.close()
 
 
 def test_no_place_for_the_lock(tmp_path: Path) -> None:

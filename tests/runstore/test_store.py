@@ -8,6 +8,7 @@ from memagent.errors import RunBusy, RunMismatch, RunNotFound
 from memagent.events import ChunkRead, Event, MemoryUpdated
 from memagent.messages import Message, Usage
 from memagent.runstore import RunStore, Step, run_lock
+from memagent.runstore.records import Pending
 from memagent.trajectory import Conversation
 
 BINDING = {"questions": ["Why?", "Who?"]}
@@ -45,8 +46,8 @@ def updated(chunk: int, memory: str) -> MemoryUpdated:
 
 
 def test_steps_come_back_as_they_were_committed(store: RunStore) -> None:
-    begun, repeated = store.begin("r1", 0, [0, 1], mark={"chunk": 0, "end": 10}, events=[read(0)])
-    assert repeated == {0: 0, 1: 0}
+    begun, pending = store.begin("r1", 0, [0, 1], mark={"chunk": 0, "end": 10}, events=[read(0)])
+    assert pending == [Pending(0, 0), Pending(0, 0)]
     committed = store.commit("r1", step(0, memory="M0", tokens=3), [updated(0, "M0")])
     assert [event.seq for event in [*begun, *committed]] == [0, 1]
     assert list(store.events("r1")) == [*begun, *committed]
@@ -68,13 +69,16 @@ def test_a_kept_memory_is_the_last_one_written(store: RunStore) -> None:
     assert (state.next_chunk, state.memory, state.settled) == (4, "M0", True)
 
 
-def test_a_call_sent_again_is_counted_apart(store: RunStore) -> None:
+def test_a_call_without_an_outcome_is_counted(store: RunStore) -> None:
     store.begin("r1", 0, [0, 1])
     store.commit("r1", step(0, question=1), [])
-    _, repeated = store.begin("r1", 0, [0])
-    assert repeated == {0: 1}
-    _, repeated = store.begin("r1", 0, [0])
-    assert repeated == {0: 2}
+    assert store.begin("r1", 0, [0])[1] == [Pending(sent=1, unusable=0)]
+    assert store.begin("r1", 0, [0])[1] == [Pending(sent=2, unusable=0)]
+    store.spend(
+        "r1", 0, 0, Usage(retries=3, retry_tokens=30), [], unusable=3
+    )  # an outcome, if a poor one
+    assert store.begin("r1", 0, [0])[1] == [Pending(sent=0, unusable=3)]
+    assert store.usage("r1", 0) == Usage(retries=3, retry_tokens=30)
 
 
 def test_usage_is_that_of_committed_steps(store: RunStore) -> None:
@@ -112,7 +116,12 @@ def test_a_failed_commit_leaves_nothing_behind(store: RunStore) -> None:
 def test_runs_are_listed_newest_first_and_removed_whole(store: RunStore) -> None:
     store.create("r2", BINDING, {}, SOURCE)
     store.begin("r2", 0, [0], mark={"chunk": 0}, events=[read(0)])
-    store.set_status("r1", "finished")
+    for question in (0, 1):
+        store.set_status("r1", at_work=False)
+        assert store.get("r1").status == "stopped"
+        store.begin("r1", None, [question])
+        store.commit("r1", step(None, question=question, answer="A"), [])
+    store.set_status("r1", at_work=False)
     assert [(run.id, run.status) for run in store.runs()] == [("r2", "running"), ("r1", "finished")]
     assert store.get("r1").source == SOURCE
     store.remove("r2")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from memagent.agents.plan import Plan
 from memagent.chunking import Chunk
 from memagent.chunking.cuts import grapheme_floor, last_sentence_end
-from memagent.errors import ContextOverflow
+from memagent.errors import ContextOverflow, ModelError
 from memagent.events import Event, Retried
 from memagent.messages import CallKind, ChatRequest, Completion, Message, Usage
 from memagent.models.base import ChatModel
@@ -23,9 +23,9 @@ UNUSABLE_RETRIES = 2
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
-    """One request that is about to be sent, and is noted as such in the store."""
+    """One request that is about to be sent, is noted as such in the store, and what it has cost so far."""
 
     kind: CallKind
     state: QuestionState
@@ -33,8 +33,11 @@ class Call:
     messages: tuple[Message, ...]
     room: int
     """Tokens that may be generated."""
-    repeated: int
-    """How often it was already sent, in sessions that ended before its commit."""
+    usage: Usage
+    """Of what led to nothing, until the call is through."""
+    unusable: int
+    """Unusable replies so far, in earlier sessions too: the next attempt's seed goes on from there."""
+    retried: list[Event] = field(default_factory=list[Event])
 
     @property
     def place(self) -> int | None:
@@ -44,20 +47,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply(Generic[T]):
-    """A usable reply, and what it took to get it."""
+    """A usable reply, and the conversation that it ends."""
 
     parsed: T
     conversation: Conversation
-    usage: Usage
-    retried: list[Event]
 
 
 class Unusable(Exception):
-    """All replies to one call were unusable."""
-
-    def __init__(self, detail: str, usage: Usage, retried: list[Event]) -> None:
-        super().__init__(detail)
-        self.detail, self.usage, self.retried = detail, usage, retried
+    """All replies to one call were unusable; the message says how."""
 
 
 class Caller:
@@ -72,41 +69,31 @@ class Caller:
         self._plan, self._model = plan, model
 
     async def ask(self, call: Call, parse: Callable[[Completion], T]) -> Reply[T]:
-        """Sends one request until its reply is usable.
+        """Sends one request until its reply is usable. What that costs adds up in `call`, whatever happens.
 
         Raises:
             Unusable: it never was.
+            ModelError: it failed.
+            LimitReached: it was not sent.
         """
-        plan, question = self._plan, call.state.question
-        seed_place = "answer" if call.place is None else call.place
-        usage, retried, detail = Usage(repeated=call.repeated), list[Event](), ""
+        detail = ""
         for attempt in range(1 + UNUSABLE_RETRIES):
             if attempt:
-                retried.append(Retried(question=question, chunk=call.place, reason=detail))
-            request = ChatRequest(
-                messages=call.messages,
-                max_tokens=call.room,
-                sampling=plan.settings.sampling,
-                seed=seed_of(plan.settings.seed, question, seed_place, attempt),
-                thinking=None if attempt == 0 else False,
-                kind=call.kind,
-                parts=self._parts(call),
-            )
-            completion = await self._model.complete(request)
-            retried += [
-                Retried(
-                    question=question,
-                    chunk=call.place,
-                    reason=failure.error,
-                    waited=failure.waited,
-                )
-                for failure in completion.failures
-            ]
+                self._note(call, detail)
+            try:
+                completion = await self._model.complete(self._request(call))
+            except ModelError as error:
+                call.usage += Usage(retries=error.attempts)
+                raise
+            for failure in completion.failures:
+                self._note(call, failure.error, failure.waited)
+            completion = well_formed(completion)
             try:
                 parsed = parse(completion)
             except UnusableReply as error:
                 detail = str(error)
             else:
+                call.usage += completion.usage
                 reply = Message(role="assistant", content=completion.text)
                 conversation = Conversation(
                     messages=(*call.messages, reply),
@@ -114,15 +101,34 @@ class Caller:
                     chunk=call.place,
                     tokens=completion.tokens,
                 )
-                return Reply(parsed, conversation, usage + completion.usage, retried)
+                return Reply(parsed, conversation)
+            call.unusable += 1
             spent = completion.usage
-            usage += Usage(
+            call.usage += Usage(
                 retries=spent.retries + 1,
                 retry_tokens=spent.retry_tokens + spent.prompt_tokens + spent.completion_tokens,
             )
         where = "the answer call" if call.place is None else f"chunk {call.place}"
-        detail = f"{where}: {detail}, {1 + UNUSABLE_RETRIES} times in a row"
-        raise Unusable(detail, usage, retried)
+        raise Unusable(f"{where}: {detail}, {1 + UNUSABLE_RETRIES} times in a row")
+
+    def _request(self, call: Call) -> ChatRequest:
+        settings, question = self._plan.settings, call.state.question
+        place = "answer" if call.place is None else call.place
+        return ChatRequest(
+            messages=call.messages,
+            max_tokens=call.room,
+            sampling=settings.sampling,
+            seed=seed_of(settings.seed, question, place, call.unusable),
+            thinking=False if call.unusable else None,
+            kind=call.kind,
+            parts=self._parts(call),
+        )
+
+    @staticmethod
+    def _note(call: Call, reason: str, waited: float = 0.0) -> None:
+        call.retried.append(
+            Retried(question=call.state.question, chunk=call.place, reason=reason, waited=waited)
+        )
 
     def room(self, messages: tuple[Message, ...]) -> int:
         """Tokens left for the output: promise 1 is kept here, whatever the parts were counted as.
@@ -156,8 +162,21 @@ class Caller:
         return parts
 
 
+def well_formed(completion: Completion) -> Completion:
+    """The reply with U+FFFD for half surrogate pairs, which JSON can carry and no file can hold."""
+    text = completion.text
+    if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text):
+        return completion
+    return completion.model_copy(
+        update={"text": text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")}
+    )
+
+
 def bound_memory(text: str, plan: Plan, *, cut_off: bool) -> tuple[str, int, int]:
-    """Makes a memory safe to show again, and cuts it at the last sentence end within the budget.
+    """Makes a memory safe to show again, and cuts it where a sentence ends within the budget.
+
+    A sentence end in the first half is passed over, for that of a word (else of a grapheme): a list
+    without full stops would lose nearly all (ADR 0006).
 
     Args:
         text: the memory as the model wrote it.
@@ -175,7 +194,10 @@ def bound_memory(text: str, plan: Plan, *, cut_off: bool) -> tuple[str, int, int
     chars = len(safe) if before <= limit else measured.chars_within(limit)
     while True:
         # The space lets a full stop at the very end count as the end of a sentence.
-        end = last_sentence_end(safe + " ", chars) or grapheme_floor(safe, chars)
+        end = last_sentence_end(safe + " ", chars)
+        if end <= chars // 2:
+            word = max(safe.rfind(space, chars // 2, chars) for space in " \n\t")
+            end = word if word > 0 else grapheme_floor(safe, chars)
         kept = safe[:end].rstrip()
         tokens = plan.counter.count(kept)
         if tokens <= limit:

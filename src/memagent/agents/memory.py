@@ -104,6 +104,7 @@ class MemoryAgent:
         self.limits = limits
         self._tokenizer = tokenizer
         self._base_url = base_url
+        self._counter: TokenCounter | None = None
         self._store = store
         self._opened: RunStore | None = None
         self._opening = threading.Lock()
@@ -173,7 +174,8 @@ class MemoryAgent:
     def resume_stream(self, run_id: str, document: Source | None = None) -> RunStream:
         """`resume` as an async iterator of events: the committed ones first."""
         record = self.store.get(run_id)
-        if document is None and record.source["path"] is not None:
+        unread = document is None and not self.store.is_answered(run_id)
+        if unread and record.source["path"] is not None:
             document = open_document(Path(record.source["path"]), **record.source["options"])
         return RunStream(self, tuple(record.binding["questions"]), document, run_id)
 
@@ -205,15 +207,18 @@ class MemoryAgent:
         """The run store, opened on first use."""
         with self._opening:
             if not isinstance(self._store, RunStore):
-                path = RunStore.default_path() if self._store == "default" else self._store
-                self._store = self._opened = RunStore(path)
+                if self._opened is None:
+                    path = RunStore.default_path() if self._store == "default" else self._store
+                    self._opened = RunStore(path)
+                return self._opened
             return self._store
 
     async def aclose(self) -> None:
-        """Closes the model's connections, and the store if this agent opened it."""
+        """Closes the model's connections, and the store if this agent opened it (trajectories read from it)."""
         await self.model.aclose()
-        if self._opened is not None:
-            await in_thread(self._opened.close)
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await in_thread(opened.close)
 
     def close(self) -> None:
         """`aclose` for sync callers."""
@@ -229,7 +234,7 @@ class MemoryAgent:
         if self._tokenizer is None:
             counter = await self.model.counter()
         else:
-            counter = await in_thread(load_counter, self._tokenizer)
+            counter = await in_thread(self._own_counter)
         return await in_thread(
             Plan.make,
             questions,
@@ -239,6 +244,14 @@ class MemoryAgent:
             counter=counter,
             window=await self.model.window(),
         )
+
+    def _own_counter(self) -> TokenCounter:
+        """The counter that was asked for, loaded once."""
+        with self._opening:
+            if self._counter is None:
+                assert self._tokenizer is not None, "asked for only where one is named"
+                self._counter = load_counter(self._tokenizer)
+            return self._counter
 
     def recipe(self) -> dict[str, Any]:
         """What `memagent resume` needs to make this agent again; never a secret."""

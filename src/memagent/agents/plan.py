@@ -77,6 +77,11 @@ class Plan:
         """
         if not questions or not all(question.strip() for question in questions):
             raise ConfigError(f"questions {list(questions)!r}: give at least one, and none empty")
+        for question in questions:
+            if not question.isascii() and any("\ud800" <= char <= "\udfff" for char in question):
+                raise ConfigError(
+                    f"the question {question!r} holds half a surrogate pair: it is no text"
+                )
         if settings.window is None and window is None:
             raise WindowUnknown(
                 f"the model {model!r} does not say how large its window is: give it (window=, --window)"

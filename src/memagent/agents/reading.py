@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
 
 from memagent.agents.calls import Call, Caller, Reply, Unusable, bound_memory
 from memagent.agents.plan import Plan
 from memagent.chunking import Chunk, ResumePoint, chunks
 from memagent.documents import Document
-from memagent.errors import (
-    DocumentRequired,
-    LimitReached,
-    RunMismatch,
-)
+from memagent.errors import DocumentRequired, LimitReached, ModelError, RunMismatch
 from memagent.events import (
     Answered,
     ChunkRead,
@@ -26,7 +23,7 @@ from memagent.events import (
     Settled,
     Stopped,
 )
-from memagent.messages import CallKind, Usage
+from memagent.messages import CallKind, Completion, Usage
 from memagent.models.base import ChatModel
 from memagent.prompts import read_answer, read_update
 from memagent.prompts.reply import Update
@@ -34,6 +31,8 @@ from memagent.runner import Journal, prefetch, together
 from memagent.runstore import QuestionState, Step
 from memagent.threads import in_thread
 from memagent.trajectory import StopReason
+
+T = TypeVar("T")
 
 
 class Reading:
@@ -69,16 +68,17 @@ class Reading:
             RunMismatch: the document is not the one that the run began with.
             StoreError: a step could not be committed.
         """
+        store, run_id = self.journal.store, self.journal.run_id
         replayed = False
         async with aclosing(self.journal.replay()) as committed:
             async for event in committed:
                 replayed = True
                 yield event
         if not replayed:
-            for event in await self.journal.log(started):
+            for event in await in_thread(store.log, run_id, [started]):
                 yield event
-        self._states = await self.journal.state(len(self.plan.questions))
-        self._last_mark = await self.journal.last_mark()
+        self._states = await in_thread(store.state, run_id, len(self.plan.questions))
+        self._last_mark = await in_thread(store.last_mark, run_id)
         async with aclosing(self._read()) as news:
             async for event in news:
                 yield event
@@ -108,7 +108,11 @@ class Reading:
         first = min(unread, default=furthest + 1)
         resume = None
         if first > 0:
-            mark = self._last_mark if first > furthest else await self.journal.mark(first - 1)
+            mark = (
+                self._last_mark
+                if first > furthest
+                else await in_thread(self.journal.store.mark, self.journal.run_id, first - 1)
+            )
             assert mark is not None, "a step is committed after its chunk"
             resume = _behind(mark)
         stream = chunks(self.document, self.plan.chunker(resume))
@@ -136,7 +140,9 @@ class Reading:
     async def _check(self, chunk: Chunk, furthest: int) -> None:
         """Compares a chunk with what an earlier session saw at its place."""
         if chunk.index <= furthest:
-            same = await self.journal.mark(chunk.index) == _mark(chunk)
+            same = await in_thread(
+                self.journal.store.mark, self.journal.run_id, chunk.index
+            ) == _mark(chunk)
         else:
             same = self._last_mark is None or not self._last_mark["last"]
         if not same:
@@ -168,7 +174,7 @@ class Reading:
             self.plan.render(kind, self.plan.questions[s.question], s.memory, text) for s in states
         ]
         rooms = [self._caller.room(messages) for messages in prompts]
-        events, repeated = self.journal.store.begin(
+        events, pending = self.journal.store.begin(
             self.journal.run_id,
             None if chunk is None else chunk.index,
             [state.question for state in states],
@@ -177,23 +183,17 @@ class Reading:
             events=_read_events(chunk) if chunk is not None and new else [],
         )
         calls = [
-            Call(kind, state, chunk, messages, room, repeated[state.question])
-            for state, messages, room in zip(states, prompts, rooms, strict=True)
+            Call(kind, state, chunk, messages, room, Usage(repeated=before.sent), before.unusable)
+            for state, messages, room, before in zip(states, prompts, rooms, pending, strict=True)
         ]
         return events, calls
 
     async def _update(self, call: Call, chunk: Chunk) -> list[Event]:
         """One update call, committed."""
-        plan = self.plan
-        try:
-            reply = await self._caller.ask(
-                call, lambda reply: read_update(reply, plan.prompts, plan.settings.gate)
-            )
-        except LimitReached as limit:
-            self._limit = str(limit)
-            return []
-        except Unusable as error:
-            return await self._give_up(call, error)
+        prompts, gate = self.plan.prompts, self.plan.settings.gate
+        reply = await self._ask(call, lambda reply: read_update(reply, prompts, gate))
+        if not isinstance(reply, Reply):
+            return reply
         step, events = await in_thread(self._settle, call, chunk, reply)
         call.state.next_chunk = chunk.index + 1
         call.state.settled = step.settled
@@ -203,9 +203,9 @@ class Reading:
     def _settle(self, call: Call, chunk: Chunk, reply: Reply[Update]) -> tuple[Step, list[Event]]:
         """Bounds the new memory and commits it. Blocks."""
         question, update = call.state.question, reply.parsed
-        events, memory, tokens = reply.retried, None, None
+        events, memory, tokens = call.retried, None, None
         if update.memory is None:
-            events.append(MemoryKept(question=question, chunk=chunk.index, usage=reply.usage))
+            events.append(MemoryKept(question=question, chunk=chunk.index, usage=call.usage))
         else:
             memory, tokens, before = bound_memory(update.memory, self.plan, cut_off=update.cut_off)
             if tokens < before:
@@ -223,38 +223,35 @@ class Reading:
                     chunk=chunk.index,
                     memory=memory,
                     tokens=tokens,
-                    usage=reply.usage,
+                    usage=call.usage,
                 )
             )
-        if update.done:
+        settled = update.done and not chunk.last
+        if settled:
             events.append(Settled(question=question, chunk=chunk.index))
         step = Step(
             question=question,
             chunk=chunk.index,
             conversation=reply.conversation,
-            usage=reply.usage,
+            usage=call.usage,
             memory=memory,
             tokens=tokens,
-            settled=update.done,
+            settled=settled,
         )
         return step, self.journal.store.commit(self.journal.run_id, step, events)
 
     async def _answer(self, call: Call) -> list[Event]:
         """One answer call, committed."""
         form = self.plan.prompts.answer_form
-        try:
-            reply = await self._caller.ask(call, lambda reply: read_answer(reply, form))
-        except LimitReached as limit:
-            self._limit = str(limit)
-            return []
-        except Unusable as error:
-            return await self._give_up(call, error)
+        reply = await self._ask(call, lambda reply: read_answer(reply, form))
+        if not isinstance(reply, Reply):
+            return reply
         answer = reply.parsed
         step = Step(
             question=call.state.question,
             chunk=None,
             conversation=reply.conversation,
-            usage=reply.usage,
+            usage=call.usage,
             answer=answer.text,
         )
         answered = Answered(
@@ -262,46 +259,56 @@ class Reading:
             answer=answer.text,
             form_found=answer.form_found,
             truncated=answer.truncated,
-            usage=reply.usage,
+            usage=call.usage,
         )
         events = await in_thread(
-            self.journal.store.commit, self.journal.run_id, step, [*reply.retried, answered]
+            self.journal.store.commit, self.journal.run_id, step, [*call.retried, answered]
         )
         call.state.answer = answer.text
         return events
 
-    async def _give_up(self, call: Call, why: Unusable) -> list[Event]:
-        """Stops one question on an unusable reply; the others go on."""
+    async def _ask(self, call: Call, parse: Callable[[Completion], T]) -> Reply[T] | list[Event]:
+        """Makes one call: its reply, or the committed events of a question that stops here."""
+        try:
+            return await self._caller.ask(call, parse)
+        except LimitReached as limit:
+            self._limit = str(limit)
+            return await self._stop(call, StopReason.LIMIT, self._limit)
+        except Unusable as error:
+            return await self._stop(call, StopReason.UNUSABLE_REPLY, str(error))
+        except ModelError:
+            await self._spend(call, call.retried)
+            raise
+
+    async def _stop(self, call: Call, reason: StopReason, detail: str) -> list[Event]:
+        """Stops one question; the others go on."""
         question = call.state.question
-        self.stopped[question] = (StopReason.UNUSABLE_REPLY, why.detail)
-        stopped = Stopped(
-            question=question,
-            reason=StopReason.UNUSABLE_REPLY,
-            detail=why.detail,
-            usage=why.usage,
-        )
-        events = [*why.retried, stopped]
+        self.stopped[question] = (reason, detail)
+        stopped = Stopped(question=question, reason=reason, detail=detail, usage=call.usage)
+        return await self._spend(call, [*call.retried, stopped])
+
+    async def _spend(self, call: Call, events: Sequence[Event]) -> list[Event]:
+        """Commits what a call cost that led to nothing."""
         return await in_thread(
             self.journal.store.spend,
             self.journal.run_id,
-            question,
+            call.state.question,
             call.place,
-            why.usage,
+            call.usage,
             events,
+            unusable=call.unusable,
         )
 
     async def _stop_at_limit(self, detail: str) -> list[Event]:
-        """Stops every question that has no answer yet."""
+        """Stops the questions that wait for nothing but their turn."""
+        reason = StopReason.LIMIT
         waiting = [s for s in self._states if s.answer is None and s.question not in self.stopped]
-        self.stopped |= {state.question: (StopReason.LIMIT, detail) for state in waiting}
-        return await self.journal.log(
-            *(
-                Stopped(
-                    question=state.question, reason=StopReason.LIMIT, detail=detail, usage=Usage()
-                )
-                for state in waiting
-            )
-        )
+        self.stopped |= {state.question: (reason, detail) for state in waiting}
+        stops = [
+            Stopped(question=s.question, reason=reason, detail=detail, usage=Usage())
+            for s in waiting
+        ]
+        return await in_thread(self.journal.store.log, self.journal.run_id, stops)
 
 
 def _read_events(chunk: Chunk) -> list[Event]:
@@ -319,24 +326,10 @@ def _read_events(chunk: Chunk) -> list[Event]:
 
 def _behind(mark: dict[str, Any]) -> ResumePoint:
     """Where to go on behind a chunk that was read."""
-    return ResumePoint(
-        index=mark["chunk"] + 1,
-        covered=mark["end"],
-        next_start=mark["next_start"],
-        digest=mark["digest"],
-        chars=mark["end"] - mark["start"],
-        tokens=mark["tokens"],
-    )
+    return ResumePoint(**{field.name: mark[field.name] for field in fields(ResumePoint)})
 
 
 def _mark(chunk: Chunk) -> dict[str, Any]:
     """Where a chunk lies, as the store keeps it: enough to go on behind it, and to know it again."""
-    return {
-        "chunk": chunk.index,
-        "start": chunk.start,
-        "end": chunk.end,
-        "next_start": chunk.next_start,
-        "tokens": chunk.tokens,
-        "digest": chunk.digest,
-        "last": chunk.last,
-    }
+    place = {"chunk": chunk.index, "start": chunk.start, "last": chunk.last}
+    return asdict(ResumePoint.after(chunk)) | place

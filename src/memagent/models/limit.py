@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import math
 import threading
 import time
@@ -22,6 +23,8 @@ PRICE_UNIT = 1_000_000
 class ConcurrencyLimit(Wrapper):
     """Lets at most `n` calls run at once; the others wait their turn. Each event loop has its own `n`.
 
+    Put it outside of a `UsageLimit`: a call is then checked when its turn comes, not when it queues.
+
     Raises:
         ConfigError: `n` is below 1.
     """
@@ -36,6 +39,12 @@ class ConcurrencyLimit(Wrapper):
         """Sends the request when it is its turn."""
         async with self._turns.get():
             return await self.inner.complete(request)
+
+    def around(self, inner: ChatModel) -> ConcurrencyLimit:
+        """The same turns around another model: both together have at most `n` calls running."""
+        shared = copy.copy(self)
+        shared.inner = inner
+        return shared
 
 
 class Limits(Leaf):
@@ -81,6 +90,9 @@ class UsageLimit(Wrapper):
     that reaches it is completed, as are those under way beside it, so the amount can end above the
     limit by what these calls take. No call is cut off.
 
+    Calls that wait inside of it (in a `ConcurrencyLimit`) are under way as well: put that one around this
+    wrapper, so that the check comes when it is a call's turn.
+
     A retry inside this wrapper is paid for where the reply says what it took (`Usage.retry_tokens`, at the
     higher of both prices); a call that failed for good has no usage and adds a call, but no tokens.
 
@@ -95,16 +107,11 @@ class UsageLimit(Wrapper):
         self.limits = limits
         self._lock = threading.Lock()
         self._spent = spent or Usage()
-        self._calls = self._spent.calls
+        # A call that led to nothing counted when it was made, so it counts when the run is resumed.
+        self._calls = self._spent.calls + self._spent.retries
         self._started: float | None = None
 
-    @property
-    def spent(self) -> Usage:
-        """The usage of all replies so far."""
-        return self._spent
-
-    @property
-    def cost(self) -> float:
+    def _cost(self) -> float:
         """What the replies so far cost, 0 without prices."""
         prompt = self.limits.prompt_price or 0.0
         completion = self.limits.completion_price or 0.0
@@ -139,7 +146,7 @@ class UsageLimit(Wrapper):
             ("calls", self._calls, limits.calls),
             ("tokens", tokens, limits.tokens),
             ("seconds", round(now - self._started, 1), limits.seconds),
-            ("cost", round(self.cost, 6), limits.cost),
+            ("cost", round(self._cost(), 6), limits.cost),
         ):
             if limit is not None and used >= limit:
                 raise LimitReached(

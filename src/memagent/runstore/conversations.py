@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 from memagent.runstore.database import Database
+from memagent.runstore.records import ANSWER_STEP
 from memagent.trajectory import Conversation
 
 
@@ -44,28 +45,39 @@ class StoredConversations(Sequence[Conversation]):
         self._db, self._run_id, self._question = db, run_id, question
 
     def __len__(self) -> int:
-        where = "run = ? AND question = ? AND committed IS NOT NULL"
-        rows = self._db.read(
-            f"SELECT COUNT(*) FROM steps WHERE {where}", (self._run_id, self._question)
-        )
-        return rows[0][0]
+        return sum(self._counts())
 
     @overload
     def __getitem__(self, index: int) -> Conversation: ...
     @overload
     def __getitem__(self, index: slice) -> list[Conversation]: ...
     def __getitem__(self, index: int | slice) -> Conversation | list[Conversation]:
-        places = range(len(self))[index]
+        updates, answers = self._counts()
+        places = range(updates + answers)[index]
         if isinstance(places, range):
-            return [self._read(place) for place in places]
-        return self._read(places)
+            return [self._read(place, updates) for place in places]
+        return self._read(places, updates)
 
-    def _read(self, place: int) -> Conversation:
+    def __iter__(self) -> Iterator[Conversation]:
+        updates, answers = self._counts()
+        return (self._read(place, updates) for place in range(updates + answers))
+
+    def _counts(self) -> tuple[int, int]:
+        """How many updates and answers are committed. Updates are, in order of their chunks."""
+        of_question = (
+            "SELECT chunk FROM steps WHERE run = ? AND question = ? AND committed IS NOT NULL"
+        )
+        key = (self._run_id, self._question)
+        updates = self._db.read(f"{of_question} AND chunk >= 0 ORDER BY chunk DESC LIMIT 1", key)
+        answers = self._db.read(f"{of_question} AND chunk = {ANSWER_STEP}", key)
+        return (updates[0][0] + 1 if updates else 0), len(answers)
+
+    def _read(self, place: int, updates: int) -> Conversation:
+        chunk = place if place < updates else ANSWER_STEP
         rows = self._db.read(
             "SELECT conversation, hole, text FROM steps LEFT JOIN chunks USING (run, chunk) "
-            "WHERE run = ? AND question = ? AND committed IS NOT NULL "
-            "ORDER BY chunk < 0, chunk LIMIT 1 OFFSET ?",
-            (self._run_id, self._question, place),
+            "WHERE run = ? AND question = ? AND chunk = ?",
+            (self._run_id, self._question, chunk),
         )
         return unpack(*rows[0])
 

@@ -38,7 +38,8 @@ CREATE TABLE chunks (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE steps (
   run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, question INTEGER NOT NULL, chunk INTEGER NOT NULL,
-  sent INTEGER NOT NULL, committed REAL, memory TEXT, tokens INTEGER, settled INTEGER, answer TEXT,
+  sent INTEGER NOT NULL,
+  unusable INTEGER NOT NULL DEFAULT 0, committed REAL, memory TEXT, tokens INTEGER, settled INTEGER, answer TEXT,
   usage TEXT, conversation TEXT, hole TEXT,
   PRIMARY KEY (run, question, chunk)
 ) STRICT;
@@ -63,6 +64,7 @@ class Database:
     def __init__(self, path: Path | None, *, durable: bool) -> None:
         self.path = path
         self._mutex = threading.RLock()
+        self._pid = os.getpid()
         if path is not None:
             _make_file(path)
         with self._translated():
@@ -82,12 +84,14 @@ class Database:
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query."""
+        self._check_process()
         with self._mutex, self._translated():
             return self._db.execute(sql, values).fetchall()
 
     @contextmanager
     def write(self) -> Generator[sqlite3.Connection]:
         """A transaction: committed as a whole, or not at all."""
+        self._check_process()
         with self._mutex, self._translated():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -98,6 +102,14 @@ class Database:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
+
+    def _check_process(self) -> None:
+        # SQLite connections do not survive a fork, and a second one to the same file would share their state.
+        if self._pid != os.getpid():
+            raise StoreError(
+                f"{self._where} was opened before this process was forked off: close it before the fork, "
+                f"or start processes with 'spawn'"
+            )
 
     def _prepare(self, durable: bool) -> None:
         # One transaction: another process may be making the same file right now.

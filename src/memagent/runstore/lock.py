@@ -16,27 +16,28 @@ def lock_path(store: Path, run_id: str) -> Path:
     return store.with_name(store.name + ".locks") / f"{run_id}.lock"
 
 
+def busy(run_id: str) -> RunBusy:
+    """The error for a run that somebody else holds."""
+    return RunBusy(
+        f"run {run_id!r} is being worked on by another process or task: wait for it, or start another with --run-id"
+    )
+
+
 @contextmanager
-def run_lock(store: Path | None, run_id: str) -> Generator[None]:
-    """Holds a run for this task alone; a temporary store has no rivals and needs no lock.
+def run_lock(store: Path, run_id: str) -> Generator[None]:
+    """Holds a run of a store file for one worker alone.
 
     Raises:
         RunBusy: another process, or another task of this one, is at the run.
         StoreReadOnly: the lock file cannot be made.
     """
-    if store is None:
-        yield
-        return
     path = lock_path(store, run_id)
     try:
         path.parent.mkdir(exist_ok=True, mode=0o700)
         lock = FileLock(path, timeout=0, mode=0o600, thread_local=False)
         lock.acquire()
     except Timeout as error:
-        raise RunBusy(
-            f"run {run_id!r} is being worked on by another process or task: wait for it, or start "
-            f"another with --run-id"
-        ) from error
+        raise busy(run_id) from error
     except OSError as error:
         raise StoreReadOnly(f"cannot make the lock file {str(path)!r}: {error.strerror}") from error
     try:
@@ -46,6 +47,6 @@ def run_lock(store: Path | None, run_id: str) -> Generator[None]:
 
 
 def remove_lock(store: Path | None, run_id: str) -> None:
-    """Removes the lock file of a run that is gone."""
+    """Removes the lock file of a run that is gone; its caller holds the lock."""
     if store is not None:
         lock_path(store, run_id).unlink(missing_ok=True)

@@ -31,6 +31,16 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
+class Pending:
+    """What became of a call in earlier sessions, before it is sent now."""
+
+    sent: int
+    """How often it was sent without an outcome: it was in flight when a session ended."""
+    unusable: int
+    """How many of its replies were unusable."""
+
+
+@dataclass(frozen=True)
 class Step:
     """One call whose reply is to be committed."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from memagent.events import Event, event_adapter
 from memagent.messages import Usage
 from memagent.runstore.conversations import StoredConversations, pack
 from memagent.runstore.database import Database
-from memagent.runstore.lock import remove_lock, run_lock
-from memagent.runstore.records import ANSWER_STEP, QuestionState, RunRecord, Step
+from memagent.runstore.lock import busy, remove_lock, run_lock
+from memagent.runstore.records import ANSWER_STEP, Pending, QuestionState, RunRecord, Step
 from memagent.trajectory import Conversation
 
 
@@ -35,6 +36,7 @@ class RunStore:
     def __init__(self, path: str | Path | None, *, durable: bool = False) -> None:
         self.path = None if path is None else Path(path).expanduser().absolute()
         self._db = Database(self.path, durable=durable)
+        self._held: set[str] = set()
 
     @staticmethod
     def default_path() -> Path:
@@ -95,13 +97,24 @@ class RunStore:
             for row in self._db.read("SELECT * FROM runs ORDER BY created DESC, id DESC")
         ]
 
-    def set_status(self, run_id: str, status: str) -> None:
-        """Marks a run `running`, `stopped` or `finished`."""
+    def set_status(self, run_id: str, *, at_work: bool) -> None:
+        """Marks a run `running`, or as what it is without a worker: `finished` or `stopped`."""
+        status = "running" if at_work else "stopped"
+        if not at_work and self.is_answered(run_id):
+            status = "finished"
         with self._db.write() as db:
             db.execute(
                 "UPDATE runs SET status = ?, updated = ? WHERE id = ?",
                 (status, time.time(), run_id),
             )
+
+    def is_answered(self, run_id: str) -> bool:
+        """Whether every question of the run has its answer."""
+        record = self.find(run_id)
+        if record is None:
+            return False
+        states = self.state(run_id, len(record.binding["questions"]))
+        return all(state.answer is not None for state in states)
 
     def remove(self, run_id: str) -> None:
         """Forgets a run and all its steps.
@@ -111,12 +124,13 @@ class RunStore:
             RunBusy: somebody is working on it.
         """
         self.get(run_id)
-        with run_lock(self.path, run_id), self._db.write() as db:
-            db.execute("DELETE FROM runs WHERE id = ?", (run_id,))
-        remove_lock(self.path, run_id)
+        with self.hold(run_id):
+            with self._db.write() as db:
+                db.execute("DELETE FROM runs WHERE id = ?", (run_id,))
+            remove_lock(self.path, run_id)
 
     def drop_unread(self, run_id: str) -> bool:
-        """Forgets a run of which no chunk was read; its caller holds the run's lock.
+        """Forgets a run of which no chunk was read; its caller holds the run.
 
         Returns:
             Whether there was nothing to keep.
@@ -125,8 +139,30 @@ class RunStore:
             gone = db.execute(
                 "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM chunks WHERE run = id)",
                 (run_id,),
-            )
-            return gone.rowcount > 0
+            ).rowcount
+        if gone:
+            remove_lock(self.path, run_id)
+        return gone > 0
+
+    @contextmanager
+    def hold(self, run_id: str) -> Generator[None]:
+        """Holds a run for one worker alone.
+
+        Raises:
+            RunBusy: somebody else holds it: a process, a thread or a task.
+        """
+        if self.path is not None:
+            with run_lock(self.path, run_id):
+                yield
+            return
+        # A temporary store has no file to lock, and no rivals but those who share this object.
+        if run_id in self._held:
+            raise busy(run_id)
+        self._held.add(run_id)
+        try:
+            yield
+        finally:
+            self._held.discard(run_id)
 
     # --- steps
 
@@ -139,7 +175,7 @@ class RunStore:
         mark: dict[str, Any] | None = None,
         text: str = "",
         events: Sequence[Event] = (),
-    ) -> tuple[list[Event], dict[int, int]]:
+    ) -> tuple[list[Event], list[Pending]]:
         """Commits that calls are about to be sent for a chunk (or, with None, for the answers).
 
         Args:
@@ -151,8 +187,7 @@ class RunStore:
             events: what to log with it.
 
         Returns:
-            The events with their places in the log, and for each question how often its call was
-            already sent without being committed (0 unless the run was interrupted).
+            The events with their places in the log, and for each question what became of its call before.
         """
         place = ANSWER_STEP if chunk is None else chunk
         with self._db.write() as db:
@@ -160,15 +195,17 @@ class RunStore:
                 db.execute(
                     "INSERT INTO chunks VALUES (?,?,?,?)", (run_id, place, json.dumps(mark), text)
                 )
-            before = {
-                question: db.execute(
-                    "INSERT INTO steps (run, question, chunk, sent) VALUES (?,?,?,1) "
-                    "ON CONFLICT DO UPDATE SET sent = sent + 1 RETURNING sent - 1",
-                    (run_id, question, place),
-                ).fetchone()[0]
+            pending = [
+                Pending(
+                    *db.execute(
+                        "INSERT INTO steps (run, question, chunk, sent) VALUES (?,?,?,1) "
+                        "ON CONFLICT DO UPDATE SET sent = sent + 1 RETURNING sent - 1, unusable",
+                        (run_id, question, place),
+                    ).fetchone()
+                )
                 for question in questions
-            }
-            return _log(db, run_id, events), before
+            ]
+            return _log(db, run_id, events), pending
 
     def commit(self, run_id: str, step: Step, events: Sequence[Event]) -> list[Event]:
         """Commits one call's outcome with its events, all or nothing."""
@@ -196,15 +233,37 @@ class RunStore:
             return _log(db, run_id, events)
 
     def spend(
-        self, run_id: str, question: int, chunk: int | None, usage: Usage, events: Sequence[Event]
+        self,
+        run_id: str,
+        question: int,
+        chunk: int | None,
+        usage: Usage,
+        events: Sequence[Event],
+        *,
+        unusable: int = 0,
     ) -> list[Event]:
-        """Commits what a call cost that led to nothing, with its events; the call stays to be made."""
+        """Commits what a call cost that led to nothing, with its events; the call stays to be made.
+
+        Args:
+            run_id: the run.
+            question: whose call it was.
+            chunk: index of the chunk, None for the answer.
+            usage: what it cost in this session.
+            events: what to log with it.
+            unusable: how many of its replies were unusable, earlier sessions included.
+        """
         place = ANSWER_STEP if chunk is None else chunk
         with self._db.write() as db:
             usage = _spent(db, run_id, question, place) + usage
             db.execute(
-                "UPDATE steps SET usage = ? WHERE run = ? AND question = ? AND chunk = ?",
-                (usage.model_dump_json(exclude_defaults=True), run_id, question, place),
+                "UPDATE steps SET sent = 0, unusable = ?, usage = ? WHERE run = ? AND question = ? AND chunk = ?",
+                (
+                    unusable,
+                    usage.model_dump_json(exclude_defaults=True),
+                    run_id,
+                    question,
+                    place,
+                ),
             )
             return _log(db, run_id, events)
 

@@ -1,0 +1,128 @@
+"""What calls cost is counted once, whatever they lead to and in however many sessions."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent import (
+    ChatRequest,
+    Completion,
+    Limits,
+    MemoryAgent,
+    RunStore,
+    ScriptedModel,
+    StopReason,
+    Usage,
+)
+from memagent.errors import ConnectionFailed, RunBusy
+from memagent.messages import Failure
+from memagent.tokens.byte_bound import ByteBound
+
+TEXT = "The prince left for Moscow. " * 200
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RunStore]:
+    store = RunStore(tmp_path / "runs.sqlite")
+    yield store
+    store.close()
+
+
+def agent(store: RunStore | None, reply: Any, **settings: Any) -> MemoryAgent:
+    return MemoryAgent(ScriptedModel(reply, window=2048), store=store, **settings)
+
+
+def fine(request: ChatRequest) -> str:
+    return f"{request.kind}."
+
+
+def test_sessions_that_end_by_themselves_repeat_nothing(store: RunStore) -> None:
+    for session in range(1, 4):
+        result = agent(store, lambda _: "").ask(TEXT, "Who?", run_id="r1")
+        assert result.usage == Usage(retries=3 * session, retry_tokens=result.usage.retry_tokens)
+    limited = agent(store, fine, limits=Limits(calls=9 + 2)).ask(TEXT, "Who?", run_id="r1")
+    assert (limited.stop_reason, limited.usage.calls) == (StopReason.LIMIT, 2)
+    assert agent(store, fine).ask(TEXT, "Who?", run_id="r1").usage.repeated == 0
+
+
+def test_what_was_paid_before_a_limit_or_a_failure_is_counted(store: RunStore) -> None:
+    limited = agent(store, ["", "never sent"], limits=Limits(calls=1)).ask(
+        TEXT, "Who?", run_id="r1"
+    )
+    assert (limited.stop_reason, limited.usage.retries) == (StopReason.LIMIT, 1)
+    assert limited.usage.retry_tokens > 1000
+    broken = agent(store, ["", ConnectionFailed("gone", attempts=5)])
+    with pytest.raises(ConnectionFailed):
+        broken.ask(TEXT, "Who?", run_id="r1")
+    assert store.usage("r1").retries == 1 + 1 + 5
+    assert [event.type for event in store.events("r1")].count("retried") == 2
+
+
+def test_retries_beneath_the_agent_are_events_and_usage(store: RunStore) -> None:
+    def flaky(request: ChatRequest) -> Completion:
+        failures = (Failure(error="ServerBusy: later", waited=0.5),)
+        return Completion(text="ok.", usage=Usage(calls=1, retries=1), failures=failures)
+
+    result = agent(store, flaky).ask(TEXT, "Who?")
+    retried = [event for event in store.events(result.run_id) if event.type == "retried"]
+    assert len(retried) == result.usage.retries == result.usage.calls
+    assert (retried[0].reason, retried[0].waited) == ("ServerBusy: later", 0.5)
+
+
+class Slow(ByteBound):
+    """A counter that takes its time over memories, in the middle of a commit's thread."""
+
+    def measure(self, text: str):
+        time.sleep(0.3 if text == "update." else 0)
+        return super().measure(text)
+
+
+async def test_a_cancelled_commit_is_through_before_the_run_is_let_go(store: RunStore) -> None:
+    slow = agent(store, fine, tokenizer=Slow())
+    task = asyncio.create_task(slow.aask(TEXT, "Who?", run_id="r1"))
+    while not slow.model.inner.requests:  # type: ignore[attr-defined]  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    at_once = await asyncio.to_thread(lambda: list(store.events("r1")))
+    await asyncio.sleep(0.5)
+    assert await asyncio.to_thread(lambda: list(store.events("r1"))) == at_once
+    result = await slow.aask(TEXT, "Who?", run_id="r1")
+    assert result.usage.calls == result.chunks + 1
+    types = [event.type for event in await asyncio.to_thread(lambda: list(store.events("r1")))]
+    assert types.count("memory_updated") == types.count("chunk_read") == result.chunks
+
+
+async def test_a_temporary_store_has_one_worker_a_run_too() -> None:
+    one = agent(None, fine)
+    outcomes = await asyncio.gather(
+        *(one.aask(TEXT, "Who?", run_id="x") for _ in range(2)), return_exceptions=True
+    )
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Result", "RunBusy"]
+    assert any(isinstance(outcome, RunBusy) for outcome in outcomes)
+    await one.aclose()
+
+
+def test_done_on_the_last_chunk_settles_nothing_early(store: RunStore) -> None:
+    result = agent(store, lambda r: "Facts.\n[done]", gate="exit").ask("Short text.", "Who?")
+    assert (result.stop_reason, result.chunks) == (StopReason.ANSWERED, 1)
+
+
+def test_half_a_surrogate_pair_in_a_reply_is_replaced(store: RunStore) -> None:
+    result = agent(store, lambda _: "Pierre \ud83d and \U0001f600.").ask(TEXT, "Who?")
+    assert result.memory == result.answer == "Pierre \ufffd and \U0001f600."
+
+
+def test_a_finished_run_needs_no_document(store: RunStore, tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    first = agent(store, fine).ask(path, "Who?", run_id="r1")
+    path.unlink()
+    assert repr(agent(store, []).resume("r1")) == repr(first)
+    assert store.get("r1").status == "finished"
