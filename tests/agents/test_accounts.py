@@ -126,3 +126,11 @@ def test_a_finished_run_needs_no_document(store: RunStore, tmp_path: Path) -> No
     path.unlink()
     assert repr(agent(store, []).resume("r1")) == repr(first)
     assert store.get("r1").status == "finished"
+
+
+def test_calls_that_wait_for_their_turn_are_checked_when_it_comes(store: RunStore) -> None:
+    questions = [f"Who {number}?" for number in range(20)]
+    limited = agent(store, fine, limits=Limits(tokens=1), concurrency=1)
+    results = limited.ask_many(TEXT, questions)
+    assert sum(result.usage.calls for result in results) == 1
+    assert {result.stop_reason for result in results} == {StopReason.LIMIT}

@@ -98,7 +98,7 @@ class MemoryAgent:
             raise ConfigError(
                 f"{first['loc'][0]}={first.get('input')!r}: {first['msg']}"
             ) from error
-        self.model: ChatModel = ConcurrencyLimit(
+        self.model = ConcurrencyLimit(
             open_model(model, base_url=base_url, api_key=api_key), concurrency
         )
         self.limits = limits

@@ -13,8 +13,7 @@ from memagent.agents.result import Result
 from memagent.documents import Source, open_document
 from memagent.errors import ConfigError
 from memagent.events import Event, RunStarted
-from memagent.models.base import ChatModel
-from memagent.models.limit import Limits, UsageLimit
+from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
 from memagent.runner import Journal, check_run_id, new_run_id
 from memagent.runstore import RunStore
 from memagent.threads import in_thread
@@ -24,7 +23,7 @@ from memagent.trajectory import StopReason, Trajectory
 class Reader(Protocol):
     """What a stream needs of the agent that made it."""
 
-    model: ChatModel
+    model: ConcurrencyLimit
     limits: Limits | None
 
     @property
@@ -112,7 +111,7 @@ class RunStream:
             model = agent.model
             if agent.limits is not None:
                 spent = await in_thread(store.usage, self.run_id)
-                model = UsageLimit(model, agent.limits, spent=spent)
+                model = model.around(UsageLimit(model.inner, agent.limits, spent=spent))
             reading = Reading(plan, model, document, journal)
             started = RunStarted(
                 run_id=self.run_id,
