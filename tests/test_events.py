@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from memagent import events
 from memagent.events import MemoryUpdated, Stopped, event_adapter
 from memagent.messages import Usage
+from memagent.trajectory import StopReason
 
 KINDS = get_args(get_args(events.Event)[0])
 
@@ -19,7 +20,7 @@ def test_every_event_has_a_type_of_its_own_and_a_docstring() -> None:
 def test_events_survive_json_as_what_they_are() -> None:
     for event in (
         MemoryUpdated(seq=3, question=1, chunk=2, memory="M", tokens=1, usage=Usage(calls=1)),
-        Stopped(reason="limit", detail="3 calls", usage=Usage()),
+        Stopped(reason=StopReason.LIMIT, detail="3 calls", usage=Usage()),
     ):
         assert event_adapter.validate_json(event.model_dump_json()) == event
 

@@ -21,6 +21,7 @@ LAZY_IMPORTS = {"httpx", "jinja2", "openai", "regex", "rich", "tokenizers", "typ
 UNMIRRORED: dict[str, str] = {
     "__main__.py": "tests/cli runs it as a process",
     "cli/reading.py": "tests/cli/test_ask.py and test_resume.py run all of it",
+    "runstore/rows.py": "part of a transaction of the store, tested with it",
     "runstore/records.py": "plain data, tested with the store that fills it",
 }
 

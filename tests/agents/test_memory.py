@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import memagent
-from memagent import MemoryAgent, RunStore, Sampling, ScriptedModel
+from memagent import Limits, MemoryAgent, RunStore, Sampling, ScriptedModel
 from memagent.errors import (
     ConfigError,
     DocumentError,
@@ -249,3 +249,18 @@ def test_the_default_store_is_in_the_users_state_folder(tmp_path: Path) -> None:
     agent.ask(TEXT, "Who?")
     assert agent.store.path == tmp_path / "state" / "memagent" / "runs.sqlite"
     agent.close()
+
+
+def test_a_run_is_resumed_with_its_own_window(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs.sqlite")
+    limits = Limits(calls=2)
+    first = MemoryAgent(scripted(2048), store=store, limits=limits).ask(TEXT, "Who?", run_id="r1")
+    grown = MemoryAgent(scripted(8192), store=store)
+    result = grown.ask(TEXT, "Who?", run_id="r1")
+    assert (first.answer, result.answer) == (None, "answer.")
+    assert (
+        result.usage.calls == MemoryAgent(scripted(2048), store=None).ask(TEXT, "Who?").usage.calls
+    )
+    with pytest.raises(ConfigError, match="window=2048 is over the 1500"):
+        MemoryAgent(scripted(1500), store=store).resume("r1")
+    store.close()

@@ -163,6 +163,35 @@ def test_an_unusable_reply_stops_without_an_answer(
     assert "empty" in said["detail"]
 
 
+@pytest.mark.parametrize("questions", [[QUESTION], [QUESTION, "-q", "Which clerk?"]])
+def test_a_limit_of_calls_stops_without_an_answer(
+    memagent: Process, book: Path, questions: list[str]
+) -> None:
+    ask = ("ask", book, *questions, *EXTRACTIVE, "--max-calls", "3", "--display", "json")
+    done = memagent(*ask)
+    said = only_json(done.stdout)
+    assert done.returncode == 6
+    for one in said.get("results", [said]):
+        assert (one["answer"], one["stop_reason"]) == (None, "limit")
+        assert "calls=" in one["detail"]
+    assert f"memagent resume {said['run_id']}" in done.stderr
+
+
+def test_options_reach_the_agent(
+    invoke: Invoke, book: Path, server: Script, served: list[str]
+) -> None:
+    book.write_text(book.read_text().replace("harvest", "</memory>"))
+    shape = ("--overlap", "40", "--trust", "exact")
+    done = invoke("ask", book, QUESTION, *served, *shape, "--temperature", "0", "--run-id", "r")
+    assert done.exit_code == 0
+    assert {body["temperature"] for body in server.bodies} == {0}
+    assert "The </memory> of" in server.bodies[0]["messages"][0]["content"]
+    binding = only_json(invoke("show", "r", "--display", "json").stdout)["binding"]
+    assert (binding["overlap"], binding["trust"]) == (40, "exact")
+    estimated = invoke("estimate", book, QUESTION, *served, *shape, "--display", "none")
+    assert int(estimated.stdout) == len(server.bodies)
+
+
 def test_estimate_is_what_the_run_then_takes(invoke: Invoke, book: Path) -> None:
     said = only_json(invoke("estimate", book, QUESTION, *EXTRACTIVE, "--display", "json").stdout)
     assert said["calls_min"] == said["calls_max"] == said["chunks"] + 1

@@ -56,17 +56,19 @@ def test_ctrl_c_leaves_a_run_that_resumes(
     assert result["usage"]["repeated"] <= 1
 
 
-def test_termination_is_told_as_json_too(
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interruption_is_told_as_json_too(
     start: Callable[..., Started],
     book: Path,
     server: Script,
     served: list[str],
+    number: signal.Signals,
 ) -> None:
     server.default = slow(30)
     started = start("ask", book, QUESTION, *served, "--display", "json", "--run-id", "one")
     assert server.waiting.wait(20)
-    code, out, said = started.signal(signal.SIGTERM)
-    assert code == 143
+    code, out, said = started.signal(number)
+    assert code == 128 + number
     assert only_json(out) == {
         "error": {"type": "Interrupted", "message": "interrupted", "run_id": "one"}
     }
@@ -118,15 +120,25 @@ def test_an_interruption_before_any_run(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr() == ("", "interrupted.\n")
 
 
+def test_standard_output_gets_one_object_only(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as stop, reported(Outcome(json=True)):
+        raise KeyboardInterrupt  # where no event loop is there to catch the signal
+    assert stop.value.exit_code == 130
+    assert only_json(capsys.readouterr().out)["error"]["type"] == "Interrupted"
+    with pytest.raises(typer.Exit), reported(Outcome(json=True, told=True)):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().out == ""
+
+
 def test_resuming_is_not_offered_while_somebody_is_at_the_run(
     memagent: Process, invoke: Invoke, book: Path, tmp_path: Path
 ) -> None:
-    from memagent.runstore import RunStore, run_lock
+    from memagent.runstore import RunStore
 
     store = tmp_path / "my runs.sqlite"
     ask = ("ask", book, QUESTION, "--model", "extractive", "--run-id", "one", "--store", store)
     opened = RunStore(store)
-    with run_lock(opened.path, "one"):
+    with opened.hold("one"):
         busy = memagent(*ask)
     opened.close()
     assert busy.returncode == 5

@@ -17,6 +17,7 @@ from memagent.events import (
     Stopped,
 )
 from memagent.messages import Usage
+from memagent.trajectory import StopReason
 
 ONE = Usage(calls=1)
 
@@ -69,7 +70,7 @@ def test_one_question_of_several(capsys: pytest.CaptureFixture[str]) -> None:
         Neutralised(chunk=0, count=2),
         updated(0, "Theirs."),
         updated(0, "Ours.", question=1),
-        Stopped(question=1, reason="unusable_reply", detail="it was empty", usage=ONE),
+        Stopped(question=1, reason=StopReason.UNUSABLE_REPLY, detail="it was empty", usage=ONE),
     ]
     assert written(events, capsys, number=1).splitlines() == [
         "",

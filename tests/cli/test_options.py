@@ -1,10 +1,11 @@
 import pytest
 from tests.cli.conftest import Invoke
 
-from memagent.cli.options import Cuts, Errors, Gate
+from memagent.cli.options import TEMPERATURE, Cuts, Errors, Gate, Trust
 
 SHARED = ("--question", "--model", "--base-url", "--tokenizer", "--window", "--chunk-tokens")
 MORE = ("--memory-tokens", "--cuts", "--prompts", "--gate", "--encoding", "--errors", "--display")
+MORE += ("--trust", "--overlap", "--temperature")
 
 
 @pytest.mark.parametrize("command", ["ask", "estimate"])
@@ -20,6 +21,9 @@ def test_choices_are_those_of_the_library() -> None:
         assert Settings(cuts=cuts.value).cuts == cuts
     for gate in Gate:
         assert Settings(gate=gate.value).gate == gate
+    for trust in Trust:
+        assert Settings(trust=trust.value).trust == trust
+    assert Settings().sampling.temperature == TEMPERATURE
     assert set(Errors) == {"strict", "replace"}
 
 

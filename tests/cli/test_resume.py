@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,48 @@ def test_a_run_goes_on_where_it_failed(
     assert lines[1] == "taken up again; 2 chunks and 2 calls were done before"
     assert lines[2].startswith("chunk 2 ")
     assert "answer: hello" in lines
+
+
+@pytest.mark.parametrize("now", [8192, 4000, 2048])
+def test_the_run_keeps_its_budget_when_the_servers_window_changes(
+    invoke: Invoke, book: Path, server: Script, now: int
+) -> None:
+    server.serve_models({"id": "x", "max_model_len": 4000})
+    server.replies = [say("one"), GONE]
+    asked = ("--model", "vllm:x", "--base-url", server.url, "--tokenizer", "bytes")
+    assert invoke("ask", book, QUESTION, *asked, "--run-id", "r").exit_code == 4
+    server.serve_models({"id": "x", "max_model_len": now})
+    done = invoke("resume", "r", "--display", "json")
+    if now < 4000:
+        assert done.exit_code == 2
+        assert "window=4000 is over the 2048 tokens" in only_json(done.stdout)["error"]["message"]
+        return
+    assert only_json(done.stdout)["answer"] == "hello"
+    assert len({body["max_tokens"] for body in server.bodies}) == 1
+
+
+def test_a_run_that_stopped_at_a_limit_goes_on(invoke: Invoke, book: Path) -> None:
+    asked = ("ask", book, QUESTION, "--model", "extractive", "--window", "2048")
+    invoke(*asked, "--run-id", "r", "--max-calls", "2")
+    again = only_json(invoke("resume", "r", "--max-calls", "5", "--display", "json").stdout)
+    assert (again["stop_reason"], again["usage"]["calls"]) == ("limit", 5)
+    assert invoke("resume", "r", "--max-calls", "5").exit_code == 6
+    done = invoke("resume", "r", "--display", "none")
+    assert (done.exit_code, done.stdout) == (0, f"{FACT}\n")
+
+
+def test_a_file_whose_name_is_no_text(
+    invoke: Invoke, tmp_path: Path, server: Script, served: list[str]
+) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.txt"))
+    path.write_text(f"{FACT}\n" * 60)
+    server.replies = [say("one"), GONE]
+    failed = invoke("ask", path, QUESTION, *served, "--run-id", "r")
+    assert failed.exit_code == 4, failed.output
+    done = invoke("resume", "r", "--display", "json")
+    said = only_json(done.stdout)
+    assert (said["answer"], said["document"]) == ("hello", f"{tmp_path}/bad\\udcff.txt")
+    assert invoke("runs").exit_code == invoke("show", "r").exit_code == 0
 
 
 def test_another_server(invoke: Invoke, book: Path, server: Script, served: list[str]) -> None:

@@ -6,7 +6,7 @@ from tests.cli.conftest import FACT, QUESTION, Invoke, only_json
 
 from memagent.cli.runs import seconds_of, status_of
 from memagent.errors import ConfigError
-from memagent.runstore import RunStore, run_lock
+from memagent.runstore import RunStore
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_rm(invoke: Invoke, made: str, tmp_path: Path) -> None:
 
 def test_a_run_that_somebody_is_at_stays(invoke: Invoke, made: str, store: RunStore) -> None:
     store.set_status(made, at_work=True)
-    with run_lock(store.path, made):
+    with store.hold(made):
         assert status_of(store, store.get(made)) == "running"
         done = invoke("runs", "rm", made)
         assert (done.exit_code, done.stdout) == (5, "")

@@ -1,13 +1,16 @@
 import io
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.cli.conftest import Invoke
 
 from memagent.cli import setup
-from memagent.cli.options import Cuts, Display, Gate
+from memagent.cli.options import Cuts, Display, Gate, Trust
 from memagent.errors import ConfigError, StoreError
-from memagent.runstore import RunStore
+from memagent.models.limit import Limits
+from memagent.runstore import RunRecord, RunStore
 
 
 def test_questions_keep_their_order() -> None:
@@ -57,15 +60,37 @@ def test_an_agent_is_made_again_from_its_recipe(tmp_path: Path) -> None:
         chunk_tokens=500,
         memory_tokens=200,
         cuts=Cuts.EXACT,
+        overlap=9,
         prompts="boxed",
         gate=Gate.BOTH,
+        trust=Trust.EXACT,
+        temperature=0.0,
         seed=7,
+        max_calls=3,
     )
-    recipe = given.agent(store).recipe()
-    again = setup.agent_again(recipe, store, base_url=None, run_id="r")
+    agent = given.agent(store)
+    assert agent.limits == Limits(calls=3)
+    recipe = agent.recipe()
+    again = setup.agent_again(record_of(store, recipe), store, base_url=None, max_calls=5)
     assert again.recipe() == recipe
     assert again.settings.gate == "both"
+    assert (again.settings.overlap, again.settings.trust) == (9, "exact")
+    assert (again.settings.sampling.temperature, again.settings.sampling.top_p) == (0.0, 0.95)
+    assert again.limits == Limits(calls=5)
     store.close()
+
+
+def record_of(store: RunStore, recipe: dict[str, Any]) -> RunRecord:
+    """A run of that agent, with the budget of the test above."""
+    budget = {"window": 2000, "chunk": 500, "memory": 200}
+    store.create("r", {"budget": budget, "questions": ["q"]}, recipe, {"name": "n", "path": None})
+    return store.get("r")
+
+
+def test_a_temperature_is_a_number(invoke: Invoke, book: Path) -> None:
+    for value in ("nan", "inf", "-1"):
+        done = invoke("ask", book, "q", "--model", "extractive", "--temperature", value)
+        assert done.exit_code == 2, value
 
 
 def test_a_model_of_a_python_program_is_not_guessed(tmp_path: Path) -> None:
@@ -75,5 +100,5 @@ def test_a_model_of_a_python_program_is_not_guessed(tmp_path: Path) -> None:
     store = RunStore(None)
     recipe = MemoryAgent(ScriptedModel(["x"], name="mine"), store=store).recipe()
     with pytest.raises(ConfigError, match=r"resume it from Python.*resume\('r'\)"):
-        setup.agent_again(recipe, store, base_url=None, run_id="r")
+        setup.agent_again(record_of(store, recipe), store, base_url=None)
     store.close()

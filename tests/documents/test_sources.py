@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memagent.documents import open_document
+from memagent.documents import PIECE_CHARS, open_document
 from memagent.errors import (
     BinaryDocument,
     ConfigError,
@@ -202,6 +203,145 @@ async def test_cancelling_a_blocked_read_does_not_wait_for_it() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     release.set()
+
+
+class Held:
+    """A generator of each kind that notes when it is closed, and where it stands."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+        self.go_on = threading.Event()
+
+    def sync(self) -> Iterator[str]:
+        try:
+            yield "a" * PIECE_CHARS
+            self.go_on.wait(10)
+            yield "b" * PIECE_CHARS
+            yield "c"
+        finally:
+            self.closed.set()
+
+    async def later(self) -> AsyncIterator[str]:
+        try:
+            for item in ("a" * PIECE_CHARS, "b", "c"):
+                yield item
+                await asyncio.sleep(0)
+        finally:
+            await asyncio.sleep(0)
+            self.closed.set()
+
+
+@pytest.mark.parametrize("kind", ["sync", "later"])
+async def test_a_generator_is_closed_when_reading_stops_early(kind: str) -> None:
+    held = Held()
+    source = getattr(held, kind)()
+    async with aclosing(open_document(source).pieces()) as pieces:  # type: ignore[type-var]
+        await anext(pieces)
+        assert not held.closed.is_set()
+    assert held.closed.is_set()
+
+
+async def test_an_async_generator_is_closed_when_reading_is_cancelled_or_fails() -> None:
+    async def read(source: AsyncIterator[str]) -> None:
+        async with aclosing(open_document(source).pieces()) as pieces:  # type: ignore[type-var]
+            async for _ in pieces:
+                await asyncio.sleep(10)
+
+    held = Held()
+    source = held.later()
+    task = asyncio.create_task(read(source))
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert held.closed.is_set()
+
+    held = Held()
+
+    async def mixed() -> AsyncIterator[Any]:
+        try:
+            yield "a"
+            yield 3
+        finally:
+            held.closed.set()
+
+    items = mixed()
+    with pytest.raises(DocumentError, match="items are str or bytes"):
+        await read(items)
+    assert held.closed.is_set()
+
+
+async def test_a_generator_is_closed_after_a_cancel_while_a_thread_is_in_it() -> None:
+    held = Held()
+    source = held.sync()
+    document = open_document(source)
+
+    async def read() -> None:
+        async for _ in document.pieces():
+            pass
+
+    task = asyncio.create_task(read())
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert not held.closed.is_set()  # its thread still waits in it
+    held.go_on.set()
+    assert await asyncio.to_thread(held.closed.wait, 5)
+
+
+class Lines:
+    """An iterator that could be closed, but is no generator."""
+
+    closed = False
+
+    def __iter__(self) -> "Lines":
+        return self
+
+    def __next__(self) -> str:
+        return "a" * PIECE_CHARS
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class AsyncLines:
+    """The same, to be awaited."""
+
+    closed = False
+
+    def __aiter__(self) -> "AsyncLines":
+        return self
+
+    async def __anext__(self) -> str:
+        return "a" * PIECE_CHARS
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def test_what_the_caller_opened_is_left_open(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a" * 3 * PIECE_CHARS)
+    with (tmp_path / "a.txt").open("rb") as file:
+        for source in (Lines(), AsyncLines(), file):
+            pieces: Any = open_document(source).pieces()
+            await anext(pieces)
+            await pieces.aclose()
+            assert not source.closed
+
+
+def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.txt"))
+    path.write_text("Pierre weds Natasha.")
+    document = open_document(path)
+    assert document.name == f"{tmp_path}/bad\\udcff.txt"
+    assert document.path == str(path)
+    assert text_of(path) == "Pierre weds Natasha."
+    with path.open("rb") as file:
+        assert open_document(file).name == document.name
+    assert open_document("text", name="\ud800").name == "\\ud800"
+    missing = path.with_suffix(".gone")
+    with pytest.raises(DocumentNotFound) as caught:
+        open_document(missing)
+    str(caught.value).encode()
 
 
 PEAK = """

@@ -97,3 +97,13 @@ def test_the_endpoint_hides_the_user() -> None:
     assert str(endpoint) == "m at https://host:1/v1"
     assert endpoint.quote("hunter22 sk-123456 EMPTY") == "*** *** EMPTY"
     assert "sk-123456" not in repr(endpoint)
+
+
+@pytest.mark.parametrize("scheme", ["Bearer ", "bearer  ", "Basic ", "Token ", ""])
+def test_a_key_in_a_header_is_hidden_with_and_without_its_scheme(scheme: str) -> None:
+    headers = {"Authorization": f"{scheme}sk-abcdefgh"}
+    endpoint = Clients("http://h/v1", None, headers, 60.0).endpoint("m")
+    said = endpoint.quote(f"no such key sk-abcdefgh (header: {scheme}sk-abcdefgh)")
+    assert "abcdefgh" not in said
+    assert said.count("***") == 2
+    assert endpoint.leaks(ValueError("sk-abcdefgh"))

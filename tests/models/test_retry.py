@@ -87,6 +87,24 @@ async def test_a_lasting_error_after_a_passing_one_counts_both() -> None:
     assert caught.value.attempts == 2
 
 
+class QuotaUsedUp(ServerBusy):
+    """An error of somebody else's model, with arguments of its own."""
+
+    def __init__(self, *, account: str, share: float) -> None:
+        super().__init__(f"{account} is at {share:.0%}", retry_after=0.0)
+        self.account = account
+
+
+async def test_an_error_with_arguments_of_its_own_stays_what_it_is() -> None:
+    errors = [QuotaUsedUp(account="lab", share=1.0) for _ in range(2)]
+    _, retry = fast(errors, attempts=2)
+    with pytest.raises(QuotaUsedUp, match=r"^lab is at 100% \(gave up after 2 attempts") as caught:
+        await retry.complete(REQUEST)
+    assert caught.value not in errors
+    assert (caught.value.account, caught.value.attempts) == ("lab", 2)
+    assert errors[1].attempts == 1
+
+
 async def test_other_exceptions_are_not_touched() -> None:
     for error in (ValueError("bug"), asyncio.CancelledError()):
         model, retry = fast([error, "never"])

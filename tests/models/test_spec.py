@@ -12,7 +12,7 @@ from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry
 from memagent.models.scripted import ScriptedModel
-from memagent.models.spec import open_model
+from memagent.models.spec import LOCAL_URLS, open_model
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="x"),), max_tokens=5, thinking=False)
 
@@ -76,6 +76,67 @@ async def test_key_and_dialect_reach_the_server(
     monkeypatch.setenv("MEMAGENT_API_KEY", "sk-memagent")
     assert (await sent("sglang:m"))[0] == "Bearer sk-memagent"
     assert (await sent("sglang:m", api_key="sk-arg"))[0] == "Bearer sk-arg"
+
+
+async def key_sent(server: Script, spec: str = "vllm:m", **options: Any) -> str:
+    model = open_model(spec, **options)
+    await model.complete(REQUEST)
+    await model.aclose()
+    return server.headers[-1]["authorization"].removeprefix("Bearer ")
+
+
+@pytest.mark.parametrize("variable", ["MEMAGENT", "OPENAI"])
+async def test_a_key_of_the_environment_goes_nowhere_that_only_a_file_names(
+    server: Script,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    variable: str,
+) -> None:
+    monkeypatch.setenv(f"{variable}_API_KEY", "sk-real-key")
+    (folder / ".env").write_text(f"MEMAGENT_BASE_URL={server.url}\n")
+    for spec in ("vllm:m", "sglang:m", "openai:m"):
+        assert await key_sent(server, spec) == "EMPTY"
+    assert f"{variable}_API_KEY of the environment is not sent" in caplog.text
+    assert "sk-real-key" not in caplog.text
+    with pytest.raises(ConfigError, match="give the URL as base_url=") as caught:
+        open_model("vllm:m", api_key="sk-argument")
+    assert "sk-argument" not in str(caught.value)
+    caplog.clear()
+    open_model("extractive")  # which has no server
+    assert caplog.text == ""
+    # The file's own key may go where the file says.
+    (folder / ".env").write_text(f"OPENAI_API_KEY=sk-file\nMEMAGENT_BASE_URL={server.url}\n")
+    assert await key_sent(server) == "sk-file"
+    # The user's own word for the same place lets the user's own key through.
+    assert await key_sent(server, base_url=server.url) == "sk-real-key"
+    monkeypatch.setenv("MEMAGENT_BASE_URL", server.url)
+    assert await key_sent(server) == "sk-real-key"
+    assert await key_sent(server, api_key="sk-argument") == "sk-argument"
+
+
+async def test_a_key_of_the_file_goes_where_the_user_says(
+    server: Script, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / ".env").write_text("OPENAI_API_KEY=sk-file\n")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    assert await key_sent(server) == "sk-file"
+    assert open_model("openai:m", base_url="https://api.openai.com/v1").name == "openai:m"
+
+
+@pytest.mark.parametrize("scheme", ["vllm", "sglang"])
+async def test_the_openai_key_is_not_for_whoever_listens_on_localhost(
+    server: Script, folder: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setitem(LOCAL_URLS, scheme, server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-openai")
+    (folder / ".env").write_text("OPENAI_API_KEY=sk-file\n")
+    assert await key_sent(server, f"{scheme}:m") == "EMPTY"
+    monkeypatch.setenv("MEMAGENT_API_KEY", "sk-memagent")
+    assert await key_sent(server, f"{scheme}:m") == "sk-memagent"
+    monkeypatch.delenv("MEMAGENT_API_KEY")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    assert await key_sent(server, f"{scheme}:m") == "sk-openai"
 
 
 def test_the_openai_api(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from memagent.errors import PromptSetError
 from memagent.prompts import PromptSet
+from memagent.prompts.promptset import Turn
 
 SMALL = """
 name = "small"
@@ -78,6 +79,26 @@ def test_hash_is_that_of_the_normalised_bytes() -> None:
         (("{{ chunk }}", ""), "show 'chunk' 0 times"),
         (("{{ chunk }}", "{{ chunk }}{{ chunk }}"), "show 'chunk' 2 times"),
         (("{{ chunk }}", "{{ chunk | upper | length }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk[:200] }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk[:50000] }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk | e }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk | trim }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk | replace('\\u2060', '') }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk | replace('\\\\r\\\\n', '\\\\n') }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk | lower }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk | capitalize }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk | truncate(9000) }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk | indent }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk | striptags }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk.split() | join(' ') }}"), "show 'chunk' 0 times"),
+        (("{{ chunk }}", "{{ chunk }}{{ chunk[:9] }}"), "because of what a field holds"),
+        (("{{ chunk }}", "{{ chunk }}{{ memory | length }}"), "because of what a field holds"),
+        (("{{ chunk }}", "{{ chunk }}{% if memory %} long {% endif %}"), "because of what a field"),
+        (("{{ chunk }}", "{{ chunk }}{{ '\\\\ud800' }}"), "half a surrogate"),
+        (("{{ chunk }}", "{{ chunk }}{{ 1 // 0 }}"), "division"),
+        (("{{ chunk }}", "{{ chunk + 1 }}"), "concatenate"),
+        (("{{ chunk }}", "{{ chunk }}{{ none() }}"), "not callable"),
+        (("{{ chunk }}", "{{ chunk }}{{ ('x' * 9).encode('no') }}"), "encoding"),
         (("{{ chunk }}", "{{ chunks }}"), "'chunks' is undefined"),
         (("{{ chunk }}", "{{ chunk }"), "unexpected '}'"),
         (("{{ chunk }}", "{{ ''.__class__.__mro__ }}{{ chunk }}"), "unsafe"),
@@ -105,3 +126,57 @@ def test_an_unknown_name_lists_the_shipped_ones() -> None:
 def test_bytes_that_are_no_utf8() -> None:
     with pytest.raises(PromptSetError, match="not TOML in UTF-8"):
         PromptSet.parse(b"name = '\xff'")
+
+
+def test_a_changed_set_has_a_hash_and_templates_of_its_own() -> None:
+    prompts = PromptSet.parse(SMALL.encode())
+    prompts.render("answer", question="q", memory="m")
+    answer = (Turn(role="user", template='Other: {{ question }} {{ memory }} \x7f\t\\ "é"'),)
+    changed = prompts.model_copy(update={"answer": answer, "keep": "[same]"})
+    (message,) = changed.render("answer", question="q", memory="m")
+    assert message.content == 'Other: q m \x7f\t\\ "é"'
+    assert changed.hash != prompts.hash
+    loaded = PromptSet.load(changed)
+    assert loaded.model_dump() == changed.model_dump()
+    assert (loaded.source, loaded.hash) == (changed.source, changed.hash)
+    assert PromptSet.parse(changed.source.encode()).hash == changed.hash
+    assert prompts.model_copy(update={"keep": prompts.keep}).hash == prompts.hash
+    assert prompts.model_copy().source == prompts.source
+
+
+def test_a_set_made_in_python_can_be_kept_and_read_again() -> None:
+    read = PromptSet.load("boxed")
+    made = PromptSet(**read.model_dump())
+    assert made.source != read.source
+    assert PromptSet.parse(made.source.encode()).model_dump() == read.model_dump()
+    assert PromptSet.load(made).hash == made.hash
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"answer": (Turn(role="user", template="{{ question }}"),)}, "show 'memory' 0 times"),
+        ({"keep": " keep"}, "white space"),
+        ({"tags": None}, "cannot be written"),
+        ({"keep": "\ud800"}, "cannot be written"),
+        ({"update": (Turn(role="user", template="\ud800"),)}, "cannot be written"),
+        ({"empty_memory": None}, "not TOML"),
+    ],
+)
+def test_a_set_that_was_changed_for_the_worse_is_refused(
+    change: dict[str, object], says: str
+) -> None:
+    changed = PromptSet.load("plain").model_copy(update=change)
+    with pytest.raises(PromptSetError, match=says):
+        PromptSet.load(changed)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "n" * 5000])
+def test_names_that_no_file_can_have(name: str) -> None:
+    with pytest.raises(PromptSetError, match="no prompt set"):
+        PromptSet.load(name)
+
+
+def test_toml_that_is_nested_beyond_reason() -> None:
+    with pytest.raises(PromptSetError, match="not TOML"):
+        PromptSet.parse(b"a = " + b"[" * 100_000)

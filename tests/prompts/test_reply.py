@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from memagent.messages import Completion, FinishReason
@@ -33,6 +35,21 @@ def reply(text: str, *, cut: bool = False, reasoning: str = "") -> Completion:
         ("[keep]\n[done]", "both", None, True),
         ("<think>hm</think>Facts.", "off", "Facts.", False),
         ("hm</think> a </think>\n[keep]", "both", None, False),
+        ("\n <think>hm</think>\n\nFacts.", "off", "Facts.", False),
+        ("<think></think>Facts.", "off", "Facts.", False),
+        ("pre-opened</think>Facts.", "off", "Facts.", False),
+        ("<think>a <think> in it</think>Facts.", "off", "Facts.", False),
+        ("<think>a </think> in it</think>Facts.", "off", "Facts.", False),
+        ("<think>a</think>\n<think>b</think>Facts.", "off", "Facts.", False),
+        ("It wraps thoughts in <think>.", "off", "It wraps thoughts in <think>.", False),
+        ("A <think>b</think> c", "off", "A <think>b</think> c", False),
+        (
+            "<think>a</think>Tags: <think> and </think>.",
+            "off",
+            "Tags: <think> and </think>.",
+            False,
+        ),
+        ("a</think>Tags: <think> and </think>.", "off", "Tags: <think> and </think>.", False),
     ],
 )
 def test_update_replies(text: str, gate: Gate, memory: str | None, done: bool) -> None:
@@ -44,6 +61,20 @@ def test_a_memory_that_was_cut_off_says_so() -> None:
     assert read_update(reply("Facts and", cut=True), PROMPTS, "off").cut_off
 
 
+@pytest.mark.parametrize("text", ["<think>", "A </think> B", "<think> a </think> b", "[keep"])
+def test_a_text_whose_reasoning_the_server_took_out_is_whole(text: str) -> None:
+    assert read_update(reply(f" {text}\n", reasoning="hm"), PROMPTS, "both").memory == text
+
+
+@pytest.mark.parametrize("text", ["She marries", "", "[keep]", "<think>a</think>b"])
+def test_a_reply_that_the_engine_stopped_is_unusable(text: str) -> None:
+    completion = Completion(text=text, finish_reason=FinishReason.OTHER)
+    with pytest.raises(UnusableReply, match="stopped by the engine"):
+        read_update(completion, PROMPTS, "both")
+    with pytest.raises(UnusableReply, match="stopped by the engine"):
+        read_answer(completion, "plain")
+
+
 @pytest.mark.parametrize(
     ("completion", "says"),
     [
@@ -53,6 +84,8 @@ def test_a_memory_that_was_cut_off_says_so() -> None:
         (reply("<think>still at it"), "inside its reasoning"),
         (reply("", cut=True, reasoning="still at it"), "while reasoning"),
         (reply("<think>all</think>", cut=True), "while reasoning"),
+        (reply("all</think>\n"), "empty"),
+        (reply("<think>a</think> <think>still at it"), "inside its reasoning"),
         (reply("", reasoning="thought, then said nothing"), "empty"),
     ],
 )
@@ -71,6 +104,10 @@ def test_unusable_replies(completion: Completion, says: str) -> None:
         ("boxed", r"\boxed{\frac{1}{2}}", r"\frac{1}{2}", True),
         ("boxed", r"\boxed {a}", "a", True),
         ("boxed", r"\boxed{a} then \boxed{broken", "a", True),
+        ("boxed", r"\boxed{a \boxed{b} c}", "b", True),
+        ("boxed", r"} { \boxed{a} } \boxed{ { b }", "a", True),
+        ("boxed", r"\boxed{\boxed{a}", "a", True),
+        ("boxed", r"\boxed{", r"\boxed{", False),
         ("boxed", "1813", "1813", False),
         ("sentence", "Well. Therefore, the answer is (in 1813).", "in 1813", True),
         ("sentence", "Therefore, the answer is Pierre.", "Pierre", True),
@@ -84,3 +121,13 @@ def test_answer_forms(form: AnswerForm, text: str, answer: str, found: bool) -> 
 
 def test_an_answer_that_was_cut_off_says_so() -> None:
     assert read_answer(reply("In 18", cut=True), "plain").truncated
+
+
+@pytest.mark.parametrize(
+    "unit", ["\\boxed{", "\\boxed{}", "\\boxed ", "{", "<think>", "</think>", "a<think></think>"]
+)
+def test_long_repetitive_replies_are_read_in_linear_time(unit: str) -> None:
+    completion = reply("x" + unit * (400_000 // len(unit)) + "x")
+    start = time.perf_counter()
+    read_answer(completion, "boxed")
+    assert time.perf_counter() - start < 1.0  # quadratic reading would take minutes

@@ -1,5 +1,6 @@
 """The allowances for chat templates that are not known."""
 
+import re
 from pathlib import Path
 
 from memagent.messages import Message
@@ -17,3 +18,14 @@ def test_the_allowances_bound_a_known_template() -> None:
             sum(counter.count(m.content) + MESSAGE_ALLOWANCE for m in messages) + REQUEST_ALLOWANCE
         )
         assert counter.count_messages(messages) <= bound
+
+
+def test_the_request_allowance_bounds_the_header_of_gpt_oss() -> None:
+    # Its template writes this system message, in 80 to 90 of its own tokens.
+    header = (
+        "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n"
+        "Knowledge cutoff: 2024-06\nCurrent date: 2025-08-05\n\nReasoning: medium\n\n"
+        "# Valid channels: analysis, commentary, final. Channel must be included for every message."
+        "<|end|><|start|>assistant"
+    )
+    assert len(re.findall(r"<\|\w+\|>|\w+|[^\w\s]|\s+", header)) <= REQUEST_ALLOWANCE

@@ -21,7 +21,6 @@ class Quarter:
     """A counter of no cost: a token is four characters."""
 
     name = "chars/4"
-    exact = False
     control_tokens: frozenset[str] = frozenset()
 
     def count(self, text: str) -> int:

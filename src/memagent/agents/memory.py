@@ -224,8 +224,13 @@ class MemoryAgent:
         """`aclose` for sync callers."""
         run_sync(self.aclose())
 
-    async def plan(self, questions: tuple[str, ...]) -> Plan:
+    async def plan(self, questions: tuple[str, ...], *, window: int | None = None) -> Plan:
         """Asks the model for its window and counter, and divides the budget.
+
+        Args:
+            questions: what is asked.
+            window: that of the run that is resumed, used unless this agent was given one: a server's window
+                may have grown since.
 
         Raises:
             BudgetError: see `ContextBudget.divide`.
@@ -238,7 +243,9 @@ class MemoryAgent:
         return await in_thread(
             Plan.make,
             questions,
-            self.settings,
+            self.settings
+            if self.settings.window
+            else self.settings.model_copy(update={"window": window}),
             self.prompts,
             model=self.model.name,
             counter=counter,

@@ -28,7 +28,9 @@ class Reader(Protocol):
 
     @property
     def store(self) -> RunStore: ...  # noqa: D102
-    async def plan(self, questions: tuple[str, ...]) -> Plan: ...  # noqa: D102
+    async def plan(  # noqa: D102
+        self, questions: tuple[str, ...], *, window: int | None = None
+    ) -> Plan: ...
     def recipe(self) -> dict[str, Any]: ...  # noqa: D102
 
 
@@ -98,8 +100,10 @@ class RunStream:
         document = None
         if self._document is not None:
             document = await in_thread(open_document, self._document)
-        plan = await agent.plan(self._questions)
         store = await in_thread(lambda: agent.store)
+        known = await in_thread(store.find, self.run_id)
+        window = None if known is None else known.binding["budget"]["window"]
+        plan = await agent.plan(self._questions, window=window)
         source: dict[str, Any] = {"name": "", "path": None}
         if document is not None:
             path = document.path if document.rereadable else None

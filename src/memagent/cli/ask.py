@@ -7,7 +7,7 @@ import json
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
-from memagent.cli.options import Cuts, Display, Errors, Gate
+from memagent.cli.options import TEMPERATURE, Cuts, Display, Errors, Gate, Trust
 from memagent.cli.output import Paper
 from memagent.cli.reading import read_and_report
 from memagent.cli.session import drive
@@ -22,18 +22,22 @@ def ask(
     model: opt.Model = None,
     base_url: opt.BaseUrl = None,
     tokenizer: opt.Tokenizer = None,
+    temperature: opt.Temperature = TEMPERATURE,
     seed: opt.Seed = 0,
     window: opt.Window = None,
     chunk_tokens: opt.ChunkTokens = None,
     memory_tokens: opt.MemoryTokens = None,
     cuts: opt.CutsOption = Cuts.SENTENCE,
+    overlap: opt.Overlap = 0,
     prompts: opt.Prompts = "plain",
     gate: opt.GateOption = Gate.OFF,
+    trust: opt.TrustOption = Trust.NEUTRAL,
     encoding: opt.Encoding = None,
     errors: opt.ErrorsOption = Errors.STRICT,
     store: opt.Store = None,
     durable: opt.Durable = False,
     run_id: opt.RunId = None,
+    max_calls: opt.MaxCalls = None,
     display: opt.DisplayOption = None,
 ) -> None:
     """Read a document once, and answer one or more questions about it.
@@ -56,9 +60,13 @@ def ask(
             chunk_tokens=chunk_tokens,
             memory_tokens=memory_tokens,
             cuts=cuts,
+            overlap=overlap,
             prompts=prompts,
             gate=gate,
+            trust=trust,
+            temperature=temperature,
             seed=seed,
+            max_calls=max_calls,
         )
         agent = setup.agent(opened)
         stream = agent.stream(document, asked, run_id=run_id)
@@ -72,12 +80,15 @@ def estimate(
     model: opt.Model = None,
     base_url: opt.BaseUrl = None,
     tokenizer: opt.Tokenizer = None,
+    temperature: opt.Temperature = TEMPERATURE,
     window: opt.Window = None,
     chunk_tokens: opt.ChunkTokens = None,
     memory_tokens: opt.MemoryTokens = None,
     cuts: opt.CutsOption = Cuts.SENTENCE,
+    overlap: opt.Overlap = 0,
     prompts: opt.Prompts = "plain",
     gate: opt.GateOption = Gate.OFF,
+    trust: opt.TrustOption = Trust.NEUTRAL,
     encoding: opt.Encoding = None,
     errors: opt.ErrorsOption = Errors.STRICT,
     display: opt.DisplayOption = None,
@@ -98,9 +109,11 @@ def estimate(
             chunk_tokens=chunk_tokens,
             memory_tokens=memory_tokens,
             cuts=cuts,
+            overlap=overlap,
             prompts=prompts,
             gate=gate,
-            seed=0,
+            trust=trust,
+            temperature=temperature,
         )
         agent = setup.agent(None)
 

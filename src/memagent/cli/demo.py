@@ -35,7 +35,8 @@ def demo(
 ) -> None:
     """Read War and Peace as you watch, without a server or a model, and answer a question about it."""
     shown = chosen_display(display)
-    with reported(Outcome(json=shown is Display.JSON)):
+    outcome = Outcome(json=shown is Display.JSON)
+    with reported(outcome):
         from memagent.agents.memory import MemoryAgent
         from memagent.runstore import RunStore
 
@@ -56,7 +57,7 @@ def demo(
             results = watch(agent, stream, watcher(shown, tally, changes_only=True))
             seconds = time.monotonic() - begun
             record = store.get(stream.run_id)
-            code = report(results, record, shown, Outcome(json=False), seconds=seconds)
+            code = report(results, record, shown, outcome, seconds=seconds)
         if talks:
             paper.line((f"Next, {NEXT}", "dim"))
     if code:

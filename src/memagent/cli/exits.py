@@ -75,6 +75,14 @@ class Outcome:
     store: RunStore | None = None
     """Where runs are, closed in the end; None where they cannot be resumed (`demo`)."""
     run_id: str | None = None
+    told: bool = False
+    """Standard output has its one JSON value."""
+
+    def tell(self, error: dict[str, str | None]) -> None:
+        """Says an error as JSON where that is asked for, unless the result is out already."""
+        if self.json and not self.told:
+            self.told = True
+            print(json.dumps({"error": error}, ensure_ascii=False), flush=True)
 
     def resume_command(self, run_id: str | None) -> str | None:
         """How to go on with the run; None where it is not in the store, or has its answers."""
@@ -106,17 +114,15 @@ def reported(outcome: Outcome) -> Generator[None]:
         if command is not None:
             say("resume with:", command, style="dim")
         raise typer.Exit(code_of(error)) from error
-    except Interrupted as stop:
+    except (Interrupted, KeyboardInterrupt) as stop:  # the latter outside of the event loop
         command = outcome.resume_command(outcome.run_id)
-        if outcome.json:
-            said = {"type": "Interrupted", "message": "interrupted", "run_id": outcome.run_id}
-            print(json.dumps({"error": said}))
+        outcome.tell({"type": "Interrupted", "message": "interrupted", "run_id": outcome.run_id})
         say(
             "interrupted.",
             f"What was read is kept; go on with: {command}" if command else "",
             style="yellow",
         )
-        raise typer.Exit(stop.code) from stop
+        raise typer.Exit(stop.code if isinstance(stop, Interrupted) else 130) from stop
     except BrokenPipeError as error:
         # Python flushes standard output once more when it ends: give it somewhere to write to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -154,7 +160,5 @@ def _debugging() -> bool:
 def _report(error: Exception, message: str, run_id: str | None, outcome: Outcome) -> None:
     if _debugging():
         traceback.print_exception(error)
-    if outcome.json:
-        said = {"type": type(error).__name__, "message": message, "run_id": run_id}
-        print(json.dumps({"error": said}, ensure_ascii=False), flush=True)
+    outcome.tell({"type": type(error).__name__, "message": message, "run_id": run_id})
     say("error:", message, style="bold red")

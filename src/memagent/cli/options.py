@@ -34,6 +34,13 @@ class Gate(StrEnum):
     BOTH = "both"
 
 
+class Trust(StrEnum):
+    """What becomes of look-alikes of prompt fields in the document."""
+
+    NEUTRAL = "neutral"
+    EXACT = "exact"
+
+
 class Errors(StrEnum):
     """What becomes of bytes that do not decode."""
 
@@ -42,6 +49,9 @@ class Errors(StrEnum):
 
 
 MODEL, BUDGET, TEXT, RUN = "Model", "Budget and wording", "Document", "Run"
+
+TEMPERATURE = 0.7
+"""The default of `memagent.messages.Sampling`, which takes pydantic to import."""
 
 Doc = Annotated[
     str,
@@ -128,6 +138,38 @@ GateOption = Annotated[
     typer.Option(
         help="update lets the model keep its memory in one token, exit lets it stop early.",
         rich_help_panel=BUDGET,
+    ),
+]
+TrustOption = Annotated[
+    Trust,
+    typer.Option(
+        help="neutral makes look-alikes of prompt fields harmless; exact leaves them, for trained checkpoints.",
+        rich_help_panel=BUDGET,
+    ),
+]
+Overlap = Annotated[
+    int,
+    typer.Option(
+        metavar="TOKENS",
+        min=0,
+        help="Tokens of a chunk that the next one repeats.",
+        rich_help_panel=BUDGET,
+    ),
+]
+Temperature = Annotated[
+    float,
+    typer.Option(
+        metavar="X", min=0, help="Sampling temperature; 0 is greedy.", rich_help_panel=MODEL
+    ),
+]
+MaxCalls = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Stop, to be resumed, once the run has made N calls in all. Default: no limit.",
+        rich_help_panel=RUN,
+        show_default=False,
     ),
 ]
 Encoding = Annotated[

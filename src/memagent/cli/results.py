@@ -39,7 +39,9 @@ def report(
     """
     match display:
         case Display.JSON:
-            print(json.dumps(as_json(results, record), ensure_ascii=False))
+            said = json.dumps(as_json(results, record), ensure_ascii=False)
+            outcome.told = True
+            print(said)
         case Display.NONE:
             for result in results:
                 if result.answer is not None:

@@ -27,6 +27,7 @@ def resume(
         ),
     ] = None,
     base_url: opt.BaseUrl = None,
+    max_calls: opt.MaxCalls = None,
     store: opt.Store = None,
     durable: opt.Durable = False,
     display: opt.DisplayOption = None,
@@ -46,7 +47,7 @@ def resume(
 
             report(results_of(opened, run_id, {}), record, shown, outcome)
             return
-        agent = agent_again(record.settings, opened, base_url=base_url, run_id=run_id)
+        agent = agent_again(record, opened, base_url=base_url, max_calls=max_calls)
         source = None
         named = document or record.source.get("path")
         if named is not None:

@@ -158,10 +158,8 @@ def status_of(store: RunStore, record: RunRecord) -> str:
     """`finished`, `stopped`, `running`, or `interrupted` where its process is gone without a word."""
     if record.status != "running":
         return record.status
-    from memagent.runstore import run_lock
-
     try:
-        with run_lock(store.path, record.id):
+        with store.hold(record.id):
             return "interrupted"
     except StoreError:
         return "running"

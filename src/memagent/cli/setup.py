@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memagent.cli.options import Cuts, Display, Gate
+from memagent.cli.options import Cuts, Display, Gate, Trust
 from memagent.cli.output import on_terminal
 from memagent.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from memagent.agents.memory import MemoryAgent
-    from memagent.runstore import RunStore
+    from memagent.models.limit import Limits
+    from memagent.runstore import RunRecord, RunStore
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,13 @@ class Setup:
     chunk_tokens: int | None
     memory_tokens: int | None
     cuts: Cuts
+    overlap: int
     prompts: str
     gate: Gate
-    seed: int
+    trust: Trust
+    temperature: float
+    seed: int = 0
+    max_calls: int | None = None
 
     def agent(self, store: RunStore | None) -> MemoryAgent:
         """Makes the agent.
@@ -38,7 +44,10 @@ class Setup:
             ConfigError: a setting is wrong, or no model is named.
         """
         from memagent.agents.memory import MemoryAgent
+        from memagent.messages import Sampling
 
+        if not math.isfinite(self.temperature):
+            raise ConfigError(f"--temperature {self.temperature!r}: give a number from 0 on")
         return MemoryAgent(
             self.model,
             base_url=self.base_url,
@@ -48,22 +57,35 @@ class Setup:
             chunk_tokens=self.chunk_tokens,
             memory_tokens=self.memory_tokens,
             cuts=self.cuts.value,
+            overlap=self.overlap,
             gate=self.gate.value,
+            trust=self.trust.value,
+            sampling=Sampling(temperature=self.temperature),
             seed=self.seed,
+            limits=call_limit(self.max_calls),
             store=store,
         )
 
 
+def call_limit(calls: int | None) -> Limits | None:
+    """Limits for `--max-calls`."""
+    if calls is None:
+        return None
+    from memagent.models.limit import Limits
+
+    return Limits(calls=calls)
+
+
 def agent_again(
-    settings: dict[str, Any], store: RunStore, *, base_url: str | None, run_id: str
+    record: RunRecord, store: RunStore, *, base_url: str | None, max_calls: int | None = None
 ) -> MemoryAgent:
-    """Makes the agent of a stored run again.
+    """Makes the agent of a stored run again, with the budget that the run has.
 
     Args:
-        settings: `RunRecord.settings`.
-        store: where the run is.
+        record: the run.
+        store: where it is.
         base_url: the server, where it is another one now.
-        run_id: the run, for messages.
+        max_calls: most calls of the run, those of its earlier sessions among them.
 
     Raises:
         ConfigError: the model was an object of a Python program.
@@ -73,21 +95,29 @@ def agent_again(
     from memagent.models.spec import SCHEMES
     from memagent.prompts import PromptSet
 
-    given = dict(settings)
+    given: dict[str, Any] = dict(record.settings)
     model: str = given.pop("model")
     if model.partition(":")[0] not in SCHEMES:
         raise ConfigError(
-            f"run {run_id!r} was made with the model {model!r}, which only the program that made it knows: "
-            f"resume it from Python, with MemoryAgent(that_model, ...).resume({run_id!r})"
+            f"run {record.id!r} was made with the model {model!r}, which only the program that made it knows: "
+            f"resume it from Python, with MemoryAgent(that_model, ...).resume({record.id!r})"
         )
     prompts = PromptSet.parse(given.pop("prompts").encode(), name="the run's prompt set")
     kept_url: str | None = given.pop("base_url")
     sampling = Sampling.model_validate(given.pop("sampling"))
+    # Not as they were asked for: a server's window may have changed since, and the defaults with it.
+    bound = record.binding["budget"]
+    given |= {
+        "window": bound["window"],
+        "chunk_tokens": bound["chunk"],
+        "memory_tokens": bound["memory"],
+    }
     return MemoryAgent(
         model,
         base_url=base_url or kept_url,
         prompts=prompts,
         sampling=sampling,
+        limits=call_limit(max_calls),
         store=store,
         **given,
     )

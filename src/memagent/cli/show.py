@@ -57,6 +57,7 @@ def show(
         if chunk is not None:
             _show_chunk(opened, record, chosen, chunk, shown)
         elif shown is Display.JSON:
+            outcome.told = True
             _write_json(opened, record, chosen)
         elif shown is Display.NONE:
             states = opened.state(run_id, len(asked))

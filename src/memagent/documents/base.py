@@ -14,7 +14,7 @@ class Document(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call it: a path, `<text>`, `<stdin>`."""
+        """What people call it: a path, `<text>`, `<stdin>`. It is text: no half surrogate pairs."""
         ...
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import cast
 
 from memagent.documents.base import PIECE_CHARS
@@ -30,7 +30,7 @@ class Reading:
         self._sniffed = False
         self._gunzip: Gunzip | None = None
 
-    def feed(self, item: object) -> Iterator[str]:
+    def feed(self, item: object) -> Generator[str]:
         """Yields the pieces that `item` completes.
 
         Raises:
@@ -51,7 +51,7 @@ class Reading:
         for at in range(0, len(view), BLOCK_BYTES):
             yield from self._raw(bytes(view[at : at + BLOCK_BYTES]))
 
-    def close(self) -> Iterator[str]:
+    def close(self) -> Generator[str]:
         """Yields the rest; raises for truncated, undecodable and empty documents."""
         if self._kind is bytes:
             if not self._sniffed:
@@ -69,7 +69,7 @@ class Reading:
             )
         self._kind = kind
 
-    def _raw(self, data: bytes) -> Iterator[str]:
+    def _raw(self, data: bytes) -> Generator[str]:
         if self._sniffed:
             yield from self._plain(data)
             return
@@ -77,13 +77,13 @@ class Reading:
         if len(self._head) >= len(MAGIC):
             yield from self._sniff()
 
-    def _sniff(self) -> Iterator[str]:
+    def _sniff(self) -> Generator[str]:
         head, self._head, self._sniffed = self._head, b"", True
         if head.startswith(MAGIC):
             self._gunzip = Gunzip(self._name)
         yield from self._plain(head)
 
-    def _plain(self, data: bytes) -> Iterator[str]:
+    def _plain(self, data: bytes) -> Generator[str]:
         for block in self._gunzip.feed(data) if self._gunzip else (data,):
             for text in self._decoder.feed(block):
                 yield from self._pieces.feed(text)

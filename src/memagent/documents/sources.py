@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Set
-from contextlib import suppress
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Set,
+)
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
@@ -15,6 +23,7 @@ from memagent.documents.base import PIECE_CHARS, Document
 from memagent.documents.decoding import check_options
 from memagent.documents.gunzip import BLOCK_BYTES
 from memagent.documents.reading import Reading, flat
+from memagent.documents.threaded import threaded
 from memagent.errors import DecodingError, DocumentError, DocumentNotFound
 
 Source: TypeAlias = (
@@ -57,7 +66,8 @@ def open_document(
         source: the text or where it comes from; a Document is returned as it is.
         encoding: of bytes sources; None finds it out (byte order mark, UTF-8, else a guess with a warning).
         errors: of bytes sources: "strict", "replace" (U+FFFD for bad bytes) or "ignore".
-        name: what messages and records call it, instead of its path or kind.
+        name: what messages and records call it, instead of its path or kind; half surrogate pairs in it, as
+            paths of undecodable bytes have them, are escaped.
 
     Raises:
         DocumentError: the source is none of the accepted types.
@@ -95,7 +105,7 @@ class _Source(ABC):
     rereadable: bool = True
 
     def __init__(self, name: str, encoding: str | None = None, errors: str = "strict") -> None:
-        self.name = name
+        self.name = _shown(name)
         self._encoding = encoding
         self._errors = errors
         self._begun = False
@@ -106,21 +116,23 @@ class _Source(ABC):
         return {"encoding": self._encoding, "errors": self._errors}
 
     @abstractmethod
-    def _items(self) -> Iterator[object]:
+    def _items(self) -> Generator[object]:
         """The source's str or bytes, in order, as they come."""
 
-    def read(self) -> Iterator[str]:
+    def read(self) -> Generator[str]:
         """What `pieces` gives, without an event loop; blocks while the source does."""
         self._begin()
         reading = Reading(self.name, self._encoding, self._errors)
-        for item in self._items():
-            yield from reading.feed(item)
+        with closing(self._items()) as items:
+            for item in items:
+                yield from reading.feed(item)
         yield from reading.close()
 
-    async def pieces(self) -> AsyncIterator[str]:
+    async def pieces(self) -> AsyncGenerator[str]:
         """The text in order; see `Document.pieces`."""
-        async for piece in _threaded(self.read()):
-            yield piece
+        async with aclosing(threaded(self.read())) as pieces:
+            async for piece in pieces:
+                yield piece
 
     def _begin(self) -> None:
         if self._begun and not self.rereadable:
@@ -138,7 +150,7 @@ class TextSource(_Source):
         self._text = text
         self.size = len(text)
 
-    def _items(self) -> Iterator[object]:
+    def _items(self) -> Generator[object]:
         for at in range(0, len(self._text), PIECE_CHARS):
             yield self._text[at : at + PIECE_CHARS]
 
@@ -151,7 +163,7 @@ class BytesSource(_Source):
         self._data = data
         self.size = len(data)
 
-    def _items(self) -> Iterator[object]:
+    def _items(self) -> Generator[object]:
         yield self._data
 
 
@@ -167,12 +179,12 @@ class FileSource(_Source):
             raise self._not_found(error) from error
         if stat.S_ISDIR(status.st_mode):
             raise DocumentNotFound(f"{path!r} is a directory; name a file in it")
-        self.path = str(self._path.absolute())
+        self.path = str(self._path.absolute())  # with half surrogate pairs, or it would not open
         # Pipes and devices have no length, and what was read of them is gone.
         self.rereadable = stat.S_ISREG(status.st_mode)
         self.size = status.st_size if self.rereadable else None
 
-    def _items(self) -> Iterator[object]:
+    def _items(self) -> Generator[object]:
         try:
             file = self._path.open("rb", buffering=0)
         except OSError as error:
@@ -202,7 +214,7 @@ class OpenFileSource(_Source):
         except (AttributeError, OSError, ValueError):
             self.rereadable = False  # reading will say it if the file is closed
 
-    def _items(self) -> Iterator[object]:
+    def _items(self) -> Generator[object]:
         if self.rereadable:
             try:
                 self._file.seek(self._start)
@@ -212,7 +224,10 @@ class OpenFileSource(_Source):
 
 
 class IterableSource(_Source):
-    """Text or bytes from an iterable; one that is its own iterator can be read once."""
+    """Text or bytes from an iterable; one that is its own iterator can be read once.
+
+    A generator is closed when reading ends, early too; other iterators are left as they are.
+    """
 
     def __init__(
         self, items: Iterable[object], name: str, encoding: str | None, errors: str
@@ -221,12 +236,21 @@ class IterableSource(_Source):
         self._source = items
         self.rereadable = not isinstance(items, Iterator)
 
-    def _items(self) -> Iterator[object]:
-        yield from self._source
+    def _items(self) -> Generator[object]:
+        items = iter(self._source)
+        try:
+            for item in items:  # noqa: UP028 - `yield from` closes whatever has a `close`
+                yield item
+        finally:
+            if isinstance(items, Generator):
+                cast("Generator[object]", items).close()
 
 
 class AsyncSource:
-    """Text or bytes from an async iterable, awaited item by item."""
+    """Text or bytes from an async iterable, awaited item by item.
+
+    An async generator is closed when reading ends, early too; other iterators are left as they are.
+    """
 
     path: str | None = None
     size: int | None = None
@@ -234,7 +258,7 @@ class AsyncSource:
     def __init__(
         self, items: AsyncIterable[object], name: str, encoding: str | None, errors: str
     ) -> None:
-        self.name = name
+        self.name = _shown(name)
         self.rereadable = not isinstance(items, AsyncIterator)
         self._source = items
         self._encoding = encoding
@@ -246,7 +270,7 @@ class AsyncSource:
         """How to open it again alike: the keyword arguments that `open_document` got."""
         return {"encoding": self._encoding, "errors": self._errors}
 
-    async def pieces(self) -> AsyncIterator[str]:
+    async def pieces(self) -> AsyncGenerator[str]:
         """The text in order; see `Document.pieces`."""
         if self._begun and not self.rereadable:
             raise DocumentError(
@@ -254,27 +278,27 @@ class AsyncSource:
             )
         self._begun = True
         reading = Reading(self.name, self._encoding, self._errors)
-        async for item in self._source:
-            if isinstance(item, (str, bytes)) and len(item) <= _INLINE_ITEM:
-                for piece in reading.feed(item):
-                    yield piece
-            else:
-                async for piece in _threaded(reading.feed(item)):
-                    yield piece
-        async for piece in _threaded(reading.close()):
-            yield piece
+        items = aiter(self._source)
+        try:
+            async for item in items:
+                if isinstance(item, (str, bytes)) and len(item) <= _INLINE_ITEM:
+                    for piece in reading.feed(item):
+                        yield piece
+                    continue
+                async with aclosing(threaded(reading.feed(item))) as pieces:
+                    async for piece in pieces:
+                        yield piece
+        finally:
+            if isinstance(items, AsyncGenerator):
+                await cast("AsyncGenerator[object]", items).aclose()
+        async with aclosing(threaded(reading.close())) as pieces:
+            async for piece in pieces:
+                yield piece
 
 
-async def _threaded(pieces: Iterator[str]) -> AsyncIterator[str]:
-    """Takes one piece at a time from a blocking generator, each in a thread."""
-    try:
-        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-            yield piece
-    finally:
-        # A cancelled wait leaves its thread inside the generator, which then cannot be closed from
-        # here; it closes what it holds when that thread lets go of it.
-        with suppress(ValueError):
-            cast("Any", pieces).close()
+def _shown(name: str) -> str:
+    """The name with half surrogate pairs escaped, so that JSON, databases and terminals take it."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _blocks(file: IO[Any], name: str) -> Iterator[object]:

@@ -14,12 +14,6 @@ WINDOW = 8192
 NOTHING_FOUND = "No sentence of the document matches the question."
 
 
-class _Bytes(ByteBound):
-    """This model's tokens are UTF-8 bytes, so the bound is the count."""
-
-    exact = True
-
-
 class ExtractiveModel:
     """Answers from a document with its own sentences. No weights, no server, no network, and no understanding.
 
@@ -40,7 +34,7 @@ class ExtractiveModel:
 
     def __init__(self, *, window: int = WINDOW) -> None:
         self._window = window
-        self._counter = _Bytes()
+        self._counter = ByteBound()
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Rewrites the memory (`update`) or answers (`answer`), in at most `max_tokens` UTF-8 bytes.

@@ -55,7 +55,8 @@ class Limits(Leaf):
     """
 
     calls: int | None = None
-    """Calls. One that is sent again by a `Retry` inside the limit counts once."""
+    """Calls. One that is sent again by a `Retry` inside the limit counts once; of what earlier sessions of a run
+    made, every attempt counts."""
     tokens: int | None = None
     """Prompt and completion tokens together, with those of replies that were thrown away."""
     seconds: float | None = None

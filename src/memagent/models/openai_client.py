@@ -41,8 +41,12 @@ class Clients:
         self._api_key = _checked_key(api_key)
         self._headers = {**_basic_authorisation(parts), **headers}
         self._timeout = timeout
-        self._secrets = [api_key, parts.password, unquote(parts.password or "")]
-        self._secrets += [value.removeprefix("Basic ") for value in self._headers.values()]
+        secrets = {api_key or "", parts.password or "", unquote(parts.password or "")}
+        for value in self._headers.values():
+            # A server may echo the credentials with or without their scheme ("Bearer", "Basic").
+            secrets |= {value.strip(), value.strip().partition(" ")[2].strip()}
+        # The longest first: one that holds another is blanked out whole.
+        self._secrets = sorted(secrets, key=len, reverse=True)
         self._loops = PerLoop(_Slot)
 
     def endpoint(self, name: str) -> Endpoint:
@@ -51,7 +55,7 @@ class Clients:
             name=name,
             base_url=self._url,
             timeout=self._timeout,
-            secrets=tuple(s for s in self._secrets if s and len(s) >= SECRET_CHARS),
+            secrets=tuple(s for s in self._secrets if len(s) >= SECRET_CHARS),
         )
 
     async def get(self) -> openai.AsyncOpenAI:

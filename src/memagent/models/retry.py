@@ -126,15 +126,22 @@ class Retry(Wrapper):
             tried = len(failures) + 1
             text = f"{error} (gave up after {tried} attempts over {time.monotonic() - start:.1f} s)"
             logger.debug("%s: %s", self.name, text)  # the caller hears it from the error
-            # A new error, since other tasks may hold the old one.
-            final = type(error)(text, retry_after=error.retry_after, attempts=tried)
-            raise final from error.__cause__
+            raise _reworded(error, text, tried) from error.__cause__
 
     def _wait(self, state: RetryCallState) -> float:
         # The exponent is bounded because 2.0**1024 is an error.
         longest = min(FIRST_WAIT * 2.0 ** min(state.attempt_number - 1, 64), self._max_wait)
         jittered = longest * random.uniform(0.5, 1.0)
         return min(max(jittered, _error(state).retry_after or 0.0), self._max_wait)
+
+
+def _reworded(error: ModelError, text: str, attempts: int) -> ModelError:
+    """The same error with another text: a new one, since other tasks may hold the old one."""
+    # Not through the class or `copy`, which call an `__init__` whose arguments only its author knows.
+    final = ModelError.__new__(type(error), text)
+    final.__dict__.update(vars(error))
+    final.attempts = attempts
+    return final
 
 
 def _may_pass(error: BaseException) -> bool:

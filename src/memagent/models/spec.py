@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -15,6 +16,8 @@ from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import Dialect, OpenAIModel
 from memagent.models.retry import Retry
 
+logger = logging.getLogger("memagent.spec")
+
 ENV_FILE = ".env"
 OPENAI_URL = "https://api.openai.com/v1"
 LOCAL_URLS = {"vllm": "http://localhost:8000/v1", "sglang": "http://localhost:30000/v1"}
@@ -24,7 +27,7 @@ EXAMPLES = "'vllm:NAME', 'sglang:NAME', 'openai:NAME' or 'extractive' (which nee
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach a model: arguments first, then the environment, then `.env`."""
+    """How to reach a model: arguments first, then the environment, then `.env` (keys: see `_key`)."""
 
     base_url: str | None
     api_key: str | None
@@ -48,7 +51,8 @@ def open_model(
             the working folder. A model object is given back as it is.
         base_url: of the server, up to `/v1`; else `MEMAGENT_BASE_URL`, `OPENAI_BASE_URL`, then
             localhost 8000 (vllm), localhost 30000 (sglang) or the OpenAI API (openai).
-        api_key: else `MEMAGENT_API_KEY`, `OPENAI_API_KEY`, then none.
+        api_key: else `MEMAGENT_API_KEY`, `OPENAI_API_KEY`, then none. A key of the environment is not sent to
+            a URL that only `.env` names, and `OPENAI_API_KEY` not to the localhost defaults.
         tokenizer: what `load_counter` takes, instead of the model's own.
         window: most tokens of prompt plus output, instead of asking the server.
 
@@ -58,7 +62,7 @@ def open_model(
     Raises:
         NoModel: no model is named anywhere.
         AuthenticationFailed: the OpenAI API without a key.
-        ConfigError: the spec or the URL cannot be right.
+        ConfigError: the spec or the URL cannot be right, or `api_key` would go where only `.env` says.
     """
     if spec is not None and not isinstance(spec, str):
         _refuse(
@@ -73,9 +77,10 @@ def open_model(
             "the model 'extractive' needs no server",
             {"base_url": base_url, "api_key": api_key, "tokenizer": tokenizer},
         )
+    url = found.url if base_url is None else _Setting("base_url=", base_url)
     access = Access(
-        base_url=found.base_url if base_url is None else base_url,
-        api_key=found.api_key if api_key is None else api_key,
+        base_url=None if url is None else url.value,
+        api_key=_key(scheme, name, url, api_key, found.keys),
         tokenizer=tokenizer,
         window=window,
     )
@@ -172,38 +177,113 @@ def _refuse(why: str, given: dict[str, str | int | None]) -> None:
 
 
 @dataclass(frozen=True)
+class _Setting:
+    """A URL or key that was found."""
+
+    name: str
+    value: str = field(repr=False)
+    from_file: bool = False
+    """From `.env`: whoever made the working folder wrote it."""
+
+    @property
+    def shown(self) -> str:
+        """The URL without user, password and query."""
+        return repr(self.value.rpartition("@")[2].partition("?")[0])
+
+
+def _key(
+    scheme: str, name: str, url: _Setting | None, given: str | None, found: tuple[_Setting, ...]
+) -> str | None:
+    """The first key that may be sent to `url` (None for the scheme's default), None where nothing is sent.
+
+    Raises:
+        ConfigError: the key that was given may not.
+    """
+    foreign = url if url is not None and url.from_file else None
+    if scheme == "extractive":
+        return None
+    if given is not None:
+        if given and foreign is not None:
+            raise ConfigError(
+                f"api_key= would be sent to {foreign.shown}, which only {ENV_FILE} in the working folder names; "
+                f"give the URL as base_url=, or set {foreign.name} in the environment"
+            )
+        return given
+    for key in found:
+        if foreign is not None and not key.from_file:
+            logger.warning(
+                "%s of the environment is not sent to %s, which only %s in the working folder names: set %s in "
+                "the environment too, or the key in %s",
+                *(key.name, foreign.shown, ENV_FILE, foreign.name, ENV_FILE),
+            )
+        elif url is None and scheme in LOCAL_URLS and key.name == "OPENAI_API_KEY":
+            # It is for OpenAI, or for the URL that was set beside it; whoever listens here is neither.
+            logger.debug("%s:%s: OPENAI_API_KEY is not sent to localhost", scheme, name)
+        else:
+            return key.value
+    return None
+
+
+@dataclass(frozen=True)
 class _Found:
     """What the environment and `.env` say; for each name the environment wins."""
 
     model: str | None
-    base_url: str | None
-    api_key: str | None
+    url: _Setting | None
+    keys: tuple[_Setting, ...]
+    """`MEMAGENT_API_KEY` before `OPENAI_API_KEY`, each from the environment before `.env`."""
 
     @classmethod
     def look(cls) -> _Found:
         # Imported here: reading settings is the only use, and `import memagent` stays light.
-        from pydantic_settings import BaseSettings, SettingsConfigDict
+        from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-        class Settings(BaseSettings):
-            model_config = SettingsConfigDict(
-                env_file=ENV_FILE, env_file_encoding="utf-8", env_ignore_empty=True, extra="ignore"
-            )
+        class Environment(BaseSettings):
+            model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore")
             memagent_model: str | None = None
             memagent_base_url: str | None = None
             memagent_api_key: SecretStr | None = None
             openai_base_url: str | None = None
             openai_api_key: SecretStr | None = None
 
+        class File(Environment):
+            model_config = SettingsConfigDict(env_file=ENV_FILE, env_file_encoding="utf-8")
+
+            @classmethod
+            def settings_customise_sources(
+                cls,
+                settings_cls: type[BaseSettings],
+                init_settings: PydanticBaseSettingsSource,
+                env_settings: PydanticBaseSettingsSource,
+                dotenv_settings: PydanticBaseSettingsSource,
+                file_secret_settings: PydanticBaseSettingsSource,
+            ) -> tuple[PydanticBaseSettingsSource, ...]:
+                return (dotenv_settings,)
+
         try:
-            found = Settings()
+            sources = (Environment(), File())
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"{ENV_FILE} in the working folder cannot be read ({error}); make it readable UTF-8, or "
                 f"remove it"
             ) from error
-        key = found.memagent_api_key or found.openai_api_key
+
+        def settings(*names: str) -> tuple[_Setting, ...]:
+            every = ((name, source, getattr(source, name)) for name in names for source in sources)
+            return tuple(
+                _Setting(
+                    name.upper(),
+                    value.get_secret_value() if isinstance(value, SecretStr) else value,
+                    from_file=isinstance(source, File),
+                )
+                for name, source, value in every
+                if value is not None
+            )
+
+        models = settings("memagent_model")
+        urls = settings("memagent_base_url", "openai_base_url")
         return cls(
-            model=found.memagent_model,
-            base_url=found.memagent_base_url or found.openai_base_url,
-            api_key=None if key is None else key.get_secret_value(),
+            model=models[0].value if models else None,
+            url=urls[0] if urls else None,
+            keys=settings("memagent_api_key", "openai_api_key"),
         )

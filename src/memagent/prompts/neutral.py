@@ -2,40 +2,73 @@
 
 A look-alike gets U+2060 (word joiner: invisible, zero width) after its first character. What is no
 look-alike stays byte-identical.
+
+Look-alikes may overlap: `<|[INST]|>` holds one inside another, and breaking the outer one alone would leave
+the inner one whole. So every start is looked at by itself, and each gets its joiner.
+
+Whether a look-alike starts at a place depends on the text up to its end and on nothing behind it. So a
+text without any has none in its prefixes, which the chunker relies on.
+
+A control token of one character cannot be broken, and is left alone: nothing that keeps the text
+byte-identical could change it. `TokenizerFile` names such tokens in a warning when it is loaded.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 
 from memagent.prompts.promptset import Tags
+from memagent.tokens.base import JOINER
 
-JOINER = "\u2060"
-
-# Control tokens of the model families in use, by form: ChatML, Llama 3, Harmony, Phi (<|...|>), DeepSeek
-# (full-width bars), Llama 2 and Mistral ([INST], <<SYS>>), Gemma (<start_of_turn>), T5 (<extra_id_0>),
-# BERT ([CLS]), sentence marks, reasoning and tool-call marks. Inner lengths are bounded so that a text of
-# nothing but "<" is still scanned in linear time.
+# Control tokens of the model families in use, by form, since most tokenizers are not on this machine. In angle
+# brackets: sentence marks, reasoning and tool-call marks.
 _WORDS = (
-    "s bos eos pad unk mask sep cls sop eop eot eod think thinking tool tools tool_calls? tool_response "
-    r"tool_result function_calls? function_results? image audio video (?:start|end)_of_\w{1,16} "
-    r"unused_?\d{1,5} extra_id_\d{1,4} reserved_\w{1,32}"
+    r"s bos eos eot eod eop eom eoa sop pad unk mask sep cls think thinking tools? tool_calls? toolcall "
+    r"function_calls? image audio video (?:unused|special|reserved)\d{1,5} mask:\d{1,5} (?:seed|minimax):\w{1,64}"
 )
-_CAPITALS = (
-    "INST SYSTEM_PROMPT AVAILABLE_TOOLS TOOL_CALLS TOOL_RESULTS TOOL_CONTENT THINK IMG BOS EOS CLS SEP MASK "
-    "PAD UNK [gs]MASK"
+# In square brackets, where code and prose have much of their own, by name alone (Mistral, BERT, GLM, Kimi),
+# and as the tokens are written: x[mask] is an index.
+_NAMES = (
+    r"INST SYSTEM_PROMPT MODEL_SETTINGS AVAILABLE_TOOLS TOOL_[A-Z]{1,32} ARGS CALL_ID THINK PREFIX MIDDLE SUFFIX "
+    r"IMG IMG_[A-Z]{1,32} AUDIO BEGIN_AUDIO TRANSCRIBE STREAMING_[A-Z]{1,32} BOS EOS EOT CLS SEP MASK PAD UNK "
+    r"[gs]MASK unused\d{1,5} control_\d{1,5} SPECIAL_\d{1,5} extra_id_\d{1,5} (?:start|end)_header_id"
 )
+# First character, and what has to follow it. No repetition crosses the next first character or gives back what
+# it took (`++`), so that a text of nothing but first characters is scanned in linear time.
 _CONTROL_FORMS = (
-    r"<[|\uff5c][^<>\n]{1,64}?[|\uff5c]>",
-    rf"<\s{{0,4}}/?\s{{0,4}}(?:{'|'.join(_WORDS.split())})\s{{0,4}}>",
-    r"<</?SYS>>",
-    rf"\[/?(?:{'|'.join(_CAPITALS.split())})\]",
+    ("<", r"\|[^<>\n]{2,}+(?<=\|)>"),  # <|...|>: ChatML, Llama 3, Harmony, Phi, DeepSeek
+    ("<", r"\|[^<>\s|][^<>\s]*+>"),  # <|turn> and <turn|>: Gemma 4
+    ("<", rf"[^<>\s|{JOINER}][^<>\s|]*+\|>"),
+    ("<", rf"\s*+/?\s*+(?:{'|'.join(_WORDS.split())})\s*+>"),
+    # With an underscore: <start_of_turn>, <EOS_TOKEN>, <SPECIAL_12>, <extra_id_0>, <arg_key> and the like. HTML has
+    # no such tags; the types of C (<size_t>) are left out.
+    ("<", r"/?(?=[a-z0-9:]++_++[a-z0-9])(?![\w:]++(?<=_t)>)[\w:]++>"),
+    ("<", r"</?SYS>>"),  # Llama 2
+    ("[", r"\|[^\[\]\s]{2,}+(?<=\|)\]"),  # [|endofturn|]: EXAONE
+    ("[", rf"(?-i:/?(?:{'|'.join(_NAMES.split())})\])"),
+    ("[", r"e~\["),  # MiniMax
+    ("]", r"~!?b[\[\]]"),
+    ("]", r"![a-z]~\["),
+    ("]", r"<\][^<>\[\]\n]++\[>\["),
+    ("/", r"nothink"),  # GLM
+)
+# Where Unicode has forms of an ASCII character that NFKC (and for two of them NFC) makes that character.
+_COMPATIBLE = (
+    "\xa0-\xba\u017f\u02b0-\u02e3\u037e\u1d2c-\u1dbb\u1fef-\u202f\u205f-\u209c\u2102-\u217f\u2460-\u24ea\u2c7c\u2c7d"
+    "\u3000\ua7f2-\ua7f4\ufb29\ufe10-\ufe6b\uff01-\uff5e\U000107a5\U0001d400-\U0001d7ff\U0001f12b-\U0001f149"
+    "\U0001fbf0-\U0001fbf9"
 )
 
 
 class Neutraliser:
     """Makes look-alikes of field tags and control tokens harmless.
+
+    Tokenizers that normalise their texts read full-width letters and brackets as plain ones, so these are
+    looked at as plain ones here.
 
     Args:
         tags: the prompt set's field tags; None leaves tags alone (`trust="exact"`, for checkpoints that
@@ -44,12 +77,14 @@ class Neutraliser:
     """
 
     def __init__(self, tags: Tags | None, control_tokens: Iterable[str] = ()) -> None:
-        forms = [re.escape(token) for token in sorted(control_tokens, key=len, reverse=True)]
-        forms += _CONTROL_FORMS
+        forms = [*_CONTROL_FORMS]
         if tags is not None:
             names = "|".join(re.escape(tag) for tag in (tags.question, tags.memory, tags.chunk))
-            forms.append(rf"<\s{{0,8}}/?\s{{0,8}}(?:{names})(?:[\s/][^<>]{{0,64}})?>")
-        self._pattern = re.compile("|".join(forms), re.IGNORECASE)
+            forms.append(("<", rf"\s*+/?\s*+(?:{names})(?:[\s/][^<>]*+)?>"))
+        known = _starts(forms)
+        tokens = sorted({_plain(token) for token in control_tokens if len(token) > 1})
+        others = [(token[0], re.escape(token[1:])) for token in tokens if not known.match(token)]
+        self._pattern = _starts([*forms, *others]) if others else known
 
     def __call__(self, text: str) -> tuple[str, list[int]]:
         """Neutralises `text`.
@@ -58,7 +93,7 @@ class Neutraliser:
             The safe text, and for each joiner that was put in the position in `text` of the character
             before it, ascending. Without look-alikes the text itself and an empty list.
         """
-        places = [match.start() for match in self._pattern.finditer(text)]
+        places = [match.start() for match in self._pattern.finditer(_plain(text))]
         if not places:
             return text, places
         parts: list[str] = []
@@ -72,3 +107,35 @@ class Neutraliser:
     def safe(self, text: str) -> str:
         """The safe text alone."""
         return self(text)[0]
+
+
+def _starts(forms: Iterable[tuple[str, str]]) -> re.Pattern[str]:
+    """Matches the first characters of look-alikes, and looks at what follows without taking it."""
+    following: defaultdict[str, list[str]] = defaultdict(list)
+    for first, rest in forms:
+        for char in {first, *first.lower()[:1], *first.upper()[:1]}:
+            following[char].append(rest)
+    # The literal in front, under no flag, lets the search skip what no look-alike begins with.
+    return re.compile(
+        "|".join(rf"{re.escape(c)}(?i:(?={'|'.join(rest)}))" for c, rest in following.items())
+    )
+
+
+def _plain(text: str) -> str:
+    """The text as tokenizers that normalise it read it, as far as that keeps each character's place."""
+    if text.isascii():
+        return text
+    forms, plain = _compatible()
+    return text.translate(plain) if forms.search(text) else text
+
+
+@cache
+def _compatible() -> tuple[re.Pattern[str], dict[int, str]]:
+    """What the forms of ASCII characters look like, and the characters that they are forms of."""
+    spans = re.findall("(.)(?:-(.))?", _COMPATIBLE)
+    chars = [chr(i) for a, b in spans for i in range(ord(a), ord(b or a) + 1)]
+    plain = {ord(char): unicodedata.normalize("NFKC", char) for char in chars}
+    plain = {i: char for i, char in plain.items() if len(char) == 1 and char.isascii()}
+    # Beyond the first plane single characters would be tried one after the other, so it is one range there.
+    near = re.escape("".join(chr(i) for i in plain if i < 0x10000))
+    return re.compile(f"[{near}\U00010000-\U0001fbff]"), plain

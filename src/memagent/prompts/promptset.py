@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tomllib
-from functools import cached_property
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator
 
 from memagent.errors import PromptSetError
 from memagent.messages import CallKind, Leaf, Message, Role
@@ -25,6 +26,8 @@ WIDEST_WORDS = 99999
 """Stands for `memory_words` when frames are measured: no real number takes more tokens."""
 WORDS_PER_TOKEN = 0.7
 """English takes 1.3-1.4 tokens a word; the prompt names words because models cannot count tokens."""
+_MARKED = " \u2060<b class='x'>\"{{ 1 }}\" &amp; \\\\  ÉtÉ\r\n\n\t" + "x " * 50_000
+"""A text that each change to a text would change; longer than the fields of any window in use."""
 
 
 class Tags(Leaf):
@@ -47,7 +50,7 @@ class PromptSet(Leaf):
 
     Templates see `question`, `memory`, `chunk` (update only), `tags`, `keep`, `done`, `can_keep`,
     `can_done` and `memory_words`, in a Jinja sandbox; each of the first three must be shown exactly once,
-    as it is.
+    as it is, and nothing else may depend on their contents.
     """
 
     name: str = Field(min_length=1)
@@ -61,8 +64,8 @@ class PromptSet(Leaf):
     done: str = Field(default="[done]", min_length=1)
     """Alone on the last line, this ends the reading (exit gate)."""
     answer_form: AnswerForm = "plain"
-    source: str = Field(default="", repr=False)
-    """The TOML text that this set was read from, normalised."""
+    _read: str = PrivateAttr(default="")
+    """The TOML text that this set was read from, normalised; empty where it was made otherwise."""
 
     @field_validator("keep", "done", "empty_memory")
     @classmethod
@@ -72,29 +75,50 @@ class PromptSet(Leaf):
         return value
 
     @property
+    def source(self) -> str:
+        """The set as TOML: the text that it was read from, or one written anew where it has changed since.
+
+        Raises:
+            PromptSetError: a field holds what TOML cannot.
+        """
+        try:
+            fields = self.model_dump(warnings=False)
+            if self._read and self.model_validate(tomllib.loads(self._read)).model_dump() == fields:
+                return self._read
+            text = _toml(fields)
+            text.encode()
+        except (TypeError, ValueError, AttributeError) as error:
+            raise PromptSetError(f"prompt set {self.name!r} cannot be written: {error}") from error
+        return text
+
+    @property
     def hash(self) -> str:
-        """First 16 hex digits of the SHA-256 of the normalised TOML bytes."""
+        """First 16 hex digits of the SHA-256 of the normalised TOML bytes.
+
+        Raises:
+            PromptSetError: a field holds what TOML cannot.
+        """
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]
 
     @classmethod
     def load(cls, spec: str | Path | PromptSet) -> PromptSet:
-        """Loads a shipped set by name (`plain`, `boxed`) or any set by path.
+        """Loads a shipped set by name (`plain`, `boxed`) or any set by path. A set is checked, like a file.
 
         Raises:
             PromptSetError: no such set, broken TOML, missing fields, or a template that does not show
                 each field exactly once.
         """
         if isinstance(spec, PromptSet):
-            return spec
+            return cls.parse(spec.source.encode(), name=spec.name)
         if isinstance(spec, str) and spec in BUILT_IN:
             raw = resources.files("memagent.prompts").joinpath(f"{spec}.toml").read_bytes()
             return cls.parse(raw, name=spec)
         try:
             raw = Path(spec).read_bytes()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: it can be no path
             raise PromptSetError(
                 f"no prompt set {str(spec)!r}: give a TOML file that can be read, "
-                f"or one of {', '.join(BUILT_IN)} ({error.strerror})"
+                f"or one of {', '.join(BUILT_IN)} ({getattr(error, 'strerror', error)})"
             ) from error
         return cls.parse(raw, name=str(spec))
 
@@ -107,8 +131,8 @@ class PromptSet(Leaf):
         """
         try:
             text = raw.decode("utf-8-sig").replace("\r\n", "\n").rstrip("\n") + "\n"
-            prompts = cls.model_validate({**tomllib.loads(text), "source": text})
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            prompts = cls.model_validate(tomllib.loads(text))
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise PromptSetError(f"{name!r} is not TOML in UTF-8: {error}") from error
         except ValidationError as error:
             first = error.errors()[0]
@@ -116,6 +140,7 @@ class PromptSet(Leaf):
             raise PromptSetError(
                 f"{name!r}, {where}: {first['msg']} (see docs/prompts.md)"
             ) from error
+        prompts._read = text
         prompts._check_fields(name)
         return prompts
 
@@ -153,47 +178,75 @@ class PromptSet(Leaf):
             "can_done": gate in ("exit", "both"),
             "memory_words": memory_words,
         }
-        import jinja2
-
         try:
             return tuple(
                 Message(role=role, content=template.render(fields))
-                for role, template in self._templates[kind]
+                for role, template in _compiled(self.update if kind == "update" else self.answer)
             )
-        except jinja2.TemplateError as error:
+        except Exception as error:  # a template can do whatever an expression can
             raise PromptSetError(f"prompt set {self.name!r}, {kind}: {error}") from error
 
-    @cached_property
-    def _templates(self) -> dict[str, list[tuple[Role, Template]]]:
-        import jinja2
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-        environment = ImmutableSandboxedEnvironment(
-            undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
-        )
-        try:
-            return {
-                kind: [(turn.role, environment.from_string(turn.template)) for turn in turns]
-                for kind, turns in (("update", self.update), ("answer", self.answer))
-            }
-        except jinja2.TemplateError as error:
-            raise PromptSetError(f"prompt set {self.name!r}: {error}") from error
-
     def _check_fields(self, name: str) -> None:
-        # Budgets count each field once, so a template that shows one twice (or changes it) would overflow.
-        question, memory, chunk = marks = ("\ue000q\ue001", "\ue000m\ue001", "\ue000c\ue001")
+        # Budgets add the fields to a frame that is rendered with empty ones, so a template that shows one
+        # twice, changes it, or says more because of it would overflow.
+        names = ("question", "memory", "chunk")
+        marks = {field: f" \ue000{field}\ue001{_MARKED} " for field in names}
         wanted: dict[CallKind, tuple[int, int, int]] = {"update": (1, 1, 1), "answer": (1, 1, 0)}
         gates: tuple[Gate, ...] = ("off", "both")
         for kind, times in wanted.items():
             for gate in gates:
-                messages = self.render(
-                    kind, question=question, memory=memory, chunk=chunk, gate=gate
-                )
-                shown = "\n".join(message.content for message in messages)
-                for field, mark, right in zip(
-                    ("question", "memory", "chunk"), marks, times, strict=True
-                ):
-                    if shown.count(mark) != right:
+                shown = self._shown(kind, gate, marks)
+                for field, right in zip(names, times, strict=True):
+                    found = shown.count(marks[field])
+                    if found != right:
                         raise PromptSetError(
-                            f"{name!r}: the {kind} templates show {field!r} {shown.count(mark)} times, not {right}"
+                            f"{name!r}: the {kind} templates show {field!r} {found} times, not {right} "
+                            f"(as it is: a filter or slice that changes it does not count)"
                         )
+                    shown = shown.replace(marks[field], "")
+                if shown != self._shown(kind, gate, dict.fromkeys(names, "")):
+                    raise PromptSetError(
+                        f"{name!r}: the {kind} templates say something else because of what a field holds; "
+                        f"show each field once, and let nothing else depend on it"
+                    )
+                if not shown.isascii() and any("\ud800" <= char <= "\udfff" for char in shown):
+                    raise PromptSetError(
+                        f"{name!r}: the {kind} templates hold half a surrogate pair"
+                    )
+
+    def _shown(self, kind: CallKind, gate: Gate, fields: dict[str, str]) -> str:
+        question, memory, chunk = fields["question"], fields["memory"], fields["chunk"]
+        messages = self.render(kind, question=question, memory=memory, chunk=chunk, gate=gate)
+        return "\n".join(message.content for message in messages)
+
+
+@lru_cache(maxsize=32)
+def _compiled(turns: tuple[Turn, ...]) -> list[tuple[Role, Template]]:
+    import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+    return [(turn.role, environment.from_string(turn.template)) for turn in turns]
+
+
+def _toml(fields: dict[str, Any]) -> str:
+    """The fields as TOML. Its strings are those of JSON, but for DEL, which it wants escaped."""
+    tables = {
+        "tags": [fields.pop("tags")],
+        "update": fields.pop("update"),
+        "answer": fields.pop("answer"),
+    }
+    blocks = [("", fields)]
+    for name, rows in tables.items():
+        head = "[tags]\n" if name == "tags" else f"[[{name}]]\n"
+        blocks += [(head, dict(row)) for row in rows]
+    return "\n".join(
+        head + "".join(f"{key} = {_string(value)}\n" for key, value in table.items())
+        for head, table in blocks
+    )
+
+
+def _string(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

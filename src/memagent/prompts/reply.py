@@ -9,6 +9,8 @@ from memagent.messages import Completion, FinishReason
 from memagent.prompts.promptset import AnswerForm, Gate, PromptSet
 
 _SENTENCE = re.compile(r"[Tt]herefore, the answer is:? *(.+)")
+_BRACES = re.compile(r"\\boxed\s*+\{|[{}]")
+_OPEN, _CLOSE = "<think>", "</think>"
 
 
 @dataclass(frozen=True)
@@ -35,27 +37,44 @@ class Answer:
 
 
 class UnusableReply(Exception):
-    """The reply is empty, or was cut off inside its reasoning; the message says which."""
+    """The reply is empty, ends inside its reasoning or was stopped half-way; the message says which."""
 
 
 def visible(completion: Completion) -> str:
-    """The reply after the last `</think>`, stripped.
+    """The reply without its reasoning, stripped.
+
+    A server that separates reasoning (`Completion.reasoning`) has done so: its text is taken whole. Else
+    reasoning is what `<think>` begins at the very start, or what ends with a `</think>` that no `<think>`
+    stands before (templates may open it in the prompt), up to the last `</think>` of that kind. Further on,
+    both are words that the reply mentions.
 
     Raises:
-        UnusableReply: nothing is left.
+        UnusableReply: nothing is left, or the engine stopped the reply for a reason that is neither the
+            model's end of turn nor the token limit.
     """
-    text = completion.text
-    cut = completion.finish_reason is FinishReason.LENGTH
-    if "</think>" in text:
-        text = text.rpartition("</think>")[2]
-    elif "<think>" in text:
-        raise UnusableReply("the reply ends inside its reasoning (no </think>)")
+    if completion.finish_reason is FinishReason.OTHER:
+        raise UnusableReply("the reply was stopped by the engine (by a content filter, say)")
+    text = completion.text if completion.reasoning else _unreasoned(completion.text)
     text = text.strip()
     if text:
         return text
+    cut = completion.finish_reason is FinishReason.LENGTH
     if cut and (completion.reasoning or completion.text.strip()):
         raise UnusableReply("the reply was cut off by its token limit while reasoning")
     raise UnusableReply("the reply is empty")
+
+
+def _unreasoned(text: str) -> str:
+    start = 0
+    while (end := text.find(_CLOSE, start)) >= 0:
+        before = text[start:end]
+        if _OPEN in before and not before.lstrip().startswith(_OPEN):
+            break
+        start = end + len(_CLOSE)
+    text = text[start:].lstrip()
+    if text.startswith(_OPEN):
+        raise UnusableReply("the reply ends inside its reasoning (no </think>)")
+    return text
 
 
 def read_update(completion: Completion, prompts: PromptSet, gate: Gate) -> Update:
@@ -65,7 +84,7 @@ def read_update(completion: Completion, prompts: PromptSet, gate: Gate) -> Updat
     removed and ends the reading. Literals that the gate does not offer are ordinary text.
 
     Raises:
-        UnusableReply: empty, or cut off inside reasoning.
+        UnusableReply: see `visible`.
     """
     text = visible(completion)
     done = False
@@ -84,7 +103,7 @@ def read_answer(completion: Completion, form: AnswerForm) -> Answer:
     The answer is the whole text, the last `\boxed{...}`, or what follows the last "Therefore, the answer is".
 
     Raises:
-        UnusableReply: empty, or cut off inside reasoning.
+        UnusableReply: see `visible`.
     """
     text = visible(completion)
     found: str | None = text
@@ -101,13 +120,17 @@ def read_answer(completion: Completion, form: AnswerForm) -> Answer:
 
 
 def _last_box(text: str) -> str | None:
-    for start in reversed([match.end() for match in re.finditer(r"\\boxed\s*\{", text)]):
-        depth = 1
-        for place in range(start, len(text)):
-            depth += {"{": 1, "}": -1}.get(text[place], 0)
-            if depth == 0:
-                return text[start:place].strip()
-    return None
+    """What stands in the last box that is closed."""
+    opened: list[int | None] = []
+    last: tuple[int, int] | None = None
+    for match in _BRACES.finditer(text):
+        if match[0] != "}":
+            opened.append(None if match[0] == "{" else match.end())
+        elif opened:
+            start = opened.pop()
+            if start is not None and (last is None or start > last[0]):
+                last = start, match.start()
+    return None if last is None else text[slice(*last)].strip()
 
 
 def _bare(sentence: str) -> str:

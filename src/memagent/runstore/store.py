@@ -13,6 +13,7 @@ from typing import Any
 from memagent.errors import RunMismatch, RunNotFound
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
+from memagent.runstore import rows
 from memagent.runstore.conversations import StoredConversations, pack
 from memagent.runstore.database import Database
 from memagent.runstore.lock import busy, remove_lock, run_lock
@@ -75,8 +76,8 @@ class RunStore:
 
     def find(self, run_id: str) -> RunRecord | None:
         """The run of that id, or None."""
-        rows = self._db.read("SELECT * FROM runs WHERE id = ?", (run_id,))
-        return _record(rows[0]) if rows else None
+        found = self._db.read("SELECT * FROM runs WHERE id = ?", (run_id,))
+        return rows.record(found[0]) if found else None
 
     def get(self, run_id: str) -> RunRecord:
         """The run of that id.
@@ -93,7 +94,7 @@ class RunStore:
     def runs(self) -> list[RunRecord]:
         """All runs, newest first."""
         return [
-            _record(row)
+            rows.record(row)
             for row in self._db.read("SELECT * FROM runs ORDER BY created DESC, id DESC")
         ]
 
@@ -205,14 +206,14 @@ class RunStore:
                 )
                 for question in questions
             ]
-            return _log(db, run_id, events), pending
+            return rows.log(db, run_id, events), pending
 
     def commit(self, run_id: str, step: Step, events: Sequence[Event]) -> list[Event]:
         """Commits one call's outcome with its events, all or nothing."""
         place = ANSWER_STEP if step.chunk is None else step.chunk
         with self._db.write() as db:
-            conversation, hole = pack(step.conversation, _text(db, run_id, place))
-            usage = _spent(db, run_id, step.question, place) + step.usage
+            conversation, hole = pack(step.conversation, rows.text(db, run_id, place))
+            usage = rows.spent(db, run_id, step.question, place) + step.usage
             db.execute(
                 "UPDATE steps SET committed = ?, memory = ?, tokens = ?, settled = ?, answer = ?, usage = ?, "
                 "conversation = ?, hole = ? WHERE run = ? AND question = ? AND chunk = ?",
@@ -230,7 +231,7 @@ class RunStore:
                     place,
                 ),
             )
-            return _log(db, run_id, events)
+            return rows.log(db, run_id, events)
 
     def spend(
         self,
@@ -254,7 +255,7 @@ class RunStore:
         """
         place = ANSWER_STEP if chunk is None else chunk
         with self._db.write() as db:
-            usage = _spent(db, run_id, question, place) + usage
+            usage = rows.spent(db, run_id, question, place) + usage
             db.execute(
                 "UPDATE steps SET sent = 0, unusable = ?, usage = ? WHERE run = ? AND question = ? AND chunk = ?",
                 (
@@ -265,12 +266,12 @@ class RunStore:
                     place,
                 ),
             )
-            return _log(db, run_id, events)
+            return rows.log(db, run_id, events)
 
     def log(self, run_id: str, events: Sequence[Event]) -> list[Event]:
         """Commits events that belong to no call."""
         with self._db.write() as db:
-            return _log(db, run_id, events)
+            return rows.log(db, run_id, events)
 
     # --- reading back
 
@@ -297,15 +298,17 @@ class RunStore:
 
     def mark(self, run_id: str, chunk: int) -> dict[str, Any] | None:
         """Where a chunk lies, as it was committed, or None if it was never read."""
-        rows = self._db.read("SELECT mark FROM chunks WHERE run = ? AND chunk = ?", (run_id, chunk))
-        return json.loads(rows[0][0]) if rows else None
+        found = self._db.read(
+            "SELECT mark FROM chunks WHERE run = ? AND chunk = ?", (run_id, chunk)
+        )
+        return json.loads(found[0][0]) if found else None
 
     def last_mark(self, run_id: str) -> dict[str, Any] | None:
         """Where the furthest chunk lies, None before the first."""
-        rows = self._db.read(
+        found = self._db.read(
             "SELECT mark FROM chunks WHERE run = ? ORDER BY chunk DESC LIMIT 1", (run_id,)
         )
-        return json.loads(rows[0][0]) if rows else None
+        return json.loads(found[0][0]) if found else None
 
     def usage(self, run_id: str, question: int | None = None) -> Usage:
         """What the run's calls cost, for one question or all."""
@@ -320,10 +323,10 @@ class RunStore:
     def events(self, run_id: str, after: int = -1) -> Iterator[Event]:
         """The run's events with `seq > after`, in order, read as they are consumed."""
         page = "SELECT seq, body FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT 256"
-        while rows := self._db.read(page, (run_id, after)):
-            for _, body in rows:
+        while found := self._db.read(page, (run_id, after)):
+            for _, body in found:
                 yield event_adapter.validate_json(body)
-            after = rows[-1][0]
+            after = found[-1][0]
 
     def last_seq(self, run_id: str) -> int:
         """The `seq` of the run's last event, -1 where there is none."""
@@ -333,38 +336,3 @@ class RunStore:
     def conversations(self, run_id: str, question: int = 0) -> Sequence[Conversation]:
         """The question's conversations in order, read from disk as they are indexed."""
         return StoredConversations(self._db, run_id, question)
-
-
-def _text(db: sqlite3.Connection, run_id: str, place: int) -> str:
-    """The text of a chunk, empty where there is none."""
-    row = db.execute(
-        "SELECT text FROM chunks WHERE run = ? AND chunk = ?", (run_id, place)
-    ).fetchone()
-    return row[0] if row else ""
-
-
-def _spent(db: sqlite3.Connection, run_id: str, question: int, place: int) -> Usage:
-    """What the call at a place has cost so far."""
-    (usage,) = db.execute(
-        "SELECT usage FROM steps WHERE run = ? AND question = ? AND chunk = ?",
-        (run_id, question, place),
-    ).fetchone()
-    return Usage() if usage is None else Usage.model_validate_json(usage)
-
-
-def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:
-    (seq,) = db.execute(
-        "SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?", (run_id,)
-    ).fetchone()
-    numbered = [event.model_copy(update={"seq": seq + 1 + i}) for i, event in enumerate(events)]
-    db.executemany(
-        "INSERT INTO events VALUES (?,?,?)",
-        [(run_id, event.seq, event.model_dump_json()) for event in numbered],
-    )
-    return numbered
-
-
-def _record(row: tuple[Any, ...]) -> RunRecord:
-    run_id, created, updated, status, *parts = row
-    binding, settings, source = (json.loads(part) for part in parts)
-    return RunRecord(run_id, created, updated, status, binding, settings, source)

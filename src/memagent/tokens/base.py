@@ -7,15 +7,21 @@ from typing import Protocol
 
 from memagent.messages import Message
 
+JOINER = "\u2060"
+"""Word joiner, invisible and of no width: put after the first character of a text, it keeps a tokenizer from
+reading a control token there."""
 MESSAGE_ALLOWANCE = 16
 """Tokens allowed for the role markers of one message where the chat template is unknown.
 
 Known templates take 3 (ChatML) to 7 (Llama 3).
 """
-REQUEST_ALLOWANCE = 48
+REQUEST_ALLOWANCE = 128
 """Tokens allowed once a request for what an unknown template adds by itself.
 
-Default system prompts (Qwen2.5: 21, Llama 3: 25), begin-of-text and the generation prompt.
+Begin-of-text, the generation prompt and the default system prompts of Qwen2.5 (21), Llama 3 (25) and gpt-oss
+(80 to 90, its harmony header) are within it. Those of Mistral-Small and SmolLM3 are not: they take several
+hundred. For such a model name its own tokenizer, in a folder with the chat template, or a window that is
+smaller than the server's by as much.
 """
 
 
@@ -46,11 +52,6 @@ class TokenCounter(Protocol):
     @property
     def name(self) -> str:
         """Names the counter in records and binds runs to it: the same name means the same counts."""
-        ...
-
-    @property
-    def exact(self) -> bool:
-        """False where counts are upper bounds rather than the model's own tokens."""
         ...
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import logging
 import unicodedata
 import zlib
 from collections.abc import Mapping, Sequence
@@ -14,10 +15,12 @@ from typing import Any, cast
 
 from memagent.errors import TokenizerError
 from memagent.messages import Message
-from memagent.tokens.base import MESSAGE_ALLOWANCE, REQUEST_ALLOWANCE
+from memagent.tokens.base import JOINER, MESSAGE_ALLOWANCE, REQUEST_ALLOWANCE
 from memagent.tokens.locality import reach
 from memagent.tokens.measured import ByteMeasured, OffsetMeasured, well_formed
 from memagent.tokens.template import ChatTemplate, find_template
+
+logger = logging.getLogger("memagent")
 
 _NAMES = ("tokenizer.json", "tokenizer.json.gz")
 
@@ -27,7 +30,8 @@ class TokenizerFile:
 
     Added tokens are recognised inside texts, as they are by the servers that load the same file. A chat
     template beside it (`chat_template.jinja`, `tokenizer_config.json`) makes prompt counts exact; without
-    one they are upper bounds.
+    one they are upper bounds. Control tokens that U+2060 does not keep it from reading are named in a
+    warning, since texts cannot be kept from holding them then.
 
     Args:
         path: a tokenizer.json, the same gzipped, or a folder with one of them.
@@ -35,8 +39,6 @@ class TokenizerFile:
     Raises:
         TokenizerError: it is missing or cannot be loaded.
     """
-
-    exact = True
 
     def __init__(self, path: str | PathLike[str]) -> None:
         from tokenizers import Tokenizer
@@ -46,24 +48,36 @@ class TokenizerFile:
         try:
             self._tokenizer = Tokenizer.from_buffer(raw)
             content: dict[str, Any] = json.loads(raw)
+            # Ids as the library gave them: those in the file may be others.
+            added = self._tokenizer.get_added_tokens_decoder()
+            self._reach = reach(content)
+            self._lengths = _byte_lengths(content, {i: token.content for i, token in added.items()})
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(
-                f"{str(file)!r} is no tokenizer.json that can be loaded: {error}"
+                f"{str(file)!r} is no tokenizer.json that can be loaded: {error!r}"
             ) from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         # It adds nothing to plain text, but some post-processors move offsets off leading spaces.
         self._tokenizer.post_processor = None
         self._template = find_template(file.parent)
-        self._reach = reach(content)
         self._normalizes = content.get("normalizer") is not None
-        # Ids as the library gave them: those in the file may be others.
-        added = self._tokenizer.get_added_tokens_decoder()
-        self._lengths = _byte_lengths(content, {i: token.content for i, token in added.items()})
         self.name = f"tokenizer.json:{_digest(raw, self._template)}"
-        self.control_tokens = frozenset(
-            token.content for token in added.values() if _steers(token.content, token.special)
-        )
+        control = {
+            i: token.content for i, token in added.items() if _steers(token.content, token.special)
+        }
+        self.control_tokens = frozenset(control.values())
+        try:
+            whole = self._read_in_spite_of_joiners(control, content["model"])
+        except Exception as error:  # the library raises bare Exception
+            raise TokenizerError(f"{str(file)!r} cannot tokenise every text: {error}") from error
+        if whole:
+            logger.warning(
+                "the tokenizer %r reads %s as control tokens even with an invisible U+2060 inside: texts that hold "
+                "them cannot be made harmless, and promise 6 (no text becomes a control token) does not hold",
+                str(file),
+                ", ".join(map(repr, whole)),
+            )
 
     def count(self, text: str) -> int:
         """Tokens of `text`. Lets other threads run meanwhile."""
@@ -88,6 +102,23 @@ class TokenizerFile:
             return ByteMeasured(text, lengths, self.count, self._reach)
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return OffsetMeasured(text, encoding, self.count, self._reach)
+
+    def _read_in_spite_of_joiners(
+        self, control: Mapping[int, str], model: Mapping[str, Any]
+    ) -> list[str]:
+        """Control tokens that are single characters, or whose joiner the normaliser takes out again."""
+        ids = list(control)
+        broken = [f"{text[0]}{JOINER}{text[1:]}" for text in control.values()]
+        # Any text that the vocabulary lacks is read as the unknown token: that is no way to write one.
+        unknown = model.get("unk_token")
+        if isinstance(model.get("unk_id"), int):
+            unknown = self._tokenizer.id_to_token(model["unk_id"])
+        read = self._tokenizer.encode_batch_fast(broken, add_special_tokens=False)
+        return sorted(
+            control[i]
+            for i, encoding in zip(ids, read, strict=True)
+            if i in encoding.ids and control[i] != unknown
+        )
 
     def _encode(self, text: str) -> Any:
         # Without offsets, and (unlike `encode`) without holding the interpreter lock: a third faster.
@@ -142,7 +173,7 @@ def _byte_lengths(content: Mapping[str, Any], added: Mapping[int, str]) -> list[
     """Bytes of each id, None unless the vocabulary writes every byte as one character (byte-level)."""
     model = cast("Mapping[str, Any]", content["model"])
     if model.get("type", "BPE") != "BPE" or '"ByteLevel"' not in json.dumps(
-        content["pre_tokenizer"]
+        content.get("pre_tokenizer")
     ):
         return None
     if (content.get("normalizer") or {"type": "NFC"})["type"] != "NFC":

@@ -57,8 +57,6 @@ class Tiktoken:
         TokenizerError: tiktoken is not installed, the name is unknown, or its vocabulary is not at hand.
     """
 
-    exact = True
-
     def __init__(self, encoding: str | Encoding) -> None:
         self._encoding = _load(encoding) if isinstance(encoding, str) else encoding
         self.name = f"tiktoken:{self._encoding.name}"
