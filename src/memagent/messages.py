@@ -59,7 +59,7 @@ class FinishReason(StrEnum):
     LENGTH = "length"
     """`max_tokens` or the window was reached."""
     OTHER = "other"
-    """Anything else that the engine reported (a content filter, say)."""
+    """The text was withheld or cut by a filter: it is no reply."""
 
 
 class TokenIds(Leaf):

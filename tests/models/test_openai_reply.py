@@ -23,7 +23,11 @@ def read(body: Any):
         ("eos_token", FinishReason.STOP),
         (None, FinishReason.STOP),
         ("length", FinishReason.LENGTH),
+        ("MAX_TOKENS", FinishReason.LENGTH),
+        ("end_turn", FinishReason.STOP),
+        ("something new", FinishReason.STOP),
         ("content_filter", FinishReason.OTHER),
+        ("SAFETY", FinishReason.OTHER),
     ],
 )
 def test_finish_reasons(reported: str | None, reason: FinishReason) -> None:

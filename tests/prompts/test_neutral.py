@@ -1,12 +1,15 @@
 import re
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from memagent.prompts import Neutraliser, PromptSet
-from memagent.prompts.neutral import JOINER
+from memagent.tokens import TokenizerFile
+from memagent.tokens.base import JOINER
 
 TAGS = PromptSet.load("plain").tags
 NEUTRAL = Neutraliser(TAGS, {"<|custom|>", "⟦end⟧"})
@@ -71,6 +74,34 @@ def test_all_else_stays_byte_identical(text: str) -> None:
 )
 def test_look_alikes_inside_others_are_broken_too(text: str, safe: str) -> None:
     assert Neutraliser(TAGS, ["ab", "bc"]).safe(text) == safe.replace("J", JOINER)
+
+
+FILE = TokenizerFile(Path(__file__).parents[1] / "data" / "tokenizer")
+DECLARED = [
+    *FILE.control_tokens,
+    "<|a",
+    "a|>",
+    "|>x",
+    "ab",
+    "bc",
+    "b c",
+    "EOS",
+    "[a]",
+    "]]",
+    "〈x〉",
+]
+READER = Tokenizer.from_file(
+    str(Path(__file__).parents[1] / "data" / "tokenizer" / "tokenizer.json")
+)
+READER.add_special_tokens(DECLARED)
+READS = {READER.token_to_id(token) for token in DECLARED}
+cut = st.sampled_from(DECLARED).flatmap(lambda t: st.integers(0, len(t)).map(lambda n: t[:n]))
+
+
+@given(st.lists(st.sampled_from(DECLARED) | cut | st.text(max_size=3), max_size=12).map("".join))
+def test_no_text_holds_a_control_token_for_the_tokenizer(text: str) -> None:
+    safe = Neutraliser(TAGS, DECLARED).safe(text)
+    assert not READS.intersection(READER.encode(safe).ids)
 
 
 def test_a_control_token_of_one_character_is_left_alone() -> None:

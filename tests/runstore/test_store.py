@@ -7,7 +7,7 @@ import pytest
 from memagent.errors import RunBusy, RunMismatch, RunNotFound
 from memagent.events import ChunkRead, Event, MemoryUpdated
 from memagent.messages import Message, Usage
-from memagent.runstore import RunStore, Step, run_lock
+from memagent.runstore import RunStore, Step
 from memagent.runstore.records import Pending
 from memagent.trajectory import Conversation
 
@@ -137,7 +137,7 @@ def test_runs_are_listed_newest_first_and_removed_whole(store: RunStore) -> None
 def test_a_run_at_work_is_not_removed(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs.sqlite")
     store.create("r1", BINDING, {}, SOURCE)
-    with run_lock(store.path, "r1"), pytest.raises(RunBusy):
+    with store.hold("r1"), pytest.raises(RunBusy):
         store.remove("r1")
     store.remove("r1")
     assert not list((tmp_path / "runs.sqlite.locks").iterdir())

@@ -10,13 +10,10 @@ from memagent.errors import BadResponse, ServerFailed
 from memagent.messages import Completion, FinishReason, Usage
 from memagent.models.openai_errors import Endpoint, server_message
 
-_FINISH = {
-    None: FinishReason.STOP,  # not every server reports one
-    "stop": FinishReason.STOP,
-    "eos_token": FinishReason.STOP,  # TGI
-    "stop_sequence": FinishReason.STOP,  # TGI
-    "length": FinishReason.LENGTH,
-}
+_LENGTH = {"length", "max_tokens"}
+_WITHHELD = {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal"}
+"""Reasons that say the text is not what the model would have said (OpenAI, Gemini, Anthropic gateways). Any
+other reason is an ordinary end of turn: servers name it `stop`, `eos_token`, `end_turn`, or not at all."""
 _BROKEN_OFF = {"abort", "error"}
 """vLLM and SGLang report a generation that the engine gave up on with status 200 and one of these."""
 
@@ -113,9 +110,16 @@ def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
         reasoning=next(
             (r for r in (said.reasoning, said.reasoning_content) if isinstance(r, str) and r), ""
         ),
-        finish_reason=_FINISH.get(choice.finish_reason, FinishReason.OTHER),
+        finish_reason=_finish(choice.finish_reason),
         usage=_usage(reply),
     )
+
+
+def _finish(reason: str | None) -> FinishReason:
+    reason = (reason or "stop").lower()
+    if reason in _LENGTH:
+        return FinishReason.LENGTH
+    return FinishReason.OTHER if reason in _WITHHELD else FinishReason.STOP
 
 
 def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:

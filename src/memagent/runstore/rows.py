@@ -30,6 +30,7 @@ def spent(db: sqlite3.Connection, run_id: str, question: int, place: int) -> Usa
 
 
 def log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:
+    """Writes events behind those of the run's log; returns them with their places in it."""
     (seq,) = db.execute(
         "SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?", (run_id,)
     ).fetchone()
@@ -42,6 +43,7 @@ def log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Ev
 
 
 def record(row: tuple[Any, ...]) -> RunRecord:
+    """A row of the table of runs."""
     run_id, created, updated, status, *parts = row
     binding, settings, source = (json.loads(part) for part in parts)
     return RunRecord(run_id, created, updated, status, binding, settings, source)
