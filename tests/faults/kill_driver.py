@@ -29,7 +29,7 @@ def agent(folder: Path, log: int, store: str) -> MemoryAgent:
         return f"{hashlib.sha256(shown.encode()).hexdigest()}."
 
     # One small window: many chunks, and the text is made in the child, so nothing is shared.
-    return MemoryAgent(ScriptedModel(reply, window=1280), store=folder / store, chunk_tokens=400)
+    return MemoryAgent(ScriptedModel(reply, window=1408), store=folder / store, chunk_tokens=400)
 
 
 def session(folder: Path, store: str, questions: list[str], path: Path) -> None:
