@@ -1,0 +1,39 @@
+"""Promise 2: what is held in RAM does not grow with the document, through the whole runtime."""
+
+import gzip
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+RUN = """
+import sys
+from pathlib import Path
+from memagent import MemoryAgent
+
+agent = MemoryAgent("extractive", store=sys.argv[1])
+result = agent.ask(Path(sys.argv[2]), "When did Natasha marry?")
+agent.close()
+status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+print(result.chunks, int(status["VmHWM"].split()[0]) // 1024)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_twenty_times_the_text_takes_no_more_memory(tmp_path: Path) -> None:
+    book = gzip.decompress(
+        resources.files("memagent").joinpath("samples/war_and_peace.txt.gz").read_bytes()
+    )
+    peaks: list[int] = []
+    for megabytes in (1, 20):
+        path = tmp_path / f"{megabytes}.txt"
+        path.write_bytes((book * 7)[: megabytes * 1_000_000].rsplit(b"\n", 1)[0])
+        command = [sys.executable, "-c", RUN, str(tmp_path / f"{megabytes}.sqlite"), str(path)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        chunks, peak = map(int, said.split())
+        assert chunks > 180 * megabytes
+        peaks.append(peak)
+    # The larger text alone would be 40 MB in memory; the heaps of two threads level out at about 10 more.
+    assert peaks[1] - peaks[0] < 20, peaks
