@@ -69,6 +69,11 @@ class ContextBudget(Leaf):
             QuestionTooLong: the question takes more than its share.
         """
         usable = window - frame - JOINT_SLACK
+        if usable < MIN_CHUNK:
+            raise WindowTooSmall(
+                f"the window of {window!r} tokens is too small: the prompt takes {frame + JOINT_SLACK} of it "
+                f"before any text; use a larger window (--window)"
+            )
         share = int(usable * MEMORY_SHARE)
         memory_tokens = share if memory is None else memory
         rest = usable - question - 2 * memory_tokens
@@ -88,7 +93,7 @@ class ContextBudget(Leaf):
             )
         if rest < MIN_CHUNK:
             raise WindowTooSmall(
-                f"the window of {window!r} tokens leaves {rest} for a chunk, at least {MIN_CHUNK} "
+                f"the window of {window!r} tokens leaves {max(rest, 0)} for a chunk, at least {MIN_CHUNK} "
                 f"are needed ({numbers}); use a larger window (--window) or a smaller memory (--memory-tokens)"
             )
         if chunk is not None and not MIN_CHUNK <= chunk <= rest:

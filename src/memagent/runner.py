@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
 import threading
 import time
@@ -141,10 +142,10 @@ def check_run_id(run_id: str) -> str:
     Raises:
         ConfigError: empty, over 64 characters, or with characters other than letters, digits, `.`, `_`, `-`.
     """
-    plain = run_id.replace("-", "").replace("_", "").replace(".", "")
-    if not (plain.isascii() and plain.isalnum() and len(run_id) <= 64):
+    # A leading '-' would read as an option of the command, a leading '.' as a hidden file.
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", str(run_id)):
         raise ConfigError(
-            f"run id {run_id!r}: use 1 to 64 letters, digits, '.', '_' or '-', at least one a letter or digit"
+            f"run id {run_id!r}: use 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit"
         )
     return run_id
 
@@ -219,8 +220,10 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     before, after = _flat(record.binding), _flat(now)
     differences = [
         f"{key} was {before.get(key)!r}, is {after.get(key)!r}"
-        for key in sorted({*before, *after})
+        for key in sorted({*before, *after}, key=lambda key: (key != "questions", key))
         if before.get(key) != after.get(key)
+        and key
+        not in ("budget.prompt", "budget.question", "budget.frame")  # they follow from others
     ]
     raise RunMismatch(
         f"run {record.id!r} was made with other settings: {'; '.join(differences)}. "

@@ -1,4 +1,6 @@
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -217,3 +219,34 @@ def test_estimate_for_people(invoke: Invoke, book: Path) -> None:
 def test_estimate_of_standard_input_is_refused(memagent: Process) -> None:
     done = memagent("estimate", "-", QUESTION, *EXTRACTIVE, stdin=b"text")
     assert done.returncode == 3
+
+
+def test_a_wrong_encoding_is_a_document_error(tmp_path: Path) -> None:
+    path = tmp_path / "plain.txt"
+    path.write_text("Alice married Bob in June. " * 20)
+    for encoding in ("utf-16", "utf-32", "punycode"):
+        command = [
+            sys.executable,
+            "-m",
+            "memagent",
+            "ask",
+            str(path),
+            "When?",
+            "--model",
+            "extractive",
+        ]
+        done = subprocess.run(
+            [*command, "--encoding", encoding], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 3, done.stderr
+        assert "--encoding" in done.stderr
+
+
+def test_an_output_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
+    path = tmp_path / "plain.txt"
+    path.write_text("Alice married Bob in June. " * 20)
+    command = [sys.executable, "-m", "memagent", "ask", str(path), "When?", "--model", "extractive"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "the output cannot be written: No space left" in done.stderr

@@ -88,7 +88,7 @@ async def test_exactly_n_calls_also_at_once_and_also_failed_ones() -> None:
     failing = UsageLimit(ScriptedModel([ServerBusy("no")]), Limits(calls=1))
     with pytest.raises(ServerBusy):
         await failing.complete(REQUEST)
-    with pytest.raises(LimitReached, match="limit of 1 calls"):
+    with pytest.raises(LimitReached, match="limit calls=1 "):
         await failing.complete(REQUEST)
 
 
@@ -97,9 +97,7 @@ async def test_tokens_refuse_once_spent_has_reached_them() -> None:
     limited = UsageLimit(model, Limits(tokens=30))
     assert (await calls(limited, 1))[0] is REPLY
     assert (await calls(limited, 1))[0] is REPLY
-    with pytest.raises(
-        LimitReached, match=r"limit of 30 tokens .*\(30 spent in 2 calls\).*tokens="
-    ):
+    with pytest.raises(LimitReached, match=r"limit tokens=30 .*\(30 spent\)"):
         await limited.complete(REQUEST)
     assert len(model.requests) == 2
 
@@ -110,7 +108,7 @@ async def test_thrown_away_tokens_count() -> None:
         ScriptedModel([reply]), Limits(tokens=100, cost=9, prompt_price=1, completion_price=3)
     )
     await limited.complete(REQUEST)
-    with pytest.raises(LimitReached, match="100 tokens"):
+    with pytest.raises(LimitReached, match="tokens=100"):
         await limited.complete(REQUEST)
 
 
@@ -128,7 +126,7 @@ async def test_cost() -> None:
     limited = UsageLimit(ScriptedModel([REPLY] * 9), limits)
     await limited.complete(REQUEST)
     await limited.complete(REQUEST)
-    with pytest.raises(LimitReached, match=r"cost .*\(4e-05 spent"):
+    with pytest.raises(LimitReached, match=r"cost=4e-05 .*\(4e-05 spent"):
         await limited.complete(REQUEST)
 
 
@@ -153,7 +151,7 @@ async def test_what_an_earlier_part_spent_counts() -> None:
         await limited.complete(REQUEST)
     limited = UsageLimit(ScriptedModel([REPLY] * 9), Limits(tokens=60), spent=spent)
     await limited.complete(REQUEST)
-    with pytest.raises(LimitReached, match=r"\(65 spent in 4 calls\)"):
+    with pytest.raises(LimitReached, match=r"\(65 spent\)"):
         await limited.complete(REQUEST)
 
 
@@ -161,7 +159,7 @@ async def test_calls_that_led_to_nothing_count_after_a_resume_too() -> None:
     spent = Usage(calls=3, retries=2)
     limited = UsageLimit(ScriptedModel([REPLY] * 9), Limits(calls=6), spent=spent)
     await limited.complete(REQUEST)
-    with pytest.raises(LimitReached, match="6 calls"):
+    with pytest.raises(LimitReached, match="calls=6"):
         await limited.complete(REQUEST)
 
 

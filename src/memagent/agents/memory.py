@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Self, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import ValidationError
@@ -15,7 +16,7 @@ from memagent.agents.result import Estimate, Result
 from memagent.agents.stream import RunStream
 from memagent.chunking import Cuts
 from memagent.documents import Source, open_document
-from memagent.errors import ConfigError, DocumentError
+from memagent.errors import ConfigError, DocumentError, MemagentError
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
@@ -43,7 +44,7 @@ class MemoryAgent:
         memory_tokens: tokens of the memory, and of one output; default likewise.
         cuts: `sentence` cuts at paragraph and sentence ends, `exact` at the last grapheme that fits.
         overlap: tokens of a chunk that the next one repeats.
-        gate: `update` lets the model keep the memory in one token, `exit` lets it stop early, `both`, `off`.
+        gate: `update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off`.
         trust: `neutral` makes look-alikes of prompt fields and control tokens harmless; `exact` leaves field
             tags alone, for checkpoints trained on untouched text.
         sampling: temperature and top_p.
@@ -101,6 +102,8 @@ class MemoryAgent:
         self.model = ConcurrencyLimit(
             open_model(model, base_url=base_url, api_key=api_key), concurrency
         )
+        if limits is not None and not isinstance(cast("object", limits), Limits):
+            raise ConfigError(f"limits={limits!r}: give a memagent.Limits")
         self.limits = limits
         self._tokenizer = tokenizer
         self._base_url = base_url
@@ -123,7 +126,7 @@ class MemoryAgent:
         Raises:
             MemagentError: see `memagent.errors`; `error.run_id` names the run that can be resumed.
         """
-        return run_sync(self.aask(document, question, run_id=run_id))
+        return self._finish(self.stream(document, question, run_id=run_id))[0]
 
     async def aask(self, document: Source, question: str, *, run_id: str | None = None) -> Result:
         """`ask`, awaited."""
@@ -134,19 +137,21 @@ class MemoryAgent:
     ) -> RunStream:
         """Runs the reading as an async iterator of events; `.results` when it is through."""
         questions = (question,) if isinstance(question, str) else tuple(question)
+        if cast("object", document) is None:
+            open_document(document)  # says what a document can be; None is for runs that are known
         return RunStream(self, questions, document, run_id)
 
     def ask_many(
         self, document: Source, questions: Sequence[str], *, run_id: str | None = None
     ) -> list[Result]:
         """Answers several questions in one pass over the text, each with a memory of its own."""
-        return run_sync(self.aask_many(document, questions, run_id=run_id))
+        return self._finish(self.stream(document, _several(questions), run_id=run_id))
 
     async def aask_many(
         self, document: Source, questions: Sequence[str], *, run_id: str | None = None
     ) -> list[Result]:
         """`ask_many`, awaited."""
-        return await self.stream(document, tuple(questions), run_id=run_id).finish()
+        return await self.stream(document, _several(questions), run_id=run_id).finish()
 
     def resume(self, run_id: str, document: Source | None = None) -> Result | list[Result]:
         """Finishes a run of this agent: committed calls are not sent again.
@@ -163,7 +168,8 @@ class MemoryAgent:
             RunMismatch: this agent's settings, or the document, differ from the run's.
             DocumentRequired: the source was no file, and `document` is missing.
         """
-        return run_sync(self.aresume(run_id, document))
+        results = self._finish(self.resume_stream(run_id, document))
+        return results if len(results) > 1 else results[0]
 
     async def aresume(self, run_id: str, document: Source | None = None) -> Result | list[Result]:
         """`resume`, awaited."""
@@ -201,6 +207,29 @@ class MemoryAgent:
         return await plan.estimate(source)
 
     # --- housekeeping
+
+    def _finish(self, stream: RunStream) -> list[Result]:
+        """Runs a stream from sync code; what interrupts it says how to go on."""
+        try:
+            return run_sync(stream.finish())
+        except BaseException as error:
+            if not isinstance(error, MemagentError) and self.store.find(stream.run_id) is not None:
+                error.add_note(f"The run goes on with agent.resume({stream.run_id!r}).")
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"MemoryAgent({self.model.name!r}, prompts={self.prompts.name!r})"
 
     @property
     def store(self) -> RunStore:
@@ -276,3 +305,9 @@ def _public(url: str) -> str:
     """A server's address without user, password and query, where secrets may stand."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _several(questions: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(questions, str):
+        raise ConfigError(f"questions={questions!r} is one string: give a list, or use ask")
+    return tuple(questions)

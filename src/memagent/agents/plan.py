@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import Field
 
@@ -75,8 +75,13 @@ class Plan:
             ConfigError: no question, or an empty one.
             BudgetError: the window is unknown, too small, or cannot be divided as asked.
         """
-        if not questions or not all(question.strip() for question in questions):
-            raise ConfigError(f"questions {list(questions)!r}: give at least one, and none empty")
+        if not questions:
+            raise ConfigError("there is no question: give at least one")
+        for place, question in enumerate(questions):
+            if not isinstance(cast("object", question), str) or not question.strip():
+                raise ConfigError(
+                    f"question {place} is {question!r}: give a text that is not empty"
+                )
         for question in questions:
             if not question.isascii() and any("\ud800" <= char <= "\udfff" for char in question):
                 raise ConfigError(

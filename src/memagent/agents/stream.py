@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from types import TracebackType
@@ -18,6 +19,9 @@ from memagent.runner import Journal, check_run_id, new_run_id
 from memagent.runstore import RunStore
 from memagent.threads import in_thread
 from memagent.trajectory import StopReason, Trajectory
+
+_running: set[asyncio.Task[None]] = set()
+"""Keeps the tasks of runs alive: an event loop alone would not."""
 
 
 class Reader(Protocol):
@@ -37,7 +41,8 @@ class Reader(Protocol):
 class RunStream:
     """One run as an async iterator of events; `results` when it is through.
 
-    Leaving a loop early keeps the run open until the stream is closed: use `async with`, or `aclose`.
+    Leaving a loop early keeps the run open until the stream is closed, or its event loop ends: use `async
+    with`, or `aclose`.
     """
 
     def __init__(
@@ -49,11 +54,35 @@ class RunStream:
     ) -> None:
         self.run_id = new_run_id() if run_id is None else check_run_id(run_id)
         self._agent, self._questions, self._document = agent, questions, document
-        self._events = self._run()
         self._results: list[Result] | None = None
+        self._queue: asyncio.Queue[Event] = asyncio.Queue(1)
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
 
-    def __aiter__(self) -> AsyncGenerator[Event]:
-        return self._events
+    def __aiter__(self) -> RunStream:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._task is None and not self._closed:
+            self._task = asyncio.create_task(self._pump(), name=f"memagent run {self.run_id}")
+            _running.add(self._task)
+            self._task.add_done_callback(_running.discard)
+        while self._queue.empty():
+            if self._task is None or self._task.done():
+                if self._task is not None and not self._closed:
+                    self._task.result()  # raises what ended the run
+                raise StopAsyncIteration
+            getter = asyncio.ensure_future(self._queue.get())
+            try:
+                await asyncio.wait({getter, self._task}, return_when=asyncio.FIRST_COMPLETED)
+                if getter.done():
+                    return getter.result()
+            except asyncio.CancelledError:
+                await self.aclose()
+                raise
+            finally:
+                getter.cancel()
+        return self._queue.get_nowait()
 
     async def __aenter__(self) -> RunStream:
         return self
@@ -68,7 +97,13 @@ class RunStream:
 
     async def aclose(self) -> None:
         """Stops the run where it is; it stays resumable."""
-        await self._events.aclose()
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def __repr__(self) -> str:
+        return f"<RunStream of run {self.run_id!r}>"
 
     @property
     def results(self) -> list[Result]:
@@ -90,10 +125,22 @@ class RunStream:
 
     async def finish(self) -> list[Result]:
         """Consumes the remaining events."""
+        if self._task is None and not self._closed:  # nobody listens: no task is needed
+            self._closed = True
+            async with aclosing(self._run()) as events:
+                async for _ in events:
+                    pass
         async with self:
             async for _ in self:
                 pass
         return self.results
+
+    async def _pump(self) -> None:
+        # A task of its own closes the run in order when its loop ends, also where a loop over the events
+        # was left in the middle: a chain of suspended generators would be closed in any order, with noise.
+        async with aclosing(self._run()) as events:
+            async for event in events:
+                await self._queue.put(event)
 
     async def _run(self) -> AsyncGenerator[Event]:
         agent = self._agent

@@ -129,6 +129,13 @@ def reported(outcome: Outcome) -> Generator[None]:
         raise typer.Exit(BROKEN_PIPE) from error
     except typer.Exit:
         raise
+    except OSError as error:  # files of ours are translated where they are used: this is the output
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        say("error:", f"the output cannot be written: {error.strerror}", style="bold red")
+        command = outcome.resume_command(outcome.run_id)
+        if command is not None:
+            say("resume with:", command, style="dim")
+        raise typer.Exit(UNFORESEEN) from error
     except Exception as error:  # the last place where anything can be said
         message = f"this should not have happened: {type(error).__name__}: {error}"
         _report(error, message, outcome.run_id, outcome)

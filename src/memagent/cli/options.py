@@ -136,7 +136,7 @@ Prompts = Annotated[
 GateOption = Annotated[
     Gate,
     typer.Option(
-        help="update lets the model keep its memory in one token, exit lets it stop early.",
+        help="update lets the model keep its memory in a few tokens, exit lets it stop early.",
         rich_help_panel=BUDGET,
     ),
 ]

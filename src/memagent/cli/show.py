@@ -75,7 +75,8 @@ def show(
 def _header(store: RunStore, record: RunRecord) -> list[tuple[str, str]]:
     binding, usage = record.binding, store.usage(record.id)
     budget = binding["budget"]
-    mark = store.last_mark(record.id)
+    states = store.state(record.id, len(binding["questions"]))
+    read = max(state.next_chunk for state in states)
     questions: list[str] = binding["questions"]
     asked = [("question", questions[0])]
     if len(questions) > 1:
@@ -98,7 +99,7 @@ def _header(store: RunStore, record: RunRecord) -> list[tuple[str, str]]:
             f"window {budget['window']:,}: chunk {budget['chunk']:,}, memory {budget['memory']:,}",
         ),
         ("counted by", binding["counter"]),
-        ("read", f"{0 if mark is None else mark['chunk'] + 1:,} chunks"),
+        ("read", f"{read:,} chunks"),
         ("usage", spent),
     ]
 

@@ -105,6 +105,11 @@ class Decoder:
             # The codec joins what it kept of earlier blocks with `data`; its position counts from there.
             kept = len(error.object) - len(data)
             raise self._failure(self._fed - kept + error.start, error) from error
+        except UnicodeError as error:  # UTF-16 without its mark, punycode: no position is given
+            raise DecodingError(
+                f"{self._name!r} does not decode as {self._encoding!r} ({error}); name its encoding "
+                f"(encoding=..., --encoding), or none to have it found out"
+            ) from error
         self._fed += len(data)
         if self._first and text:
             self._first = False
@@ -118,7 +123,7 @@ class Decoder:
         return DecodingError(
             f"byte 0x{bad} at offset {offset} of {self._name!r} does not decode ({how} "
             f"{self._encoding!r}: {error.reason}); name its encoding (encoding=..., --encoding), or "
-            f"read on with U+FFFD in its place (errors='replace')",
+            f"read on with U+FFFD in its place (errors='replace', --errors replace)",
             offset,
         )
 

@@ -151,6 +151,5 @@ class UsageLimit(Wrapper):
         ):
             if limit is not None and used >= limit:
                 raise LimitReached(
-                    f"the limit of {limit!r} {name} is reached ({used!r} spent in {self._calls} calls); "
-                    f"raise {name}= in the limits and resume the run"
+                    f"the limit {name}={limit!r} is reached ({used!r} spent); raise it and resume the run"
                 )

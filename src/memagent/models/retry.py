@@ -98,7 +98,7 @@ class Retry(Wrapper):
         def note(state: RetryCallState) -> None:
             error, wait = _error(state), state.upcoming_sleep
             failures.append(Failure(error=f"{type(error).__name__}: {error}", waited=wait))
-            logger.info(
+            logger.warning(
                 "%s: attempt %d of %d failed, the next one in %.1f s: %s",
                 self.name,
                 state.attempt_number,

@@ -65,6 +65,16 @@ def open_model(
         ConfigError: the spec or the URL cannot be right, or `api_key` would go where only `.env` says.
     """
     if spec is not None and not isinstance(spec, str):
+        missing = [
+            name
+            for name in ("name", "complete", "counter", "window", "aclose")
+            if not hasattr(spec, name)
+        ]
+        if missing:
+            raise ConfigError(
+                f"{spec!r:.80} is no model: give a spec such as 'vllm:NAME', or a ChatModel (it lacks "
+                f"{', '.join(missing)})"
+            )
         _refuse(
             f"the model {spec!r} is an object already",
             {"base_url": base_url, "api_key": api_key, "tokenizer": tokenizer, "window": window},
