@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -43,17 +45,12 @@ def table(rows: Sequence[Row]) -> str:
 
 def machine() -> str:
     """The machine in words: processor, cores, Python."""
-    import os
-
     name = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo") as info:  # noqa: PTH123 - a kernel file, not a document
-            names = [
-                line.split(":", 1)[1].strip() for line in info if line.startswith("model name")
-            ]
-            name = names[0] if names else name
-    except OSError:
-        pass
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = info.read_text().splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        name = names[0] if names else name
     return (
         f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
     )

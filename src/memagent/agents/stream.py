@@ -31,11 +31,17 @@ class Reader(Protocol):
     limits: Limits | None
 
     @property
-    def store(self) -> RunStore: ...  # noqa: D102
-    async def plan(  # noqa: D102
-        self, questions: tuple[str, ...], *, window: int | None = None
-    ) -> Plan: ...
-    def recipe(self) -> dict[str, Any]: ...  # noqa: D102
+    def store(self) -> RunStore:
+        """Where runs are kept."""
+        ...
+
+    async def plan(self, questions: tuple[str, ...], *, window: int | None = None) -> Plan:
+        """See `MemoryAgent.plan`."""
+        ...
+
+    def recipe(self) -> dict[str, Any]:
+        """See `MemoryAgent.recipe`."""
+        ...
 
 
 class RunStream:
