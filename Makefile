@@ -1,5 +1,6 @@
 PYTHON ?= python3
 JOBS ?= 2
+ENGINES ?= vllm sglang
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,10 +10,10 @@ SOURCES := src tests $(wildcard benchmarks examples)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test check format lint types layers layout fmt bench docs lock clean
+.PHONY: help venv demo test engines test-engines check format lint types layers layout fmt bench docs lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
 venv: $(STAMP) ## Make .venv with everything that the other targets need
 
@@ -32,6 +33,13 @@ demo: $(STAMP) ## Answer a question about War and Peace without a server
 
 test: $(STAMP) ## Run the tests (JOBS=2 processes; warnings are errors)
 	$(BIN)/python -m pytest -n $(JOBS)
+
+engines: $(STAMP) ## Install real engines into the user's cache (ENGINES="vllm sglang"; 4 GB)
+	$(BIN)/python tests/engines/venvs.py $(ENGINES)
+
+test-engines: engines ## Run the tests that need a real server, for each of ENGINES
+	set -e; for engine in $(ENGINES); do \
+	    $(BIN)/python -m pytest --engine $$engine --timeout 300 tests/engines tests/contracts/test_chat_model.py; done
 
 check: format lint types layers layout docs ## Run every static check
 

@@ -8,6 +8,11 @@ import pytest
 from blockbuster import BlockBuster
 from hypothesis import settings
 
+from memagent import threads
+
+# Here, because pytest takes options only from plugins that it knows before it collects.
+pytest_plugins = ["tests.engines.fixtures"]
+
 # Read when the Hugging Face library is first imported, so it is set before any test module is.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -28,6 +33,14 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith(SETTINGS_PREFIXES) or name.upper() in PROXIES:
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(autouse=True)
+def few_threads() -> Iterator[None]:
+    """Leaves as many worker threads as there were: asking a server for counts allows more."""
+    yield
+    if threads._pool._workers != threads.WORKERS:
+        threads._pool = threads._Pool()
 
 
 @pytest.fixture(autouse=True, scope="session")

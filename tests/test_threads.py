@@ -4,10 +4,18 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
-from memagent.threads import WORKERS, in_thread
+from memagent import threads
+from memagent.threads import WORKERS, Abandoned, in_thread, pause, widen
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of the test's own: what is widened stays wide."""
+    monkeypatch.setattr(threads, "_pool", threads._Pool())
 
 
 async def test_work_is_done_elsewhere_by_few() -> None:
@@ -32,6 +40,109 @@ def test_a_fork_gets_threads_of_its_own() -> None:
         "import asyncio, os\nfrom memagent.threads import in_thread\n"
         "asyncio.run(in_thread(int))\npid = os.fork()\n"
         "if pid == 0: os._exit(asyncio.run(in_thread(int)))\n"
+        "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=20, check=False).returncode == 0
+
+
+def test_a_pause_outside_of_a_worker_thread_is_a_sleep() -> None:
+    start = time.monotonic()
+    pause(0.05)
+    assert time.monotonic() - start >= 0.05
+
+
+async def test_a_pause_ends_with_the_task_that_waits_for_it() -> None:
+    ended: list[float] = []
+
+    def work() -> None:
+        for _ in range(2):
+            try:
+                pause(30)
+            except Abandoned:
+                ended.append(time.monotonic())
+
+    start = time.monotonic()
+    task = asyncio.create_task(in_thread(work))
+    await asyncio.sleep(0.05)
+    assert not ended
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(ended) == 2, "the second pause does not even begin"
+    assert ended[1] - start < 10
+
+
+async def test_a_pause_is_not_ended_by_the_neighbour() -> None:
+    def work() -> float:
+        start = time.monotonic()
+        pause(0.2)
+        return time.monotonic() - start
+
+    async def neighbour() -> None:
+        await in_thread(pause, 0.3)
+
+    paused, left = asyncio.create_task(in_thread(work)), asyncio.create_task(neighbour())
+    await asyncio.sleep(0.05)
+    left.cancel()
+    assert await paused >= 0.2
+    with pytest.raises(asyncio.CancelledError):
+        await left
+
+
+def test_abandoned_is_no_error_to_be_handled() -> None:
+    assert not issubclass(Abandoned, Exception)
+
+
+async def test_more_threads_when_asked_for(pool: None) -> None:
+    more = WORKERS + 3
+    widen(more)
+    widen(1)
+    together = threading.Barrier(more)
+    places = await asyncio.gather(*(in_thread(together.wait, 10) for _ in range(more)))
+    assert sorted(places) == list(range(more))
+    names = await asyncio.gather(
+        *(in_thread(lambda: threading.current_thread().name) for _ in range(40))
+    )
+    assert len(set(names)) <= more
+
+
+async def test_work_queued_before_there_were_more_threads_is_done(pool: None) -> None:
+    gate = threading.Event()
+    before = [asyncio.create_task(in_thread(gate.wait, 10)) for _ in range(2 * WORKERS + 1)]
+    await asyncio.sleep(0.05)
+    widen(WORKERS + 1)
+    assert await in_thread(int) == 0, "the old threads are all occupied"
+    assert not any(task.done() for task in before)
+    gate.set()
+    assert await asyncio.gather(*before) == [True] * len(before)
+
+
+def test_widening_under_way_loses_no_work(pool: None) -> None:
+    results: list[list[int]] = []
+
+    async def much() -> list[int]:
+        return [await in_thread(int, str(n)) for n in range(200)]
+
+    users = [threading.Thread(target=lambda: results.append(asyncio.run(much()))) for _ in range(4)]
+    for user in users:
+        user.start()
+    workers = WORKERS
+    while any(user.is_alive() for user in users):
+        workers += 1
+        widen(workers)
+        time.sleep(0.001)
+    assert results == [list(range(200))] * 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_gets_as_many_threads() -> None:
+    code = (
+        "import asyncio, os, threading\nfrom memagent.threads import WORKERS, in_thread, widen\n"
+        "more = WORKERS + 3\nwiden(more)\nasyncio.run(in_thread(int))\npid = os.fork()\n"
+        "async def all():\n"
+        "    together = threading.Barrier(more)\n"
+        "    await asyncio.gather(*(in_thread(together.wait, 10) for _ in range(more)))\n"
+        "if pid == 0:\n    asyncio.run(all())\n    os._exit(0)\n"
         "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=20, check=False).returncode == 0

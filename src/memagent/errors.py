@@ -120,7 +120,7 @@ class ModelError(MemagentError):
     """A call to a model failed.
 
     `retryable` says whether the same request may succeed later, `retry_after` is the server's wish in
-    seconds, `attempts` counts how often the request was sent before this error was given up on.
+    seconds, `attempts` counts how often the request was sent before this error was given up on (0: not at all).
     """
 
     retryable: bool = False

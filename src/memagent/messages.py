@@ -47,6 +47,8 @@ class ChatRequest(Leaf):
     """Seed for the engine's sampler; None leaves it to the engine."""
     thinking: bool | None = None
     """False asks a reasoning model to answer without reasoning; None leaves its default."""
+    pattern: str | None = None
+    """A regular expression that the whole text has to match, where the engine can hold it to one; else ignored."""
     kind: CallKind = "other"
     parts: Mapping[str, str] = Field(default_factory=dict)
 
@@ -70,7 +72,8 @@ class TokenIds(Leaf):
     sampled: tuple[int, ...]
     """T ids, as they were sampled."""
     logprobs: tuple[float, ...] | None = None
-    """T log-probabilities of the sampled ids under the sampling distribution."""
+    """T log-probabilities of the sampled ids, as the engine gives them: vLLM's are those before temperature and top-p
+    unless it is started with `--logprobs-mode processed_logprobs`."""
 
 
 class Usage(Leaf):
@@ -105,7 +108,7 @@ class Failure(Leaf):
     """One failed attempt that a retry got over."""
 
     error: str
-    """Class name and message of the error."""
+    """Class name and message of the error; the last one of many may stand for several, and says so."""
     waited: float
     """Seconds slept before the next attempt."""
 

@@ -6,8 +6,9 @@ import asyncio
 import contextvars
 import os
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -20,37 +21,87 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class Abandoned(BaseException):  # not an Exception: no handler of errors may take it for one
+    """Nobody waits any more for the work that this thread does."""
+
+
 class _Pool:
     """The threads, made on first use and again after a fork, which leaves none alive."""
 
     def __init__(self) -> None:
+        self._workers = WORKERS
+        self.forget()
+
+    def forget(self) -> None:
+        """What a forked process does: the threads are not its own, nor is whoever held the lock."""
         self._mutex = threading.Lock()
-        self._pid = 0
         self._pool: ThreadPoolExecutor | None = None
 
-    def get(self) -> ThreadPoolExecutor:
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Queues one call."""
+        # Under the lock, since an executor that `widen` has replaced takes no more work.
         with self._mutex:
-            if self._pool is None or self._pid != os.getpid():
-                self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="memagent-work")
-                self._pid = os.getpid()
-            return self._pool
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="memagent-work")
+            return self._pool.submit(call)
+
+    def widen(self, workers: int) -> None:
+        """Replaces the executor, which cannot grow."""
+        with self._mutex:
+            if workers <= self._workers:
+                return
+            self._workers = workers
+            if self._pool is not None:
+                self._pool.shutdown(wait=False)  # its queue is still worked off
+                self._pool = None
 
 
 _pool = _Pool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.forget)
+
+_left: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar(
+    "memagent_left", default=None
+)
+"""Set once the task that awaits the work of this context is cancelled; None outside of `in_thread`."""
+
+
+def widen(workers: int) -> None:
+    """Allows at least so many threads from now on, where work waits for a server without using a core.
+
+    Threads are still started only when all others are busy. A smaller number than before changes nothing.
+    """
+    _pool.widen(workers)
+
+
+def pause(seconds: float) -> None:
+    """Sleeps, in work of `in_thread` only until the task that awaits it is cancelled.
+
+    Raises:
+        Abandoned: that task is cancelled.
+    """
+    left = _left.get()
+    if left is None:
+        time.sleep(seconds)
+    elif left.wait(seconds):
+        raise Abandoned
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Runs short blocking work in a thread and awaits it, also when cancelled: a commit under way is then through.
 
     Not for work that may wait long for others (reading a pipe, say): it would keep the few threads from
-    everything else. That belongs into `asyncio.to_thread`.
+    everything else. That belongs into `asyncio.to_thread`. Work that waits for a server asks for more
+    threads (`widen`) and waits with `pause`, which a cancellation ends.
     """
-    context = contextvars.copy_context()
+    context, left = contextvars.copy_context(), threading.Event()
+    context.run(_left.set, left)
     call: Callable[[], T] = partial(function, *args, **kwargs)
-    work = asyncio.get_running_loop().run_in_executor(_pool.get(), lambda: context.run(call))
+    work = asyncio.wrap_future(_pool.submit(lambda: context.run(call)))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
+        left.set()
         while not work.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([work])

@@ -5,10 +5,24 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+
+from jinja2 import Template
+from tokenizers import Tokenizer
+
+TOKENIZER = Path(__file__).parents[1] / "data" / "tokenizer"
+CHATML = json.loads((TOKENIZER / "tokenizer_config.json").read_text("utf-8"))["chat_template"]
+THINKING = (
+    CHATML
+    + "{% if add_generation_prompt and enable_thinking is defined and not enable_thinking %}"
+    + "<think>\n\n</think>\n\n{% endif %}"
+)
+"""A template that writes more where reasoning is switched off, as Qwen3's does."""
 
 Behaviour = Callable[["Handler"], None]
 
@@ -75,16 +89,110 @@ def slow(seconds: float) -> Behaviour:
 
     def behave(handler: "Handler") -> None:
         handler.server.script.waiting.set()
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            readable, _, _ = select.select([handler.connection], [], [], 0.02)
-            if readable and handler.connection.recv(1, socket.MSG_PEEK) == b"":
-                handler.server.script.left.set()
-                handler.close_connection = True
-                return
-        say()(handler)
+        if not handler.deserted(seconds):
+            say()(handler)
 
     return behave
+
+
+def deltas(
+    *texts: str, finish: str | None = "stop", tokens: bool = False, **said: str
+) -> list[dict[str, Any]]:
+    """The chunks of a streamed chat completion, as vLLM sends them.
+
+    Args:
+        texts: the reply's pieces.
+        finish: the reason in the last one; None leaves it out, and the usage behind it.
+        tokens: with ids and log-probabilities: the n-th piece's are 100 + n and -n / 8.
+        said: other fields of the first piece's delta.
+    """
+    head: dict[str, Any] = {"id": "x", "object": "chat.completion.chunk", "model": "tiny"}
+    first = {"index": 0, "delta": {"role": "assistant", "content": ""} | said}
+    chunks = [
+        head
+        | {"choices": [first | {"logprobs": None, "finish_reason": None}]}
+        | {"prompt_token_ids": [1, 2, 3] if tokens else None}
+    ]
+    for n, text in enumerate(texts):
+        entry = {"token": text, "logprob": -n / 8, "bytes": None, "top_logprobs": []}
+        choice = {
+            "index": 0,
+            "delta": {"content": text},
+            "logprobs": {"content": [entry]} if tokens else None,
+            "finish_reason": finish if n == len(texts) - 1 else None,
+            "token_ids": [100 + n] if tokens else None,
+        }
+        chunks.append(head | {"choices": [choice]})
+    if finish is not None:
+        usage = {
+            "prompt_tokens": 3,
+            "total_tokens": 3 + len(texts),
+            "completion_tokens": len(texts),
+        }
+        details = {"prompt_tokens_details": {"cached_tokens": 2}}
+        chunks.append(head | {"choices": [], "usage": usage | details})
+    return chunks
+
+
+def events(*chunks: Any, ends: bool = True, pause: float = 0.0) -> Behaviour:
+    """Streams chunks (bytes as they are, anything else as JSON).
+
+    Args:
+        ends: hangs up after the last one where False.
+        pause: seconds between two; a client that leaves meanwhile sets `server.left`.
+    """
+
+    def behave(handler: "Handler") -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        for n, chunk in enumerate([*chunks, *([b"[DONE]"] if ends else [])]):
+            if n and pause and handler.deserted(pause):
+                return
+            raw = chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode()
+            handler.write_part(b"data: " + raw + b"\n\n")
+            handler.server.script.waiting.set()
+        if ends:
+            handler.write_part(b"")
+        else:
+            handler.hang_up()
+
+    return behave
+
+
+def counts(folder: Path = TOKENIZER, template: str | None = CHATML) -> dict[str, Behaviour]:
+    """`/tokenize` and `/detokenize` in vLLM's form.
+
+    Args:
+        folder: of the tokenizer that is served.
+        template: its chat template; None refuses conversations.
+    """
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+    def tokenize(handler: "Handler") -> None:
+        body = handler.body
+        text = body.get("prompt")
+        if text is None and template is None:
+            send(400, {"error": {"message": "there is no chat template", "code": 400}})(handler)
+            return
+        if text is None:
+            flags = {"add_generation_prompt": True} | body
+            text = Template(template or "").render(
+                messages=body["messages"],
+                add_generation_prompt=flags["add_generation_prompt"],
+                eos_token="<|im_end|>",
+                **body.get("chat_template_kwargs", {}),
+            )
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        said = {"count": len(ids), "max_model_len": 2048, "tokens": ids, "token_strs": None}
+        send(200, said)(handler)
+
+    def detokenize(handler: "Handler") -> None:
+        text = tokenizer.decode(handler.body["tokens"], skip_special_tokens=False)
+        send(200, {"prompt": text})(handler)
+
+    return {"/tokenize": tokenize, "/detokenize": detokenize}
 
 
 @dataclass
@@ -96,10 +204,15 @@ class Script:
     """For chat requests, in order; `default` when used up."""
     default: Behaviour = field(default_factory=say)
     models: Behaviour = field(default_factory=lambda: send(404, {"detail": "Not Found"}))
+    others: dict[str, Behaviour] = field(default_factory=dict)
+    """For paths beside chat and model list; 404 where a path is not in it."""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     """Of chat requests, the names in lower case."""
     paths: list[str] = field(default_factory=list)
+    """Of chat requests."""
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+    """Paths and bodies of all other requests."""
     listings: int = 0
     connections: int = 0
     waiting: threading.Event = field(default_factory=threading.Event)
@@ -109,12 +222,29 @@ class Script:
         """Lists models: each entry with at least an `id`."""
         self.models = send(200, {"object": "list", "data": list(entries)})
 
+    def be_vllm(self, window: int | None = 2048, **serves: Any) -> None:
+        """Gives itself away as a vLLM server of the model `tiny` that counts (`counts(**serves)`)."""
+        self.serve_models({"id": "tiny", "owned_by": "vllm", "max_model_len": window})
+        self.others = counts(**serves)
+
+    def die(self) -> None:
+        """Hangs up on everybody."""
+        self.default = self.models = hang_up
+        self.others = dict.fromkeys(self.others, hang_up)
+
+    def of(self, path: str) -> list[Any]:
+        """Bodies of the requests to a path beside chat and model list."""
+        return [body for asked, body in self.asked if asked == path]
+
 
 class Handler(BaseHTTPRequestHandler):
     """Follows the script."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two writes: 40 ms apart otherwise
     server: "Server"
+    body: Any = None
+    """Of the request that is answered."""
 
     def setup(self) -> None:
         super().setup()
@@ -122,20 +252,46 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         script = self.server.script
-        script.listings += 1
-        script.paths.append(self.path)
-        script.models(self)
+        if self.path.endswith("/models"):
+            script.listings += 1
+            script.models(self)
+        else:
+            self.do_other(None)
 
     def do_POST(self) -> None:
         script = self.server.script
-        script.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.body = body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not self.path.endswith("/chat/completions"):
+            self.do_other(body)
+            return
+        script.bodies.append(body)
         script.headers.append({name.lower(): value for name, value in self.headers.items()})
         script.paths.append(self.path)
         (script.replies.pop(0) if script.replies else script.default)(self)
 
+    def do_other(self, body: Any) -> None:
+        script = self.server.script
+        script.asked.append((self.path, body))
+        script.others.get(self.path, send(404, {"detail": "Not Found"}))(self)
+
     def hang_up(self) -> None:
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
+
+    def write_part(self, data: bytes) -> None:
+        """Sends one part of a body whose length is not known; an empty one ends it."""
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+    def deserted(self, seconds: float) -> bool:
+        """Waits; True as soon as the client has left, which `left` then says too."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            readable, _, _ = select.select([self.connection], [], [], 0.02)
+            if readable and self.connection.recv(1, socket.MSG_PEEK) == b"":
+                self.server.script.left.set()
+                self.close_connection = True
+                return True
+        return False
 
     def log_request(self, code: object = "-", size: object = "-") -> None:
         """Says nothing."""
@@ -149,3 +305,15 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that leaves is no error here."""
+
+
+@contextmanager
+def running() -> Iterator[Script]:
+    """A server that listens meanwhile."""
+    with Server(("127.0.0.1", 0), Handler) as http:
+        http.script = Script(url=f"http://127.0.0.1:{http.server_address[1]}/v1")
+        thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield http.script
+        http.shutdown()
+        thread.join(5)

@@ -1,24 +1,32 @@
-"""A scripted chat server, and closed ports."""
+"""Scripted chat servers, and closed ports."""
 
 import socket
-import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 from blockbuster import BlockBuster
-from tests.models.chat_server import Handler, Script, Server
+from tests.models.chat_server import Script, running
+from tests.models.routes import URLS, Clock, MakeRouter
+
+from memagent.models import router as routing
+from memagent.models.dialects import DIALECTS
+from memagent.models.openai_client import Clients
+from memagent.models.router import Router
+from memagent.models.server import Server
 
 
 @pytest.fixture
 def server() -> Iterator[Script]:
     """A running server; its script says how it behaves."""
-    with Server(("127.0.0.1", 0), Handler) as http:
-        http.script = Script(url=f"http://127.0.0.1:{http.server_address[1]}/v1")
-        thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield http.script
-        http.shutdown()
-        thread.join(5)
+    with running() as script:
+        yield script
+
+
+@pytest.fixture
+def second() -> Iterator[Script]:
+    """Another one."""
+    with running() as script:
+        yield script
 
 
 @pytest.fixture
@@ -34,3 +42,29 @@ def settings_may_be_read(blockbuster: BlockBuster) -> None:
     """Opening a model reads `.env`, a few lines, once."""
     for function in blockbuster.functions.values():
         function.can_block_in("memagent/models/spec.py", {"look"})
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The router's clock."""
+    clock = Clock()
+    monkeypatch.setattr(routing, "time", clock)
+    return clock
+
+
+@pytest.fixture
+async def make() -> AsyncIterator[MakeRouter]:
+    """Makes routers to servers, closed at the end."""
+    made: list[Server] = []
+
+    def make(urls: Sequence[str] = URLS) -> Router:
+        every = [
+            Server("tiny", "tiny", Clients(url, None, {}, 60), 60, DIALECTS["plain"])
+            for url in urls
+        ]
+        made.extend(every)
+        return Router(every)
+
+    yield make
+    for server in made:
+        await server.aclose()

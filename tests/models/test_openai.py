@@ -20,7 +20,8 @@ from memagent.errors import (
     ServerFailed,
 )
 from memagent.messages import ChatRequest, FinishReason, Message, Sampling
-from memagent.models.openai import Dialect, OpenAIModel
+from memagent.models.dialects import DialectName
+from memagent.models.openai import OpenAIModel
 
 KEY = "sk-very-secret-0123456789"
 
@@ -74,7 +75,7 @@ async def test_sends_what_all_servers_know(server: Script) -> None:
     ],
 )
 async def test_dialects_differ_in_two_fields(
-    server: Script, dialect: Dialect, limit: str, switches: bool
+    server: Script, dialect: DialectName, limit: str, switches: bool
 ) -> None:
     await complete(server, request(thinking=False), dialect=dialect)
     await complete(server, request(), dialect=dialect)
@@ -257,6 +258,17 @@ async def test_window_from_the_model_list(
     assert await asyncio.gather(*(model.window() for _ in range(5))) == [window] * 5
     assert await model.window() == window
     assert server.listings == 1
+    await model.aclose()
+
+
+async def test_window_is_asked_for_anew_when_a_run_may_begin(
+    server: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memagent.models.server.FRESH", 0.0)
+    model = OpenAIModel("tiny", base_url=server.url)
+    for window in (64, 128, 32):
+        server.serve_models({"id": "tiny", "max_model_len": window})
+        assert await model.window() == window
     await model.aclose()
 
 

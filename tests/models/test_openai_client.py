@@ -2,6 +2,7 @@ import asyncio
 import gc
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.models.chat_server import Script
@@ -63,6 +64,56 @@ async def test_connections_are_kept_alive(server: Script) -> None:
         await use(holder)
     assert server.connections == 1
     await holder.aclose()
+
+
+def ask(holder: Clients, url: str) -> object:
+    return holder.blocking().get(f"{url}/models", cast_to=object)
+
+
+def test_worker_threads_share_one_client(server: Script) -> None:
+    server.serve_models({"id": "m"})
+    holder = clients(server.url, "sk-123456")
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda _: ask(holder, server.url), range(24)))
+        found = set(pool.map(lambda _: id(holder.blocking()), range(24)))
+    assert len(found) == 1
+    assert all(reply == replies[0] for reply in replies)
+    assert server.connections <= 8, "connections are kept"
+    client = holder.blocking()
+    assert client.max_retries == 0
+    assert client.api_key == "sk-123456"
+    asyncio.run(holder.aclose())
+    assert client.is_closed()
+
+
+async def test_closing_is_no_end(server: Script) -> None:
+    server.serve_models({"id": "m"})
+    holder = clients(server.url)
+    await holder.aclose()
+    for _ in range(2):
+        await use(holder)
+        await asyncio.to_thread(ask, holder, server.url)
+        await holder.aclose()
+    assert server.connections == 4
+
+
+def test_a_blocking_client_may_do_without_a_loop(server: Script) -> None:
+    server.serve_models({"id": "m"})
+    holder = clients(server.url.replace("://", "://me:hunter22@"))
+    ask(holder, server.url)
+    asyncio.run(holder.aclose())
+    assert server.listings == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://a/v1,b:8000/v1", "http://a/v1,me:hunter22@b/v1", "http://a/v1;x,ftp://me:hunter22@b"],
+)
+def test_a_comma_is_no_part_of_a_url(url: str) -> None:
+    with pytest.raises(ConfigError, match="begin each of several servers with http://") as caught:
+        clients(url)
+    assert "hunter22" not in str(caught.value)
+    assert clients("http://me:a,b@h/v1").endpoint("m").base_url == "http://h/v1"
 
 
 @pytest.mark.parametrize(

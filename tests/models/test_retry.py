@@ -1,21 +1,27 @@
 import asyncio
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.models.chat_server import Script, hang_up, say, send
+from tests.models.chat_server import Script, hang_up, say, send, slow
 
 from memagent.errors import (
     AuthenticationFailed,
     ConfigError,
     ConnectionFailed,
+    LimitReached,
     ModelError,
+    RequestTimeout,
     ServerBusy,
+    ServerFailed,
 )
 from memagent.messages import ChatRequest, Completion, Failure, Message, Usage
 from memagent.models.openai import OpenAIModel
-from memagent.models.retry import Retry
+from memagent.models.retry import FAILURES_KEPT, LOST_WAIT, Retry, RetryPolicy, persist_blocking
 from memagent.models.scripted import ScriptedModel
+from memagent.threads import in_thread
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="x"),), max_tokens=5)
 
@@ -27,6 +33,38 @@ def busy(retry_after: float | None = None) -> ServerBusy:
 def fast(replies: Any, **options: Any) -> tuple[ScriptedModel, Retry]:
     model = ScriptedModel(replies)
     return model, Retry(model, **{"max_wait": 0.001, **options})
+
+
+class Clock:
+    """Time that passes only in waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waits: list[float] = []
+
+    def pause(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now += seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.pause(seconds)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for name, value in (
+        ("monotonic", lambda: clock.now),
+        ("sleep", clock.sleep),
+        ("pause", clock.pause),
+    ):
+        monkeypatch.setattr(f"memagent.models.retry.{name}", value)
+    return clock
+
+
+def later(clock: Clock, *phases: tuple[float, Any]) -> Callable[[Any], Any]:
+    """Each reply until its time in seconds, the last one for ever."""
+    return lambda request: next((reply for end, reply in phases if clock.now < end), phases[-1][1])
 
 
 async def test_success_is_passed_on_untouched() -> None:
@@ -106,10 +144,17 @@ async def test_an_error_with_arguments_of_its_own_stays_what_it_is() -> None:
 
 
 async def test_other_exceptions_are_not_touched() -> None:
-    for error in (ValueError("bug"), asyncio.CancelledError()):
-        model, retry = fast([error, "never"])
-        with pytest.raises(type(error)):
+    for error in (
+        ValueError("bug"),
+        LimitReached("calls=1"),
+        TimeoutError("the model's own"),
+        asyncio.CancelledError(),
+    ):
+        model, retry = fast([error, "never"], deadline=20)
+        with pytest.raises(type(error)) as caught:
             await retry.complete(REQUEST)
+        assert type(caught.value) is type(error)
+        assert str(caught.value) == str(error)
         assert len(model.requests) == 1
 
 
@@ -123,16 +168,14 @@ async def test_waits_at_least_what_the_server_asks_and_at_most_max_wait() -> Non
     assert time.monotonic() - start >= 0.9
 
 
-async def test_waits_grow_with_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def no_sleep(seconds: float) -> None: ...
-
-    monkeypatch.setattr("memagent.models.retry.sleep", no_sleep)
+async def test_waits_grow_with_jitter(clock: Clock) -> None:
     _, retry = fast([busy()] * 9 + ["a"], attempts=10, max_wait=60)
     waits = [failure.waited for failure in (await retry.complete(REQUEST)).failures]
     for k, waited in enumerate(waits):
         longest = min(0.5 * 2**k, 60)
         assert longest / 2 <= waited <= longest
     assert len(set(waits)) == 9
+    assert clock.waits == waits
 
 
 async def test_no_attempt_starts_after_the_deadline() -> None:
@@ -145,8 +188,50 @@ async def test_no_attempt_starts_after_the_deadline() -> None:
     assert len(model.requests) == 1
 
 
-async def test_cancelling_while_it_waits() -> None:
-    model, retry = fast([busy(), "never"], max_wait=60)
+async def test_the_deadline_cuts_off_an_attempt_and_frees_its_connection(server: Script) -> None:
+    server.replies += [say(), slow(20)]
+    model = OpenAIModel("tiny", base_url=server.url)
+    await model.complete(REQUEST)  # what the first call loads takes time
+    retry = Retry(model, deadline=0.5)
+    with pytest.raises(
+        RequestTimeout, match=r"openai:tiny: .* deadline of 0\.5 s; .*deadline="
+    ) as caught:
+        await retry.complete(REQUEST)
+    assert caught.value.attempts == 1
+    assert await asyncio.to_thread(server.left.wait, 5)
+    assert len(server.bodies) == 2
+    await retry.aclose()
+
+
+async def test_an_attempt_cut_off_after_others_leaves_the_last_error() -> None:
+    async def hangs_then(request: ChatRequest) -> str:
+        if len(model.requests) < 3:
+            raise ServerFailed(f"crash {len(model.requests)}")
+        await asyncio.sleep(20)
+        return "late"
+
+    model, retry = fast(hangs_then, deadline=0.5)
+    with pytest.raises(ServerFailed, match=r"^crash 2 \(gave up after 3 attempts over ") as caught:
+        await retry.complete(REQUEST)
+    assert caught.value.attempts == 3
+
+
+async def test_the_deadline_holds_for_counter_and_window_and_not_for_all_calls_together() -> None:
+    class Slow(ScriptedModel):
+        async def window(self) -> int | None:
+            await asyncio.sleep(20)
+            return 1
+
+    retry = Retry(Slow(lambda request: asyncio.sleep(0.2, "a")), deadline=0.7)
+    for _ in range(4):
+        assert (await retry.complete(REQUEST)).text == "a"
+    with pytest.raises(RequestTimeout, match="deadline"):
+        await retry.window()
+
+
+@pytest.mark.parametrize("deadline", [None, 20])
+async def test_cancelling_while_it_waits(deadline: float | None) -> None:
+    model, retry = fast([busy(), "never"], max_wait=60, deadline=deadline)
     call = asyncio.create_task(retry.complete(REQUEST))
     await asyncio.sleep(0.02)
     call.cancel()
@@ -155,7 +240,190 @@ async def test_cancelling_while_it_waits() -> None:
     assert len(model.requests) == 1
 
 
-@pytest.mark.parametrize("options", [{"attempts": 0}, {"max_wait": -1}, {"deadline": -1}])
+async def test_cancelling_an_attempt_that_has_a_deadline() -> None:
+    model, retry = fast(lambda request: asyncio.sleep(20, "never"), deadline=20)
+    call = asyncio.create_task(retry.complete(REQUEST))
+    await asyncio.sleep(0.02)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize("error", [ConnectionFailed("gone"), busy()])
+async def test_a_server_that_has_answered_is_waited_for_while_patience_lasts(
+    error: ModelError, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, retry = fast(later(clock, (1, "a"), (9999, error)), max_wait=60)
+    await retry.complete(REQUEST)
+    clock.now = 100.0
+    gave_up = r"gave up after \d{2,3} attempts over (59\d|600)\.\d s"
+    with pytest.raises(type(error), match=gave_up) as caught:
+        await retry.complete(REQUEST)
+    assert 590 <= clock.now - 100 <= 600
+    assert caught.value.attempts == len(model.requests) - 1 == len(clock.waits) + 1
+    assert all(LOST_WAIT / 2 <= waited <= LOST_WAIT for waited in clock.waits[5:])
+    assert len(caplog.records) == len(clock.waits)
+    assert "attempt 3 (waiting up to 600 s for the server) failed" in caplog.records[2].message
+
+
+async def test_a_server_that_comes_back_answers_with_few_of_its_many_failures(clock: Clock) -> None:
+    _, retry = fast(
+        later(clock, (1, "a"), (300, ConnectionFailed("gone")), (9999, "b")), max_wait=60
+    )
+    await retry.complete(REQUEST)
+    clock.now = 2.0
+    reply = await retry.complete(REQUEST)
+    assert (reply.text, len(reply.failures)) == ("b", FAILURES_KEPT)
+    assert reply.usage.retries == len(clock.waits) > FAILURES_KEPT + 10
+    assert sum(failure.waited for failure in reply.failures) == pytest.approx(clock.now - 2)
+    first, *_, last = (failure.error for failure in reply.failures)
+    assert first == "ConnectionFailed: gone"
+    assert last == f"ConnectionFailed: gone (and {len(clock.waits) - FAILURES_KEPT} before it)"
+
+
+@pytest.mark.parametrize("error", [ConnectionFailed("nobody there"), busy()])
+async def test_a_server_that_never_answered_fails_after_its_attempts(
+    error: ModelError, clock: Clock
+) -> None:
+    model, retry = fast(lambda request: error, max_wait=60)
+    assert await retry.window() == 8192, "known without the server, so it proves nothing"
+    assert (await retry.counter()).count("a") == 1
+    with pytest.raises(type(error), match="after 5 attempts"):
+        await retry.complete(REQUEST)
+    assert len(model.requests) == 5
+    assert clock.now <= 0.5 + 1 + 2 + 4
+
+
+async def test_a_lost_server_uses_up_no_attempts_and_each_outage_is_waited_for_anew(
+    clock: Clock,
+) -> None:
+    gone = ConnectionFailed("gone")
+    crashes: list[Any] = [ServerFailed("crash") for _ in range(4)]
+    crashed: list[int] = []
+
+    def reply(request: ChatRequest) -> Any:
+        if clock.now == 0:
+            return "a"
+        if clock.now < 500 or (len(crashes) < 4 and clock.now < 1000):
+            return gone
+        crashed.append(len(clock.waits))
+        return crashes.pop() if crashes else "b"
+
+    _, retry = fast(reply, max_wait=60)
+    await retry.complete(REQUEST)
+    clock.now = 1.0
+    assert (await retry.complete(REQUEST)).text == "b"
+    assert clock.now >= 1000
+    first = crashed[0]
+    assert all(waited <= 0.5 for waited in clock.waits[first : first + 2]), "they grow anew as well"
+    assert not crashes
+
+
+@pytest.mark.parametrize("kind", [RequestTimeout, ServerFailed])
+async def test_a_server_that_is_there_but_fails_has_its_attempts_only(
+    kind: type[ModelError], clock: Clock
+) -> None:
+    _, retry = fast(["a", *[kind("no")] * 5, "never"], max_wait=60)
+    await retry.complete(REQUEST)
+    with pytest.raises(kind, match="after 5 attempts"):
+        await retry.complete(REQUEST)
+
+
+async def test_a_busy_server_may_ask_for_more_than_the_wait_for_a_lost_one(clock: Clock) -> None:
+    _, retry = fast(["a", *[busy(30.0)] * 7, *[busy(300.0)] * 2, "b"], max_wait=60)
+    await retry.complete(REQUEST)
+    assert (await retry.complete(REQUEST)).text == "b"
+    assert clock.waits == [30.0] * 7 + [60.0] * 2
+
+
+@pytest.mark.parametrize(("patience", "deadline", "seconds"), [(0, None, 7.5), (600, 40, 40)])
+async def test_impatience(
+    patience: float, deadline: float | None, seconds: float, clock: Clock
+) -> None:
+    model, retry = fast(
+        lambda request: ConnectionFailed("gone") if len(model.requests) > 1 else "a",
+        max_wait=60,
+        patience=patience,
+        deadline=deadline,
+    )
+    await retry.complete(REQUEST)
+    with pytest.raises(ConnectionFailed) as caught:
+        await retry.complete(REQUEST)
+    assert seconds - LOST_WAIT <= clock.now <= seconds
+    assert caught.value.attempts == 5 if deadline is None else caught.value.attempts > 5
+
+
+def test_blocking_code_is_as_persistent(clock: Clock) -> None:
+    replies: list[Any] = [busy(), ConnectionFailed("gone"), busy(3.0), "a"]
+
+    def call() -> str:
+        reply = replies.pop(0)
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+    assert persist_blocking(call, RetryPolicy(), name="counts", answered=False) == "a"
+    first, second, third = clock.waits
+    assert 0.25 <= first <= 0.5 <= second <= 1
+    assert third == 3.0
+    for error in (ValueError("bug"), AuthenticationFailed("no")):
+        replies[:] = [error, "never"]
+        with pytest.raises(type(error)) as caught:
+            persist_blocking(call, RetryPolicy(), name="counts", answered=True)
+        assert caught.value is error
+
+
+def test_blocking_code_gives_up_with_the_last_error(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    cause = OSError("socket")
+
+    def call() -> str:
+        raise ConnectionFailed("gone") from cause
+
+    def attempts(policy: RetryPolicy, *, answered: bool) -> int:
+        clock.now, clock.waits[:] = 0.0, []
+        with pytest.raises(ConnectionFailed, match=r"^gone \(gave up after \d+ attempts") as caught:
+            persist_blocking(call, policy, name="counts", answered=answered)
+        assert caught.value.attempts == len(clock.waits) + 1
+        assert caught.value.__cause__ is cause
+        return caught.value.attempts
+
+    assert attempts(RetryPolicy(), answered=False) == 5
+    assert attempts(RetryPolicy(attempts=3, patience=0), answered=True) == 3
+    assert attempts(RetryPolicy(), answered=True) > 60
+    assert 590 <= clock.now <= 600
+    assert attempts(RetryPolicy(deadline=40), answered=True) < 15
+    assert 30 <= clock.now < 40
+    assert caplog.records[0].message.startswith("counts: attempt 1 of 5 failed")
+
+
+async def test_blocking_code_that_waits_is_ended_with_its_task() -> None:
+    calls: list[float] = []
+    called = threading.Event()
+
+    def call() -> str:
+        calls.append(time.monotonic())
+        called.set()
+        raise busy(30.0)
+
+    work = asyncio.create_task(
+        in_thread(persist_blocking, call, RetryPolicy(), name="counts", answered=True)
+    )
+    assert await asyncio.to_thread(called.wait, 5)
+    await asyncio.sleep(0.05)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert time.monotonic() - calls[0] < 10
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"attempts": 0}, {"max_wait": -1}, {"deadline": -1}, {"deadline": 0}, {"patience": -1}],
+)
 def test_impossible_settings(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         fast(["a"], **options)
@@ -179,8 +447,9 @@ async def test_over_a_real_server(server: Script) -> None:
         "ConnectionFailed",
         "BadResponse",
     ]
+    listings = server.listings
     with pytest.raises(ModelError) as caught:
         await retry.window()
     assert caught.value.attempts == 5
-    assert server.listings == 5
+    assert server.listings == listings + 5
     await retry.aclose()

@@ -1,18 +1,21 @@
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.chat_server import Script
+from tests.models.chat_server import TOKENIZER, Script, slow
 
 from memagent.errors import AuthenticationFailed, ConfigError, NoModel
 from memagent.messages import ChatRequest, Message
 from memagent.models.base import ChatModel
+from memagent.models.counted import Counted
 from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry
 from memagent.models.scripted import ScriptedModel
 from memagent.models.spec import LOCAL_URLS, open_model
+from memagent.tokens import ByteBound, TokenizerFile
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="x"),), max_tokens=5, thinking=False)
 
@@ -54,6 +57,104 @@ def test_where_the_url_comes_from(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert url_of(open_model("sglang:m")) == "http://env-m/v1"
     assert url_of(open_model("vllm:m", base_url="http://arg/v1")) == "http://arg/v1"
     assert open_model("openai:m").name == "openai:m"
+
+
+def urls_behind(model: ChatModel) -> list[str]:
+    assert isinstance(model, Retry)
+    assert isinstance(model.inner, OpenAIModel)
+    return [one.endpoint.base_url for one in model.inner.servers]
+
+
+@pytest.mark.parametrize(
+    ("text", "urls"),
+    [
+        ("http://a/v1", ["http://a/v1"]),
+        ("http://a/v1,https://b/v1", ["http://a/v1", "https://b/v1"]),
+        (" http://a/v1 , HTTP://b/v1,", ["http://a/v1", "http://b/v1"]),
+        ("http://a/v1\n  http://b/v1\n", ["http://a/v1", "http://b/v1"]),
+        ("http://me:se,cret@a/v1,http://b/v1", ["http://a/v1", "http://b/v1"]),
+        ("http://me:p@a/v1 http://me:q@b/v1", ["http://a/v1", "http://b/v1"]),
+    ],
+    ids=["one", "two", "spaces", "lines", "comma in a password", "users"],
+)
+def test_several_servers_in_a_text(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, urls: list[str]
+) -> None:
+    def found(**options: Any) -> list[str]:
+        return [url.lower() for url in urls_behind(open_model("vllm:m", **options))]
+
+    assert found(base_url=text) == urls
+    monkeypatch.setenv("OPENAI_BASE_URL", text)
+    assert found() == urls
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    (folder / ".env").write_text(f'MEMAGENT_BASE_URL="{text}"\n')
+    assert found() == urls
+    assert found(base_url="http://c/v1") == ["http://c/v1"]
+
+
+@pytest.mark.parametrize("scheme", ["vllm", "sglang", "openai"])
+def test_several_servers_in_a_list(scheme: str) -> None:
+    urls = ["http://a/v1", "http://b/v1", "http://c/v1"]
+    assert urls_behind(open_model(f"{scheme}:m", base_url=urls)) == urls
+    assert urls_behind(open_model(f"{scheme}:m", base_url=tuple(urls))) == urls
+    with pytest.raises(ConfigError, match="empty list"):
+        open_model(f"{scheme}:m", base_url=[])
+    with pytest.raises(ConfigError, match=r"'localhost:8000/v1' does not start with http"):
+        open_model(f"{scheme}:m", base_url=["http://a/v1", "localhost:8000/v1"])
+
+
+async def test_one_key_goes_to_all_servers_of_a_list(
+    server: Script, second: Script, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMAGENT_API_KEY", "sk-real-key")
+    monkeypatch.setenv("MEMAGENT_BASE_URL", f"{server.url},{second.url}")
+
+    async def keys(**options: Any) -> set[str]:
+        model = open_model("vllm:m", **options)
+        for one in (server, second):
+            one.default = slow(0.2)
+        await asyncio.gather(model.complete(REQUEST), model.complete(REQUEST))
+        await model.aclose()
+        return {one.headers[-1]["authorization"] for one in (server, second)}
+
+    assert await keys() == {"Bearer sk-real-key"}
+    assert await keys(api_key="sk-argument") == {"Bearer sk-argument"}
+    monkeypatch.delenv("MEMAGENT_BASE_URL")
+    (folder / ".env").write_text(f"MEMAGENT_BASE_URL={server.url},{second.url}\n")
+    assert await keys() == {"Bearer EMPTY"}
+
+
+def test_no_secret_of_a_list_is_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "http://me:hunter21@a/v1,http://you:hunter22@b/v1"
+    (folder / ".env").write_text(f"OPENAI_BASE_URL={text}\n")
+    monkeypatch.setenv("MEMAGENT_API_KEY", "sk-secret-key")
+    shown = repr(open_model("vllm:m")) + repr(open_model("vllm:m", base_url=text))
+    assert "sk-secret-key" not in shown
+    assert "'a/v1', 'b/v1'" in caplog.text
+    for bad in (
+        f"{text},http://me:hunter23@",
+        f"{text},ftp://me:hunter24@c",
+        "http://a/v1,me:hunter25@b",
+    ):
+        with pytest.raises(ConfigError) as caught:
+            open_model("vllm:m", base_url=bad)
+        shown += str(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        open_model("vllm:m", api_key="sk-argument")
+    shown += str(caught.value) + caplog.text
+    for secret in ("hunter", "sk-", "me:", "you:"):
+        assert secret not in shown
+
+
+async def test_a_tokenizer_may_be_named_for_every_kind_of_model() -> None:
+    assert (await open_model("extractive", tokenizer="bytes").counter()).name == ByteBound().name
+    scripted = ScriptedModel([], counter=ByteBound())
+    model = open_model(scripted, tokenizer=TOKENIZER)
+    assert isinstance(model, Counted)
+    assert isinstance(await model.counter(), TokenizerFile)
+    assert open_model("extractive").name == open_model("extractive", tokenizer="bytes").name
 
 
 async def test_key_and_dialect_reach_the_server(

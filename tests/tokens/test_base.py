@@ -3,8 +3,10 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from memagent.messages import Message
-from memagent.tokens import TokenizerFile
+from memagent.tokens import ByteBound, TokenizerFile
 from memagent.tokens.base import MESSAGE_ALLOWANCE, REQUEST_ALLOWANCE
 
 TOKENIZER = Path(__file__).parents[1] / "data" / "tokenizer"
@@ -18,6 +20,14 @@ def test_the_allowances_bound_a_known_template() -> None:
             sum(counter.count(m.content) + MESSAGE_ALLOWANCE for m in messages) + REQUEST_ALLOWANCE
         )
         assert counter.count_messages(messages) <= bound
+
+
+@pytest.mark.parametrize("thinking", [None, False, True])
+def test_where_no_template_is_known_thinking_makes_no_difference(thinking: bool | None) -> None:
+    messages = [Message(role="user", content="Who is Pierre?")]
+    for counter in (ByteBound(), TokenizerFile(TOKENIZER)):  # whose template knows no reasoning
+        plain = counter.count_messages(messages)
+        assert counter.count_messages(messages, thinking=thinking) == plain
 
 
 def test_the_request_allowance_bounds_the_header_of_gpt_oss() -> None:

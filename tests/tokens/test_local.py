@@ -217,3 +217,17 @@ def test_a_folder_without_one_says_how_to_make_it(tmp_path: Path) -> None:
         TokenizerFile(tmp_path)
     with pytest.raises(TokenizerError, match="no tokenizer at"):
         TokenizerFile(tmp_path / "gone")
+
+
+def test_what_a_template_writes_instead_of_reasoning_is_counted(tmp_path: Path) -> None:
+    shutil.copy(FOLDER / "tokenizer.json", tmp_path)
+    template = (
+        "{% for m in messages %}{{ m.content }}{% endfor %}"
+        "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+    )
+    (tmp_path / "chat_template.jinja").write_text(template)
+    counter = TokenizerFile(tmp_path)
+    text = "".join(message.content for message in TALK)
+    assert counter.count_messages(TALK) == counter.count(text)
+    assert counter.count_messages(TALK, thinking=True) == counter.count(text)
+    assert counter.count_messages(TALK, thinking=False) == counter.count(f"{text}<think></think>")

@@ -38,6 +38,14 @@ def test_a_refusal_names_the_roles() -> None:
         render("{{ 1 + 'a' }}")
 
 
+def test_thinking_is_defined_only_where_it_is_said() -> None:
+    source = "{{ enable_thinking if enable_thinking is defined else 'unsaid' }}"
+    template = ChatTemplate(source, {})
+    assert template.render(ASK) == template.render(ASK, thinking=None) == "unsaid"
+    assert template.render(ASK, thinking=False) == "False"
+    assert template.render(ASK, thinking=True) == "True"
+
+
 def test_a_template_that_does_not_parse_is_refused() -> None:
     with pytest.raises(TokenizerError, match="does not parse"):
         render("{% if %}")

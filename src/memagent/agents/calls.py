@@ -16,10 +16,13 @@ from memagent.messages import CallKind, ChatRequest, Completion, Message, Usage
 from memagent.models.base import ChatModel
 from memagent.prompts import UnusableReply
 from memagent.runstore import QuestionState
+from memagent.threads import in_thread
 from memagent.trajectory import Conversation
 
 UNUSABLE_RETRIES = 2
 """How often a call is sent again when its reply is empty or ends inside its reasoning."""
+NOT_EMPTY = r"\S[\s\S]*"
+"""What a reply has to match after one that was empty."""
 T = TypeVar("T")
 
 
@@ -81,7 +84,7 @@ class Caller:
             if attempt:
                 self._note(call, detail)
             try:
-                completion = await self._model.complete(self._request(call))
+                completion = await self._model.complete(await self._request(call))
             except ModelError as error:
                 call.usage += Usage(retries=error.attempts)
                 raise
@@ -111,15 +114,21 @@ class Caller:
         where = "the answer call" if call.place is None else f"chunk {call.place}"
         raise Unusable(f"{where}: {detail}, {1 + UNUSABLE_RETRIES} times in a row")
 
-    def _request(self, call: Call) -> ChatRequest:
+    async def _request(self, call: Call) -> ChatRequest:
+        # After an unusable reply: without reasoning, which may have used up the output, and not empty.
+        thinking = False if call.unusable else None
+        room = call.room
+        if thinking is not None:  # some templates write more then
+            room = await in_thread(self.room, call.messages, thinking=thinking)
         settings, question = self._plan.settings, call.state.question
         place = "answer" if call.place is None else call.place
         return ChatRequest(
             messages=call.messages,
-            max_tokens=call.room,
+            max_tokens=room,
             sampling=settings.sampling,
             seed=seed_of(settings.seed, question, place, call.unusable),
-            thinking=False if call.unusable else None,
+            thinking=thinking,
+            pattern=NOT_EMPTY if call.unusable else None,
             kind=call.kind,
             parts=self._parts(call),
         )
@@ -130,14 +139,14 @@ class Caller:
             Retried(question=call.state.question, chunk=call.place, reason=reason, waited=waited)
         )
 
-    def room(self, messages: tuple[Message, ...]) -> int:
+    def room(self, messages: tuple[Message, ...], *, thinking: bool | None = None) -> int:
         """Tokens left for the output: promise 1 is kept here, whatever the parts were counted as.
 
         Raises:
             ContextOverflow: hardly any, though the parts were within their budgets.
         """
         budget = self._plan.budget
-        prompt = self._plan.counter.count_messages(messages)
+        prompt = self._plan.counter.count_messages(messages, thinking=thinking)
         room = min(budget.output, budget.window - prompt)
         if room < (budget.output + 1) // 2:
             raise ContextOverflow(

@@ -20,12 +20,12 @@ from memagent.errors import ConfigError, DocumentError, MemagentError
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
-from memagent.models.spec import open_model
+from memagent.models.spec import open_model, urls_of
 from memagent.prompts import Gate, PromptSet
 from memagent.runner import run_sync
 from memagent.runstore import RunStore
 from memagent.threads import in_thread
-from memagent.tokens import TokenCounter, load_counter
+from memagent.tokens import TokenCounter
 
 
 class MemoryAgent:
@@ -34,7 +34,8 @@ class MemoryAgent:
     Args:
         model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `extractive`), any `ChatModel`, or None
             for `MEMAGENT_MODEL`.
-        base_url: the server's address; default as `memagent.models.spec.open_model` finds it.
+        base_url: the server's address, or a list of several that serve the same; default as
+            `memagent.models.spec.open_model` finds it.
         api_key: the server's key; default from `MEMAGENT_API_KEY` or `OPENAI_API_KEY`.
         tokenizer: what counts tokens instead of the model's own counter: a tokenizer file or folder,
             `tiktoken:NAME`, `bytes`, or a `TokenCounter`.
@@ -64,7 +65,7 @@ class MemoryAgent:
         self,
         model: str | ChatModel | None = None,
         *,
-        base_url: str | None = None,
+        base_url: str | Sequence[str] | None = None,
         api_key: str | None = None,
         tokenizer: str | Path | TokenCounter | None = None,
         prompts: str | Path | PromptSet = "plain",
@@ -100,14 +101,14 @@ class MemoryAgent:
                 f"{first['loc'][0]}={first.get('input')!r}: {first['msg']}"
             ) from error
         self.model = ConcurrencyLimit(
-            open_model(model, base_url=base_url, api_key=api_key), concurrency
+            open_model(model, base_url=base_url, api_key=api_key, tokenizer=tokenizer),
+            concurrency,
         )
         if limits is not None and not isinstance(cast("object", limits), Limits):
             raise ConfigError(f"limits={limits!r}: give a memagent.Limits")
         self.limits = limits
         self._tokenizer = tokenizer
         self._base_url = base_url
-        self._counter: TokenCounter | None = None
         self._store = store
         self._opened: RunStore | None = None
         self._opening = threading.Lock()
@@ -265,10 +266,6 @@ class MemoryAgent:
             BudgetError: see `ContextBudget.divide`.
             ModelError: the server had to be asked and did not answer.
         """
-        if self._tokenizer is None:
-            counter = await self.model.counter()
-        else:
-            counter = await in_thread(self._own_counter)
         return await in_thread(
             Plan.make,
             questions,
@@ -277,24 +274,18 @@ class MemoryAgent:
             else self.settings.model_copy(update={"window": window}),
             self.prompts,
             model=self.model.name,
-            counter=counter,
+            counter=await self.model.counter(),
             window=await self.model.window(),
         )
-
-    def _own_counter(self) -> TokenCounter:
-        """The counter that was asked for, loaded once."""
-        with self._opening:
-            if self._counter is None:
-                assert self._tokenizer is not None, "asked for only where one is named"
-                self._counter = load_counter(self._tokenizer)
-            return self._counter
 
     def recipe(self) -> dict[str, Any]:
         """What `memagent resume` needs to make this agent again; never a secret."""
         tokenizer = self._tokenizer
         return {
             "model": self.model.name,
-            "base_url": None if self._base_url is None else _public(self._base_url),
+            "base_url": None
+            if self._base_url is None
+            else ",".join(map(_public, urls_of(self._base_url))),
             "tokenizer": str(tokenizer) if isinstance(tokenizer, (str, Path)) else None,
             "prompts": self.prompts.source,
             **self.settings.model_dump(mode="json"),

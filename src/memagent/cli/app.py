@@ -9,6 +9,7 @@ import typer
 import memagent
 from memagent.cli.ask import ask, estimate
 from memagent.cli.demo import demo
+from memagent.cli.probe import probe
 from memagent.cli.resume import resume
 from memagent.cli.runs import runs
 from memagent.cli.session import show_warnings
@@ -51,6 +52,7 @@ def root(
 
 app.command()(ask)
 app.command()(estimate)
+app.command()(probe)
 app.command()(resume)
 app.add_typer(runs, name="runs")
 app.command()(show)

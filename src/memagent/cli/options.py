@@ -83,7 +83,8 @@ BaseUrl = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="The server, up to /v1. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, then localhost.",
+        help="The server, up to /v1, or several with commas between. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, "
+        "then localhost.",
         rich_help_panel=MODEL,
         show_default=False,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from memagent.errors import ContextOverflow
 from memagent.messages import ChatRequest, Completion
 from memagent.tokens.base import TokenCounter
 
@@ -20,6 +21,8 @@ class ChatModel(Protocol):
         """Sends one request.
 
         Raises:
+            ContextOverflow: prompt and `max_tokens` do not fit the window together; nothing was sent, where the
+                prompt can be counted.
             ModelError: the call failed; never an empty `Completion` in its place.
             LimitReached: a usage limit would be passed; nothing was sent.
         """
@@ -44,6 +47,27 @@ class ChatModel(Protocol):
     async def aclose(self) -> None:
         """Frees connections; the model may not be used after it."""
         ...
+
+
+def refuse_overflow(who: str, prompt: int, request: ChatRequest, window: int | None) -> None:
+    """What a model does before it sends a request whose prompt it has counted.
+
+    Args:
+        who: the model, or its server.
+        prompt: tokens of the rendered prompt.
+        request: the call.
+        window: most tokens of prompt plus output; None where nobody says.
+
+    Raises:
+        ContextOverflow: they do not fit.
+    """
+    if window is not None and prompt + request.max_tokens > window:
+        raise ContextOverflow(
+            f"{who}: the prompt takes {prompt} tokens, with {request.max_tokens} for the output that is over its "
+            f"window of {window}; nothing was sent. Use a smaller window (--window), a shorter prompt or fewer "
+            f"max_tokens",
+            attempts=0,
+        )
 
 
 class Wrapper:

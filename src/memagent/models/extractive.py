@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memagent.errors import RequestRefused
 from memagent.messages import ChatRequest, Completion, Usage
+from memagent.models.base import refuse_overflow
 from memagent.models.extractive_score import Question
 from memagent.models.extractive_words import clip, sentences
 from memagent.tokens.base import TokenCounter
@@ -41,7 +42,10 @@ class ExtractiveModel:
 
         Raises:
             RequestRefused: another kind of call.
+            ContextOverflow: prompt and output are over the window.
         """
+        prompt = self._counter.count_messages(request.messages)
+        refuse_overflow(self.name, prompt, request, self._window)
         if request.kind == "update":
             text = _update(request)
         elif request.kind == "answer":
@@ -53,7 +57,7 @@ class ExtractiveModel:
             )
         usage = Usage(
             calls=1,
-            prompt_tokens=self._counter.count_messages(request.messages),
+            prompt_tokens=prompt,
             completion_tokens=self._counter.count(text),
         )
         return Completion(text=text, usage=usage)

@@ -1,23 +1,24 @@
-"""Finds the token counter of a served model on this machine."""
+"""Finds the tokenizer of a served model on this machine."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from os import PathLike
 from pathlib import Path
 
 from memagent.errors import TokenizerError
 from memagent.tokens import load_counter
 from memagent.tokens.base import TokenCounter
-from memagent.tokens.byte_bound import ByteBound
 
 logger = logging.getLogger("memagent")
 
 TOKENIZER_FILE = "tokenizer.json"
 
 
-async def local_counter(model: str, tokenizer: str | None) -> TokenCounter:
-    """The tokenizer that was asked for, else the model's own, else a bound that needs none.
+def local_counter(
+    model: str, tokenizer: str | PathLike[str] | TokenCounter | None
+) -> TokenCounter | None:
+    """The tokenizer that was asked for, else the model's own, else None. Blocks.
 
     The model's own is looked for where `model` is a folder, and in the local Hugging Face cache; nothing
     is downloaded.
@@ -29,24 +30,8 @@ async def local_counter(model: str, tokenizer: str | None) -> TokenCounter:
     Raises:
         TokenizerError: `tokenizer` cannot be had.
     """
-    return await asyncio.to_thread(_find, model, tokenizer)
-
-
-def _find(model: str, tokenizer: str | None) -> TokenCounter:
     if tokenizer is not None:
         return load_counter(tokenizer)
-    found = _models_own(model)
-    if found is not None:
-        return found
-    logger.warning(
-        "no tokenizer of %r lies on this machine: UTF-8 bytes are counted as its tokens, which is safe but "
-        "makes about 4x the calls; name its tokenizer (--tokenizer, tokenizer=) to avoid that",
-        model,
-    )
-    return ByteBound()
-
-
-def _models_own(model: str) -> TokenCounter | None:
     try:
         folder = Path(model)
         # Another file or folder that happens to have the name of a served model says nothing.

@@ -1,57 +1,50 @@
-"""Any OpenAI-compatible server, through the openai client."""
+"""Any OpenAI-compatible server, or several of them, through the openai client."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
-from dataclasses import replace
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Literal, cast
+import copy
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from os import PathLike
 
-from memagent.errors import ConfigError, ModelError, RequestRefused
-from memagent.messages import ChatRequest, Completion
-from memagent.models.local_counter import local_counter
-from memagent.models.once import Once
+from memagent.errors import ConfigError, ContextOverflow, ModelError
+from memagent.messages import ChatRequest, Completion, FinishReason
+from memagent.models.base import refuse_overflow
+from memagent.models.counting import Counting
+from memagent.models.dialects import DIALECTS, DialectName
 from memagent.models.openai_client import Clients
-from memagent.models.openai_errors import says_no_model, translate
-from memagent.models.openai_reply import (
-    ServedModel,
-    read_completion,
-    read_models,
-    served_window,
-)
+from memagent.models.openai_reply import read_completion
+from memagent.models.openai_stream import Pieces
+from memagent.models.router import Router
+from memagent.models.server import Server
+from memagent.threads import in_thread
 from memagent.tokens.base import TokenCounter
 
-if TYPE_CHECKING:
-    import openai
-    from openai.types.chat import ChatCompletionMessageParam
-
-logger = logging.getLogger("memagent")
-
-Dialect = Literal["plain", "openai", "vllm", "sglang"]
-"""Which fields a server takes beyond the common ones: unknown fields are a 422 on some servers."""
-
-LIST_SECONDS = 30.0
-"""A model list needs no computing: a server that has not sent it by then hangs."""
+TEMPLATE_KWARGS = "chat_template_kwargs"
 
 
 class OpenAIModel:
-    """A model behind an OpenAI-compatible server.
+    """A model behind an OpenAI-compatible server, or behind several that serve the same.
+
+    It asks a server what it is (`memagent probe` prints it): its window, its dialect, and whether it counts
+    tokens. Where it does, what it counts is what counts: a tokenizer on this machine is used if it
+    counts alike, and a request that would not fit the window is refused before it is sent.
 
     It sends each request once: put `Retry` around it, as `open_model` does. It keeps one client, with
     its connections, for each event loop; `aclose` closes them, and so does the end of `asyncio.run`.
 
     Args:
         model: the name under which the server serves it.
-        base_url: up to and including `/v1`. User and password in it become basic authorisation.
+        base_url: up to and including `/v1`; a list for several servers (see `Router`). User and password in
+            it become basic authorisation.
         api_key: the bearer token, None for servers that want none. The environment is not read here.
-        dialect: `plain` sends what every server knows; `openai` names the output limit as the OpenAI
-            API wants it; `vllm` and `sglang` can switch a model's reasoning off.
-        window: most tokens of prompt plus output, instead of asking the server.
+        dialect: what a server is taken for that does not give itself away.
+        window: most tokens of prompt plus output, instead of what the server says (never above it).
         tokenizer: what `load_counter` takes, instead of looking for the model's own.
         timeout: seconds after which a call without a reply is given up.
         default_headers: sent with every request.
         extra_body: fields added to every chat request; they win over those that memagent sets.
+        tokens: also asks for token ids and log-probabilities, where the server gives them.
 
     Raises:
         ConfigError: an argument cannot be right.
@@ -61,31 +54,37 @@ class OpenAIModel:
         self,
         model: str,
         *,
-        base_url: str,
+        base_url: str | Sequence[str],
         api_key: str | None = None,
-        dialect: Dialect = "plain",
+        dialect: DialectName = "plain",
         window: int | None = None,
-        tokenizer: str | None = None,
+        tokenizer: str | PathLike[str] | TokenCounter | None = None,
         timeout: float = 600.0,
         default_headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, object] | None = None,
+        tokens: bool = False,
     ) -> None:
+        urls = [base_url] if isinstance(base_url, str) else list(base_url)
         if not model.strip():
             raise ConfigError(f"the model name {model!r} is empty; give the name that is served")
         if window is not None and window < 1:
             raise ConfigError(f"window {window!r} is no number of tokens; give one such as 8192")
         if not timeout > 0:
             raise ConfigError(f"timeout {timeout!r} is no number of seconds above 0")
+        if dialect not in DIALECTS:
+            raise ConfigError(f"the dialect {dialect!r} is unknown; use {', '.join(DIALECTS)}")
+        if not urls:
+            raise ConfigError("base_url is an empty list; give at least one server")
         self.model = model
-        self._dialect: Dialect = dialect
+        self._dialect: DialectName = dialect
         self._window = window
         self._tokenizer = tokenizer
         self._extra_body = dict(extra_body or {})
-        self._timeout = timeout
-        self._clients = Clients(base_url, api_key, default_headers or {}, timeout)
-        self._endpoint = self._clients.endpoint(self.name)
-        self._listing = Once(self._list_models)
-        self._counter = Once(self._find_counter)
+        self._tokens = tokens
+        every = [Clients(url, api_key, default_headers or {}, timeout) for url in urls]
+        presumed = DIALECTS[dialect]
+        self._router = Router([Server(self.name, model, c, timeout, presumed) for c in every])
+        self._counting = Counting(model, self._router, tokenizer, self._extra_body)
 
     @property
     def name(self) -> str:
@@ -93,111 +92,152 @@ class OpenAIModel:
         scheme = "openai" if self._dialect == "plain" else self._dialect
         return f"{scheme}:{self.model}"
 
+    @property
+    def servers(self) -> list[Server]:
+        """The servers behind it."""
+        return self._router.servers
+
     async def complete(self, request: ChatRequest) -> Completion:
         """Sends the request, once.
 
         Raises:
-            ModelError: one of its subclasses for whatever went wrong.
+            ContextOverflow: it does not fit the window; nothing was sent where the server counts.
+            ModelError: another of its subclasses for whatever went wrong.
         """
-        client = await self._clients.get()
-        import openai
+        prompt = await self._prompt_tokens(request)
+        async with self._router.turn(request.messages, prompt + request.max_tokens) as server:
+            fields = await self._fields(request, prompt, server)
+            raw = await server.chat(fields)
+            completion = read_completion(raw, server.endpoint)
+            await self._refuse_clipped(request, completion, server)
+        return completion
 
-        try:
-            raw = await client.chat.completions.with_raw_response.create(
-                model=self.model,
-                messages=cast(
-                    "list[ChatCompletionMessageParam]",
-                    [{"role": m.role, "content": m.content} for m in request.messages],
-                ),
-                temperature=request.sampling.temperature,
-                top_p=request.sampling.top_p,
-                extra_body=self._fields(request),
-            )
-        except openai.APIError as error:
-            served = await self._served() if says_no_model(error) else None
-            raise translate(error, self._endpoint, served) from self._cause(error)
-        except UnicodeEncodeError as error:
-            raise RequestRefused(
-                f"{self._endpoint}: the prompt holds half a surrogate pair "
-                f"({error.object[error.start]!r}), which cannot be sent; "
-                f"decode the document with errors='replace'"
-            ) from None
-        return read_completion(raw.content, self._endpoint)
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | Completion]:
+        """Sends the request, once, and yields the text in pieces as it is generated, at last the `Completion`.
+
+        Leaving early, or being cancelled, closes the connection, and the server stops generating.
+
+        Raises:
+            ModelError: as `complete`; a reply that breaks off raises after the pieces that came.
+        """
+        prompt = await self._prompt_tokens(request)
+        async with self._router.turn(request.messages, prompt + request.max_tokens) as server:
+            fields = await self._fields(request, prompt, server, streamed=True)
+            pieces = Pieces(server.endpoint)
+            async with aclosing(server.chat_stream(fields)) as chunks:
+                async for chunk in chunks:
+                    if text := pieces.add(chunk):
+                        yield text
+            completion = read_completion(pieces.reply(), server.endpoint)
+            await self._refuse_clipped(request, completion, server)
+        yield completion
 
     async def counter(self) -> TokenCounter:
-        """The tokenizer that was given, else the model's own where it lies on this machine.
+        """A counter that counts as the server does, else the best there is on this machine.
 
-        Without either it counts UTF-8 bytes, an upper bound, and says so on the logger `memagent`.
+        A tokenizer that was given, or the model's own where it lies here, is compared with the server's
+        counts and used if they agree. Where the server does not count, the tokenizer is taken as it is;
+        without one UTF-8 bytes are counted, an upper bound. The logger `memagent` says so.
 
         Raises:
             TokenizerError: the tokenizer that was given cannot be had.
+            ModelError: the server cannot be asked.
         """
-        return await self._counter.get()
+        return await self._counting.counter()
 
     async def window(self) -> int | None:
-        """What the constructor was given, else what the server's model list says, asked once.
+        """What the servers' model lists say (the least of them), or what the constructor was given if less.
 
         Raises:
-            ModelError: the list was asked for and did not come.
+            ModelError: no server sent its list.
         """
-        if self._window is not None:
-            return self._window
-        listed = await self._listing.get()
-        if listed is None:
-            return None
-        return served_window(self.model, listed)
+        said: list[int] = []
+        failure: ModelError | None = None
+        for server in self.servers:
+            try:
+                said += [found] if (found := await server.window()) else []
+            except ModelError as error:
+                failure = failure or error
+        if failure is not None and not said and self._window is None:
+            raise failure
+        return min([*said, *([self._window] if self._window else [])], default=None)
+
+    def only(self, server: Server) -> OpenAIModel:
+        """The same model at one of its servers; connections are shared."""
+        alone = copy.copy(self)
+        alone._router = Router([server])
+        alone._counting = Counting(self.model, alone._router, self._tokenizer, self._extra_body)
+        return alone
 
     async def aclose(self) -> None:
         """Closes the connections of all event loops."""
-        await self._clients.aclose()
+        for server in self.servers:
+            await server.aclose()
 
     def __repr__(self) -> str:
-        return f"OpenAIModel({self.name!r}, base_url={self._endpoint.base_url!r})"
+        urls = [server.endpoint.base_url for server in self.servers]
+        return f"OpenAIModel({self.name!r}, base_url={urls if len(urls) > 1 else urls[0]!r})"
 
-    def _fields(self, request: ChatRequest) -> dict[str, object]:
-        """The fields that differ between servers, or that are left out when unset."""
-        limit = "max_completion_tokens" if self._dialect == "openai" else "max_tokens"
-        fields: dict[str, object] = {limit: request.max_tokens}
-        if request.seed is not None:
-            fields["seed"] = request.seed
-        if request.thinking is False and self._dialect in ("vllm", "sglang"):
-            fields["chat_template_kwargs"] = {"enable_thinking": False}
-        return fields | self._extra_body
+    async def _fields(
+        self, request: ChatRequest, prompt: int, server: Server, *, streamed: bool = False
+    ) -> dict[str, object]:
+        """The request's body.
 
-    async def _find_counter(self) -> TokenCounter:
-        return await local_counter(self.model, self._tokenizer)
+        Raises:
+            ContextOverflow: it does not fit this server's window.
+        """
+        if prompt:
+            window = await self._known_window(server)
+            if window is not None and prompt + request.max_tokens > window:
+                server.forget()  # it may have come back with a larger one
+                window = await self._known_window(server)
+            refuse_overflow(str(server.endpoint), prompt, request, window)
+        dialect = await server.dialect()
+        tokens = self._tokens and (dialect.streams_tokens or not streamed)
+        fields: dict[str, object] = {
+            "model": self.model,
+            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
+            **dialect.fields(request, tokens=tokens),
+        }
+        switch, own = fields.get(TEMPLATE_KWARGS), self._extra_body.get(TEMPLATE_KWARGS)
+        fields |= self._extra_body
+        if isinstance(switch, dict) and isinstance(own, dict):
+            fields[TEMPLATE_KWARGS] = switch | own  # as they are counted
+        return fields
 
-    async def _list_models(self) -> tuple[ServedModel, ...] | None:
-        """The server's model list, None where it keeps none."""
-        client = await self._clients.get()
-        import openai
+    async def _prompt_tokens(self, request: ChatRequest) -> int:
+        """Tokens of the prompt where the server counts, else 0."""
+        counter = await self._counting.exact()
+        if counter is None:
+            return 0
+        return await in_thread(counter.count_messages, request.messages, thinking=request.thinking)
 
-        seconds = min(LIST_SECONDS, self._timeout)
-        try:
-            raw = await client.models.with_raw_response.list(timeout=seconds)
-        except openai.APIStatusError as error:
-            if error.status_code in _NO_LIST:
-                logger.info(
-                    "%s: no list of models there (status %d)", self._endpoint, error.status_code
-                )
-                return None
-            raise translate(error, self._endpoint) from self._cause(error)
-        except openai.APIError as error:
-            asked = replace(self._endpoint, timeout=seconds)
-            raise translate(error, asked) from self._cause(error)
-        return read_models(raw.content, self._endpoint)
+    async def _known_window(self, server: Server) -> int | None:
+        """A server's window, None where its list cannot be had: then the chat request has its say."""
+        window = await server.known_window()
+        return min((w for w in (window, self._window) if w), default=None)
 
-    async def _served(self) -> list[str] | None:
-        """The ids that the server lists, for an error message: None rather than a second error."""
-        try:
-            listed = await self._list_models()
-        except ModelError:
-            return None
-        return None if listed is None else [entry.id for entry in listed]
+    async def _refuse_clipped(
+        self, request: ChatRequest, completion: Completion, server: Server
+    ) -> None:
+        """Looks after a reply that is shorter than it might be: vLLM clips what its window does not hold.
 
-    def _cause(self, error: openai.APIError) -> BaseException | None:
-        """The original error, unless a traceback would show a secret that the server echoed."""
-        return None if self._endpoint.leaks(error) else error
-
-
-_NO_LIST = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
+        Raises:
+            ContextOverflow: the window is smaller than it was, as it may be after a restart.
+        """
+        usage = completion.usage
+        if (
+            completion.finish_reason is not FinishReason.LENGTH
+            or not 0 < usage.completion_tokens < request.max_tokens
+        ):
+            return
+        server.forget()
+        window = await self._known_window(server)
+        if window is not None and usage.prompt_tokens + request.max_tokens > window:
+            raise ContextOverflow(
+                f"{server.endpoint}: its window is {window} tokens now, too few for a prompt of "
+                f"{usage.prompt_tokens} and {request.max_tokens} for the output; start the server with the window "
+                f"that it had, or begin a new run with --window {window}"
+            )

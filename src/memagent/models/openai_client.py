@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import threading
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from memagent.errors import ConfigError
 from memagent.models.openai_errors import Endpoint
 from memagent.models.perloop import PerLoop
+from memagent.threads import in_thread
 
 if TYPE_CHECKING:
     import openai
@@ -48,6 +50,8 @@ class Clients:
         # The longest first: one that holds another is blanked out whole.
         self._secrets = sorted(secrets, key=len, reverse=True)
         self._loops = PerLoop(_Slot)
+        self._mutex = threading.Lock()
+        self._blocking: openai.OpenAI | None = None
 
     def endpoint(self, name: str) -> Endpoint:
         """What errors may say about the server."""
@@ -69,8 +73,21 @@ class Clients:
                 await anext(slot.closer)
         return slot.client
 
+    def blocking(self) -> openai.OpenAI:
+        """The client for worker threads, which all of them share."""
+        with self._mutex:
+            if self._blocking is None:
+                import openai
+
+                self._blocking = openai.OpenAI(**self._options())
+            return self._blocking
+
     async def aclose(self) -> None:
         """Closes the clients of all loops that still run."""
+        with self._mutex:
+            blocking, self._blocking = self._blocking, None
+        if blocking is not None:
+            await in_thread(blocking.close)
         here = asyncio.get_running_loop()
         for loop, slot in self._loops.take_all():
             if slot.closer is None or loop.is_closed():
@@ -84,13 +101,18 @@ class Clients:
     def _connect(self) -> openai.AsyncOpenAI:
         import openai
 
-        return openai.AsyncOpenAI(
-            base_url=self._url,
-            api_key=self._api_key,
-            default_headers=self._headers,
-            timeout=openai.Timeout(self._timeout, connect=min(CONNECT_SECONDS, self._timeout)),
-            max_retries=0,
-        )
+        return openai.AsyncOpenAI(**self._options())
+
+    def _options(self) -> dict[str, Any]:
+        import openai
+
+        return {
+            "base_url": self._url,
+            "api_key": self._api_key,
+            "default_headers": self._headers,
+            "timeout": openai.Timeout(self._timeout, connect=min(CONNECT_SECONDS, self._timeout)),
+            "max_retries": 0,
+        }
 
 
 class _Slot:
@@ -133,6 +155,11 @@ def _checked_url(base_url: str) -> SplitResult:
         raise ConfigError(
             f"the base URL {shown.partition('?')[0].partition('#')[0]!r} goes on with a query or fragment, "
             f"to which no path can be added; leave that out (keys go into api_key=)"
+        )
+    if "," in parts.path:
+        raise ConfigError(
+            f"the base URL that ends in {shown!r} has a comma in its path; begin each of several servers with "
+            f"http:// or https://"
         )
     return parts
 

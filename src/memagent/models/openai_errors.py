@@ -145,7 +145,7 @@ def translate(
     if isinstance(error, openai.APIConnectionError):
         return _connection(error, endpoint)
     if not isinstance(error, openai.APIStatusError):
-        return BadResponse(f"{endpoint}: the reply cannot be read: {endpoint.quote(str(error))}")
+        return _in_stream(error, endpoint)
     status = error.status_code
     wait = retry_after(error.response.headers)
     words = endpoint.quote(server_message(error.body)) or "(no message)"
@@ -153,7 +153,7 @@ def translate(
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return AuthenticationFailed(f"{said}; give its key as api_key= or in MEMAGENT_API_KEY")
     if says_no_model(error):
-        return ModelNotFound(f"{said}; {_where_models_are(endpoint, served)}")
+        return ModelNotFound(f"{said}; {where_models_are(endpoint, served)}")
     if _overflows(error):
         return ContextOverflow(f"{said}; use a smaller window (--window) or a shorter question")
     if status == HTTPStatus.TOO_MANY_REQUESTS and error.code == "insufficient_quota":
@@ -167,6 +167,23 @@ def translate(
     if status < HTTPStatus.BAD_REQUEST:
         return RequestRefused(f"{said}; the base URL leads elsewhere, give the server's own")
     return RequestRefused(f"{said}; the server does not take this request as it is")
+
+
+def _in_stream(error: openai.APIError, endpoint: Endpoint) -> ModelError:
+    """What came where the reply should have gone on: vLLM and SGLang send errors as events of a stream."""
+    words = endpoint.quote(str(error))
+    said = f"{endpoint}: the server broke the reply off: {words}"
+    body = error.body
+    code = cast("Mapping[str, object]", body).get("code") if isinstance(body, Mapping) else None
+    if _OVERFLOW.search(words):
+        return ContextOverflow(f"{said}; use a smaller window (--window) or a shorter question")
+    if code in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        return ServerBusy(f"{said}; lower the number of calls at once")
+    if isinstance(code, int) and HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return RequestRefused(f"{said}; the server does not take this request as it is")
+    if isinstance(code, int) and code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return ServerFailed(f"{said}; its log says more")
+    return BadResponse(f"{endpoint}: the reply cannot be read: {words}")
 
 
 def _status(error: openai.APIError) -> int | None:
@@ -203,7 +220,8 @@ def _overflows(error: openai.APIStatusError) -> bool:
     return bool(_OVERFLOW.search(server_message(error.body)[:CLIP]))
 
 
-def _where_models_are(endpoint: Endpoint, served: Sequence[str] | None) -> str:
+def where_models_are(endpoint: Endpoint, served: Sequence[str] | None) -> str:
+    """What to name instead of a model that is not there."""
     if served:
         more = f" and {len(served) - SERVED_SHOWN} more" if len(served) > SERVED_SHOWN else ""
         names = ", ".join(repr(endpoint.quote(name)) for name in served[:SERVED_SHOWN])

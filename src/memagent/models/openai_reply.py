@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
 from memagent.errors import BadResponse, ServerFailed
-from memagent.messages import Completion, FinishReason, Usage
+from memagent.messages import Completion, FinishReason, TokenIds, Usage
 from memagent.models.openai_errors import Endpoint, server_message
 
 _LENGTH = {"length", "max_tokens"}
@@ -28,9 +28,24 @@ class _Said(BaseModel):
     reasoning_content: JsonValue = None
 
 
+class _LogProb(BaseModel):
+    logprob: float
+
+
+class _LogProbs(BaseModel):
+    content: list[_LogProb] | None = None
+
+
 class _Choice(BaseModel):
     message: _Said
     finish_reason: str | None = None
+    logprobs: _LogProbs | None = None
+    token_ids: tuple[int, ...] | None = None
+    """vLLM: as sampled."""
+    response_token_ids: tuple[int, ...] | None = None
+    """SGLang: as sampled."""
+    prompt_token_ids: tuple[int, ...] | None = None
+    """SGLang."""
 
 
 class _Details(BaseModel):
@@ -51,6 +66,8 @@ class _Timings(BaseModel):
 class _Reply(BaseModel):
     choices: list[_Choice] = Field(min_length=1)
     usage: _Counts | None = None
+    prompt_token_ids: tuple[int, ...] | None = None
+    """vLLM."""
     timings: _Timings | None = None
 
 
@@ -62,6 +79,8 @@ class ServedModel(BaseModel):
     """One entry of a server's model list."""
 
     id: str
+    owned_by: str | None = None
+    """Gives vLLM and SGLang away."""
     max_model_len: int | None = None
     """vLLM, SGLang."""
     context_length: int | None = None
@@ -112,7 +131,22 @@ def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
         ),
         finish_reason=_finish(choice.finish_reason),
         usage=_usage(reply),
+        tokens=_tokens(reply),
     )
+
+
+def _tokens(reply: _Reply) -> TokenIds | None:
+    """Both kinds of ids, None unless the server sent both."""
+    choice = reply.choices[0]
+    prompt = reply.prompt_token_ids or choice.prompt_token_ids
+    sampled = choice.token_ids if choice.token_ids is not None else choice.response_token_ids
+    if prompt is None or sampled is None:
+        return None
+    entries = choice.logprobs.content if choice.logprobs is not None else None
+    logprobs = None if entries is None else tuple(entry.logprob for entry in entries)
+    # Where the engine leaves out the end of the turn in one of them, they do not belong together.
+    whole = logprobs is not None and len(logprobs) == len(sampled)
+    return TokenIds(prompt=prompt, sampled=sampled, logprobs=logprobs if whole else None)
 
 
 def _finish(reason: str | None) -> FinishReason:

@@ -1,20 +1,21 @@
-"""Sends a failed call again: the wrapper around every server model."""
+"""Sends a failed call again: the wrapper around every server model, and its twin for worker threads."""
 
 from __future__ import annotations
 
 import logging
 import random
-import time
-from asyncio import sleep
+from asyncio import sleep, timeout
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
-from tenacity.stop import stop_base, stop_before_delay
+from tenacity import AsyncRetrying, RetryCallState, Retrying
 
-from memagent.errors import ConfigError, ModelError
+from memagent.errors import ConfigError, ConnectionFailed, ModelError, RequestTimeout, ServerBusy
 from memagent.messages import ChatRequest, Completion, Failure
 from memagent.models.base import ChatModel, Wrapper
+from memagent.threads import pause
 from memagent.tokens.base import TokenCounter
 
 logger = logging.getLogger("memagent.retry")
@@ -25,23 +26,69 @@ FIRST_WAIT = 0.5
 """Seconds before the second attempt, doubled each time: a restarting server is not hammered, a lost
 connection costs nearly nothing. The jitter takes up to half of it, so that callers do not come in step."""
 
+LOST_WAIT = 10.0
+"""Most seconds between two looks for a server that is away: little beside the minute or more that a vLLM
+server takes to start."""
+
+FAILURES_KEPT = 20
+"""Failures that a `Completion` lists. Ten minutes of waiting are some 80 of them, for each call under way, and
+all become events of the run: what comes after is added up in the last entry."""
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long a call is sent again while its error may pass (`ModelError.retryable`).
+
+    The wait after the k-th failure is `0.5 * 2**(k - 1)` seconds with up to half of it taken away at random,
+    at least what the server asks for (`retry_after`), and at most `max_wait`.
+
+    A server that has answered before and now cannot be reached (`ConnectionFailed`), or is busy or loading
+    (`ServerBusy`), is waited for: such failures do not count as attempts for `patience` seconds.
+
+    Raises:
+        ConfigError: fewer than one attempt, a negative time, or a deadline of 0.
+    """
+
+    attempts: int = 5
+    """How often a call is sent at most, without the patience."""
+    max_wait: float = 60.0
+    """Most seconds between two attempts."""
+    deadline: float | None = None
+    """Seconds for a call with all its attempts and waits; None for no such limit."""
+    patience: float = 600.0
+    """Seconds from the first of such failures in a row. A vLLM server is back within one to ten minutes."""
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ConfigError(
+                f"attempts {self.attempts!r} is too few: a call is sent at least once"
+            )
+        if not (self.max_wait >= 0 and self.patience >= 0):
+            raise ConfigError(
+                f"max_wait {self.max_wait!r} and patience {self.patience!r} are seconds: "
+                f"0 or more is possible"
+            )
+        if self.deadline is not None and not self.deadline > 0:
+            raise ConfigError(
+                f"deadline {self.deadline!r} is no number of seconds above 0; None sets none"
+            )
+
 
 class Retry(Wrapper):
-    """Sends a call again when its error may pass (`ModelError.retryable`).
+    """Sends a call again when its error may pass: see `RetryPolicy` for when and how long.
 
-    The wait before attempt k + 1 is `0.5 * 2**(k - 1)` seconds with up to half of it taken away at random, at
-    least what the server asks for (`retry_after`), and at most `max_wait`. The `Completion` that finally
-    comes lists the failures. `counter` and `window`, which may ask the server, are retried as well.
+    The `Completion` that finally comes lists the failures, the later ones of a long wait as one.
+    `counter` and `window`, which may ask the server, are retried as well.
 
     Args:
         inner: the model to call.
-        attempts: how often a call is sent at most.
+        attempts: how often a call is sent at most, without the patience.
         max_wait: most seconds between two attempts.
-        deadline: seconds from the first attempt after which none is started; None for no such limit.
-            It does not cut off an attempt that is under way.
+        deadline: seconds for one call with all its attempts and waits; an attempt under way is cut off then.
+        patience: seconds that a server which has completed a request before is waited for when it is away.
 
     Raises:
-        ConfigError: fewer than one attempt, or a negative time.
+        ConfigError: fewer than one attempt, a negative time, or a deadline of 0.
     """
 
     def __init__(
@@ -51,88 +98,181 @@ class Retry(Wrapper):
         attempts: int = 5,
         max_wait: float = 60.0,
         deadline: float | None = None,
+        patience: float = 600.0,
     ) -> None:
         super().__init__(inner)
-        if attempts < 1:
-            raise ConfigError(f"attempts {attempts!r} is too few: a call is sent at least once")
-        if not max_wait >= 0 or (deadline is not None and not deadline >= 0):
-            raise ConfigError(
-                f"max_wait {max_wait!r} and deadline {deadline!r} are seconds: 0 or more is possible"
-            )
-        self._attempts = attempts
-        self._max_wait = max_wait
-        self._deadline = deadline
+        self._policy = RetryPolicy(attempts, max_wait, deadline, patience)
+        self._answered = False  # only ever becomes true, so threads need no lock for it
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Sends the request until it succeeds or cannot.
 
         Raises:
             ModelError: the last attempt's error, with `.attempts` set.
+            RequestTimeout: the deadline came before the first attempt's end.
         """
-        failures: list[Failure] = []
-        completion = await self._persist(lambda: self.inner.complete(request), failures)
-        if not failures:
+        course = self._course()
+        completion = await self._persist(lambda: self.inner.complete(request), course)
+        # `window` and `counter` prove nothing: they may know their answer without the server.
+        self._answered = True
+        if not course.failures:
             return completion
         usage = completion.usage
         return completion.model_copy(
             update={
-                "failures": (*failures, *completion.failures),
-                "usage": usage.model_copy(update={"retries": usage.retries + len(failures)}),
+                "failures": (*course.failures, *completion.failures),
+                "usage": usage.model_copy(update={"retries": usage.retries + course.sent - 1}),
             }
         )
 
     async def counter(self) -> TokenCounter:
         """The wrapped model's counter."""
-        return await self._persist(self.inner.counter, [])
+        return await self._persist(self.inner.counter, self._course())
 
     async def window(self) -> int | None:
         """The wrapped model's window."""
-        return await self._persist(self.inner.window, [])
+        return await self._persist(self.inner.window, self._course())
 
-    async def _persist(self, call: Callable[[], Awaitable[T]], failures: list[Failure]) -> T:
-        start = time.monotonic()
+    def _course(self) -> _Course:
+        return _Course(self._policy, self.name, lambda: self._answered)
 
+    async def _persist(self, call: Callable[[], Awaitable[T]], course: _Course) -> T:
         async def attempt() -> T:
+            course.sent += 1
             return await call()
 
-        def note(state: RetryCallState) -> None:
-            error, wait = _error(state), state.upcoming_sleep
-            failures.append(Failure(error=f"{type(error).__name__}: {error}", waited=wait))
-            logger.warning(
-                "%s: attempt %d of %d failed, the next one in %.1f s: %s",
-                self.name,
-                state.attempt_number,
-                self._attempts,
-                wait,
-                error,
-            )
-
-        stop: stop_base = stop_after_attempt(self._attempts)
-        if self._deadline is not None:
-            stop = stop | stop_before_delay(self._deadline)
-        retrying = AsyncRetrying(
-            sleep=sleep,
-            retry=retry_if_exception(_may_pass),
-            wait=self._wait,
-            stop=stop,
-            before_sleep=note,
-            reraise=True,
-        )
+        timer = timeout(self._policy.deadline)
         try:
-            return await retrying(attempt)
-        except ModelError as error:
-            if not failures:
+            async with timer:
+                return await AsyncRetrying(sleep=sleep, **course.rules())(attempt)
+        except TimeoutError as error:
+            if not timer.expired():  # it is the model's own
                 raise
-            tried = len(failures) + 1
-            text = f"{error} (gave up after {tried} attempts over {time.monotonic() - start:.1f} s)"
-            logger.debug("%s: %s", self.name, text)  # the caller hears it from the error
-            raise _reworded(error, text, tried) from error.__cause__
+            last = course.last
+            raise course.cut_off() from error if last is None else last.__cause__
+        except ModelError as error:
+            raise course.final(error) from error.__cause__
+
+
+def persist_blocking(call: Callable[[], T], policy: RetryPolicy, *, name: str, answered: bool) -> T:
+    """Calls until it succeeds or cannot, as `Retry` does, for blocking code in a worker thread.
+
+    No wait passes the deadline, but an attempt under way is not cut off: let `call` have a timeout of its own.
+
+    Args:
+        call: asks the server, once.
+        policy: when to call again, and how long.
+        name: who is asked, for the log.
+        answered: whether this server has answered before, and is waited for when it is away.
+
+    Raises:
+        ModelError: the last attempt's error, with `.attempts` set.
+        Abandoned: the task that awaits this thread's work was cancelled during a wait.
+    """
+    course = _Course(policy, name, lambda: answered)
+
+    def attempt() -> T:
+        course.sent += 1
+        return call()
+
+    try:
+        return Retrying(sleep=pause, **course.rules())(attempt)
+    except ModelError as error:
+        raise course.final(error) from error.__cause__
+
+
+class _Course:
+    """One call with all its attempts: what is the same for tasks and threads."""
+
+    def __init__(self, policy: RetryPolicy, name: str, answered: Callable[[], bool]) -> None:
+        self.failures: list[Failure] = []
+        self.last: ModelError | None = None
+        self.sent = 0
+        self._policy = policy
+        self._name = name
+        self._answered = answered
+        self._start = monotonic()
+        self._used = 0
+        """Attempts that count."""
+        self._away = 0
+        """Failures in a row, up to the last one, of a server that is waited for."""
+        self._away_since = 0.0
+
+    def rules(self) -> dict[str, Any]:
+        """What tenacity goes by."""
+        return {
+            "retry": self._judge,
+            "wait": self._wait,
+            "stop": self._stop,
+            "before_sleep": self._note,
+            "reraise": True,
+        }
+
+    def final(self, error: ModelError) -> ModelError:
+        """The error that the caller gets: the same one where the call was sent only once."""
+        if self.sent == 1:
+            return error
+        over = monotonic() - self._start
+        text = f"{error} (gave up after {self.sent} attempts over {over:.1f} s)"
+        logger.debug("%s: %s", self._name, text)  # the caller hears it from the error
+        return _reworded(error, text, self.sent)
+
+    def cut_off(self) -> ModelError:
+        """The error where the deadline ended an attempt (or the last moment of a wait)."""
+        if self.last is not None:
+            return self.final(self.last)
+        return RequestTimeout(
+            f"{self._name}: no reply within the deadline of {self._policy.deadline:g} s; "
+            f"allow more with deadline=, or send fewer calls at once"
+        )
+
+    def _judge(self, state: RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if not isinstance(error, ModelError) or not error.retryable:
+            return False
+        self.last = error
+        if isinstance(error, ConnectionFailed | ServerBusy) and self._answered():
+            self._away += 1
+            if self._away == 1:
+                self._away_since = monotonic()
+        else:
+            self._away = 0
+            self._used += 1
+        return True
 
     def _wait(self, state: RetryCallState) -> float:
+        asked = 0.0 if self.last is None else self.last.retry_after or 0.0
+        most = self._policy.max_wait
+        cap = min(LOST_WAIT, most) if self._away else most
         # The exponent is bounded because 2.0**1024 is an error.
-        longest = min(FIRST_WAIT * 2.0 ** min(state.attempt_number - 1, 64), self._max_wait)
+        longest = min(FIRST_WAIT * 2.0 ** min((self._away or self._used) - 1, 64), cap)
         jittered = longest * random.uniform(0.5, 1.0)
-        return min(max(jittered, _error(state).retry_after or 0.0), self._max_wait)
+        return min(max(jittered, asked), most)
+
+    def _stop(self, state: RetryCallState) -> bool:
+        policy, then = self._policy, monotonic() + state.upcoming_sleep
+        if policy.deadline is not None and then - self._start >= policy.deadline:
+            return True
+        if self._away and then - self._away_since <= policy.patience:
+            return False
+        return self._used + self._away >= policy.attempts
+
+    def _note(self, state: RetryCallState) -> None:
+        wait = state.upcoming_sleep
+        text = f"{type(self.last).__name__}: {self.last}"
+        if len(self.failures) < FAILURES_KEPT:
+            self.failures.append(Failure(error=text, waited=wait))
+        else:
+            more = self.sent - FAILURES_KEPT
+            self.failures[-1] = Failure(
+                error=f"{text} (and {more} before it)", waited=self.failures[-1].waited + wait
+            )
+        which = f"{self._used} of {self._policy.attempts}"
+        if self._away:
+            which = f"{self.sent} (waiting up to {self._policy.patience:g} s for the server)"
+        logger.warning(
+            "%s: attempt %s failed, the next one in %.1f s: %s", self._name, which, wait, self.last
+        )
 
 
 def _reworded(error: ModelError, text: str, attempts: int) -> ModelError:
@@ -142,14 +282,3 @@ def _reworded(error: ModelError, text: str, attempts: int) -> ModelError:
     final.__dict__.update(vars(error))
     final.attempts = attempts
     return final
-
-
-def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, ModelError) and error.retryable
-
-
-def _error(state: RetryCallState) -> ModelError:
-    error = state.outcome.exception() if state.outcome is not None else None
-    if not isinstance(error, ModelError):
-        raise TypeError(f"only a ModelError is retried, not {error!r}")
-    return error

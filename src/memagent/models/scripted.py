@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, Usage
+from memagent.models.base import refuse_overflow
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -68,9 +69,12 @@ class ScriptedModel:
         """The next reply.
 
         Raises:
+            ContextOverflow: prompt and output are over the window.
             ModelError: the list of replies is used up.
             BaseException: the reply is this exception.
         """
+        prompt = self._counter.count_messages(request.messages, thinking=request.thinking)
+        refuse_overflow(self.name, prompt, request, self._window)
         with self._lock:
             place = len(self.requests)
             self.requests.append(request)
@@ -81,7 +85,7 @@ class ScriptedModel:
             return reply
         usage = Usage(
             calls=1,
-            prompt_tokens=self._counter.count_messages(request.messages),
+            prompt_tokens=prompt,
             completion_tokens=self._counter.count(reply),
         )
         return Completion(text=reply, usage=usage)

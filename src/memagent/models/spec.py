@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from memagent.errors import AuthenticationFailed, ConfigError, NoModel
 from memagent.models.base import ChatModel
+from memagent.models.counted import Counted
+from memagent.models.dialects import DialectName
 from memagent.models.extractive import ExtractiveModel
-from memagent.models.openai import Dialect, OpenAIModel
+from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry
+from memagent.tokens.base import TokenCounter
 
 logger = logging.getLogger("memagent.spec")
 
@@ -29,18 +34,18 @@ EXAMPLES = "'vllm:NAME', 'sglang:NAME', 'openai:NAME' or 'extractive' (which nee
 class Access:
     """How to reach a model: arguments first, then the environment, then `.env` (keys: see `_key`)."""
 
-    base_url: str | None
+    base_urls: tuple[str, ...]
     api_key: str | None
-    tokenizer: str | None
+    tokenizer: str | PathLike[str] | TokenCounter | None
     window: int | None
 
 
 def open_model(
     spec: str | ChatModel | None = None,
     *,
-    base_url: str | None = None,
+    base_url: str | Sequence[str] | None = None,
     api_key: str | None = None,
-    tokenizer: str | None = None,
+    tokenizer: str | PathLike[str] | TokenCounter | None = None,
     window: int | None = None,
 ) -> ChatModel:
     """The model that a spec names. Nothing is sent yet.
@@ -49,11 +54,13 @@ def open_model(
         spec: `vllm:NAME`, `sglang:NAME`, `openai:NAME` (the OpenAI API, or any compatible server with a
             base URL) or `extractive`. None takes `MEMAGENT_MODEL` from the environment, else from `.env` in
             the working folder. A model object is given back as it is.
-        base_url: of the server, up to `/v1`; else `MEMAGENT_BASE_URL`, `OPENAI_BASE_URL`, then
+        base_url: of the server, up to `/v1`, or a list of several that serve the same (in a variable: with
+            commas between); else `MEMAGENT_BASE_URL`, `OPENAI_BASE_URL`, then
             localhost 8000 (vllm), localhost 30000 (sglang) or the OpenAI API (openai).
         api_key: else `MEMAGENT_API_KEY`, `OPENAI_API_KEY`, then none. A key of the environment is not sent to
             a URL that only `.env` names, and `OPENAI_API_KEY` not to the localhost defaults.
-        tokenizer: what `load_counter` takes, instead of the model's own.
+        tokenizer: what `load_counter` takes, instead of the model's own. A server that counts tokens has the
+            last word: where its counts are others, they are used.
         window: most tokens of prompt plus output, instead of asking the server.
 
     Returns:
@@ -77,19 +84,24 @@ def open_model(
             )
         _refuse(
             f"the model {spec!r} is an object already",
-            {"base_url": base_url, "api_key": api_key, "tokenizer": tokenizer, "window": window},
+            {"base_url": base_url, "api_key": api_key, "window": window},
         )
-        return spec
+        return spec if tokenizer is None else Counted(spec, tokenizer)
     found = _Found.look()
     scheme, name = _split(found.model if spec is None else spec)
     if scheme == "extractive":
         _refuse(
             "the model 'extractive' needs no server",
-            {"base_url": base_url, "api_key": api_key, "tokenizer": tokenizer},
+            {"base_url": base_url, "api_key": api_key},
         )
-    url = found.url if base_url is None else _Setting("base_url=", base_url)
+    url, urls = found.url, () if found.url is None else urls_of(found.url.value)
+    if base_url is not None:
+        urls = urls_of(base_url)
+        if not urls:
+            raise ConfigError("base_url is an empty list; give at least one server")
+        url = _Setting("base_url=", ",".join(urls))
     access = Access(
-        base_url=None if url is None else url.value,
+        base_urls=urls,
         api_key=_key(scheme, name, url, api_key, found.keys),
         tokenizer=tokenizer,
         window=window,
@@ -98,33 +110,34 @@ def open_model(
 
 
 def _openai(name: str, access: Access) -> ChatModel:
-    url = access.base_url or OPENAI_URL
-    its_own = urlsplit(url).hostname == urlsplit(OPENAI_URL).hostname
+    urls = access.base_urls or (OPENAI_URL,)
+    its_own = any(urlsplit(url).hostname == urlsplit(OPENAI_URL).hostname for url in urls)
     if its_own and not access.api_key:
         raise AuthenticationFailed(
             f"openai:{name} at {OPENAI_URL} wants an API key; set OPENAI_API_KEY or MEMAGENT_API_KEY, or "
             f"give the base URL of another server (base_url=, MEMAGENT_BASE_URL)"
         )
-    return _server(name, url, "openai" if its_own else "plain", access)
+    return _server(name, urls, "openai" if its_own else "plain", access)
 
 
 def _vllm(name: str, access: Access) -> ChatModel:
-    return _server(name, access.base_url or LOCAL_URLS["vllm"], "vllm", access)
+    return _server(name, access.base_urls or (LOCAL_URLS["vllm"],), "vllm", access)
 
 
 def _sglang(name: str, access: Access) -> ChatModel:
-    return _server(name, access.base_url or LOCAL_URLS["sglang"], "sglang", access)
+    return _server(name, access.base_urls or (LOCAL_URLS["sglang"],), "sglang", access)
 
 
 def _extractive(name: str, access: Access) -> ChatModel:
-    return ExtractiveModel() if access.window is None else ExtractiveModel(window=access.window)
+    model = ExtractiveModel() if access.window is None else ExtractiveModel(window=access.window)
+    return model if access.tokenizer is None else Counted(model, access.tokenizer)
 
 
-def _server(name: str, url: str, dialect: Dialect, access: Access) -> ChatModel:
+def _server(name: str, urls: tuple[str, ...], dialect: DialectName, access: Access) -> ChatModel:
     return Retry(
         OpenAIModel(
             name,
-            base_url=url,
+            base_url=urls,
             api_key=access.api_key,
             dialect=dialect,
             window=access.window,
@@ -180,7 +193,15 @@ def _split(spec: str | None) -> tuple[str, str]:
     return scheme, name.strip()
 
 
-def _refuse(why: str, given: dict[str, str | int | None]) -> None:
+def urls_of(base_url: str | Sequence[str]) -> tuple[str, ...]:
+    """The servers of a setting: a list, or a text with commas between (one inside a URL stays)."""
+    if not isinstance(base_url, str):
+        return tuple(base_url)
+    every = re.split(r"[,\s]+(?=https?://)", base_url.strip(), flags=re.IGNORECASE)
+    return tuple(url.rstrip(", ") for url in every)
+
+
+def _refuse(why: str, given: Mapping[str, object]) -> None:
     names = [f"{name}=" for name, value in given.items() if value is not None]
     if names:
         raise ConfigError(f"{why}, so {', '.join(names)} has no effect; leave it out")
@@ -197,8 +218,8 @@ class _Setting:
 
     @property
     def shown(self) -> str:
-        """The URL without user, password and query."""
-        return repr(self.value.rpartition("@")[2].partition("?")[0])
+        """The URLs without user, password and query."""
+        return ", ".join(repr(u.rpartition("@")[2].partition("?")[0]) for u in urls_of(self.value))
 
 
 def _key(

@@ -63,8 +63,13 @@ class TokenCounter(Protocol):
         """Tokens of `text`, without any that a chat template would add."""
         ...
 
-    def count_messages(self, messages: Sequence[Message]) -> int:
-        """Tokens of a rendered chat prompt: exact with a known template, else an upper bound."""
+    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+        """Tokens of a rendered chat prompt: exact with a known template, else an upper bound.
+
+        Args:
+            messages: the conversation, up to where the model's turn begins.
+            thinking: as in `ChatRequest`: templates write more where reasoning is switched off.
+        """
         ...
 
     def measure(self, text: str) -> Measured:

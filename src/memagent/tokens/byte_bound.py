@@ -35,7 +35,7 @@ class ByteBound:
             return size
         return max(size, len(unicodedata.normalize("NFC", text).encode()))
 
-    def count_messages(self, messages: Sequence[Message]) -> int:
+    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
         """Bytes of the contents, plus the allowances for a chat template that is not known."""
         contents = sum(self.count(message.content) + MESSAGE_ALLOWANCE for message in messages)
         return contents + REQUEST_ALLOWANCE

@@ -83,14 +83,14 @@ class TokenizerFile:
         """Tokens of `text`. Lets other threads run meanwhile."""
         return len(self._encode(well_formed(text)))
 
-    def count_messages(self, messages: Sequence[Message]) -> int:
+    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
         """Tokens of the rendered prompt, exact where the tokenizer came with a chat template.
 
         Raises:
             TokenizerError: the template refuses the messages.
         """
         if self._template is not None:
-            return self.count(self._template.render(messages))
+            return self.count(self._template.render(messages, thinking=thinking))
         contents = sum(self.count(message.content) + MESSAGE_ALLOWANCE for message in messages)
         return contents + REQUEST_ALLOWANCE
 

@@ -36,7 +36,7 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise TokenizerError(f"the chat template does not parse: {error}") from error
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def render(self, messages: Sequence[Message], *, thinking: bool | None = None) -> str:
         """The prompt, up to where the model's turn begins.
 
         Raises:
@@ -44,12 +44,15 @@ class ChatTemplate:
         """
         import jinja2
 
+        # Left out where nothing is said: templates ask whether it is defined.
+        switch = {} if thinking is None else {"enable_thinking": thinking}
         try:
             return self._template.render(
                 messages=[{"role": m.role, "content": m.content} for m in messages],
                 tools=None,
                 documents=None,
                 add_generation_prompt=True,
+                **switch,
                 **self.special_tokens,
             )
         except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:

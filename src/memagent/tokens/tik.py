@@ -70,7 +70,7 @@ class Tiktoken:
         """Tokens of `text`. Lets other threads run meanwhile."""
         return len(self._encoding.encode_ordinary(well_formed(text)))
 
-    def count_messages(self, messages: Sequence[Message]) -> int:
+    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
         """Tokens of the contents, plus the allowances for a chat template that is not known."""
         contents = sum(self.count(message.content) + MESSAGE_ALLOWANCE for message in messages)
         return contents + REQUEST_ALLOWANCE

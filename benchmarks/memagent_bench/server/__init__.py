@@ -1,0 +1,1 @@
+"""What memagent adds to a real server's own time: `make bench-server`."""

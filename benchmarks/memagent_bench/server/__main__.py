@@ -1,0 +1,143 @@
+"""`make bench-server`: what memagent adds to a real vLLM server's own time.
+
+Usage: python -m memagent_bench.server --base-url URL --model NAME --tokenizer DIR [--rounds N] [--write PAGE]
+
+The server should be idle otherwise, started with a window of 8192 or more and with VLLM_SERVER_DEV_MODE=1, so
+that its prefix cache can be emptied before each pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from memagent_bench.perf.measure import Row, machine, table
+from memagent_bench.perf.process import python
+from memagent_bench.server.client import AT_ONCE
+
+BEGIN, END = "<!-- measured: make bench-server -->\n", "<!-- end of measured -->"
+
+
+class Bench:
+    """Passes against one server.
+
+    Args:
+        base_url: up to `/v1`.
+        model: the served name.
+        tokenizer: the model's own, for the passes that count here.
+    """
+
+    def __init__(self, base_url: str, model: str, tokenizer: str) -> None:
+        self._url, self._model, self._tokenizer = base_url, model, tokenizer
+        self._root = base_url.rstrip("/").removesuffix("/v1")
+
+    def run(self, kind: str, log: Path, *, here: bool) -> dict[str, Any]:
+        """One pass in a fresh process, from an empty prefix cache.
+
+        Args:
+            kind: see `client`.
+            log: where requests are written down, or read.
+            here: counts with the tokenizer; else the server counts.
+        """
+        httpx.post(f"{self._root}/reset_prefix_cache", timeout=60).raise_for_status()
+        before = self._metrics()
+        rest = [self._tokenizer] if here else []
+        said = python(
+            "-m", "memagent_bench.server.client", kind, self._url, self._model, str(log), *rest
+        )
+        after = self._metrics()
+        found: dict[str, Any] = json.loads(said)
+        return found | {name: after[name] - before[name] for name in before}
+
+    def version(self) -> str:
+        """The server's."""
+        return str(httpx.get(f"{self._root}/version").json()["version"])
+
+    def _metrics(self) -> dict[str, float]:
+        names = {
+            "server_seconds": "vllm:e2e_request_latency_seconds_sum",
+            "hits": "vllm:prefix_cache_hits_total",
+            "queries": "vllm:prefix_cache_queries_total",
+        }
+        lines = httpx.get(f"{self._root}/metrics").text.splitlines()
+        return {
+            name: sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(metric))
+            for name, metric in names.items()
+        }
+
+
+def measure(bench: Bench, rounds: int) -> list[Row]:
+    """All rows; each ratio is of two passes of the same round."""
+    passes: dict[str, list[dict[str, Any]]] = {"here": [], "there": [], "flat": [], "alone": []}
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "requests.jsonl"
+        for _ in range(rounds):
+            passes["here"].append(bench.run("agent", log, here=True))
+            passes["flat"].append(bench.run("flat", log, here=True))
+            passes["there"].append(bench.run("agent", log, here=False))
+            passes["alone"].append(bench.run("alone", log, here=True))
+    assert all(one["calls"] == passes["flat"][0]["calls"] for one in passes["here"])
+
+    def against_flat(kind: str) -> list[float]:
+        pairs = zip(passes[kind], passes["flat"], strict=True)
+        return [(a["tokens"] / a["seconds"]) / (b["tokens"] / b["seconds"]) for a, b in pairs]
+
+    def share(kind: str) -> list[float]:
+        return [one["hits"] / one["queries"] for one in passes[kind]]
+
+    def peaks(kind: str) -> list[float]:
+        return [one["peak"] for one in passes[kind]]
+
+    alone = [one["seconds"] / one["server_seconds"] for one in passes["alone"]]
+    here, there = against_flat("here"), against_flat("there")
+    middle = statistics.median
+    runs = f"{AT_ONCE} runs at once"
+    least, most = ">= 0.95", "<= 1.02"
+    speed = [one["tokens"] / one["seconds"] for one in passes["flat"]]
+    return [
+        Row(f"{runs}, throughput against flat", least, here, good=middle(here) >= 0.95),
+        Row("the same, the server counting too", least, there, good=middle(there) >= 0.95),
+        Row(
+            "one run alone, wall time against server time", most, alone, good=middle(alone) <= 1.02
+        ),
+        Row(f"prefix cache hits, {runs}", "", share("here"), "of prompt tokens"),
+        Row("prefix cache hits, one run alone", "", share("alone"), "of prompt tokens"),
+        Row(f"peak memory, {runs}", "", peaks("here"), "MiB"),
+        Row("peak memory, the same requests sent flat", "", peaks("flat"), "MiB"),
+        Row("peak memory, one run alone", "", peaks("alone"), "MiB"),
+        Row(f"calls, {runs}", "", [one["calls"] for one in passes["here"]]),
+        Row("tokens a second, sent flat", "", speed),
+    ]
+
+
+def main() -> int:
+    """Measures, prints the table, and writes it into a page where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--base-url", required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--tokenizer", required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", type=Path, help="put the table into this page")
+    given = parser.parse_args()
+    bench = Bench(given.base_url, given.model, given.tokenizer)
+    where = f"{machine()}, vLLM {bench.version()} on the same machine"
+    print(f"{where}\n", flush=True)
+    rows = measure(bench, given.rounds)
+    print(table(rows))
+    if given.write is not None:
+        page = given.write.read_text()
+        before, rest = page.split(BEGIN)
+        shown = f"{where}\n\n{table(rows)}\n"
+        given.write.write_text(before + BEGIN + shown + END + rest.split(END, 1)[1])
+    return 0 if all(row.good is not False for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

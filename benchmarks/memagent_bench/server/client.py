@@ -1,0 +1,125 @@
+"""One measured pass in a process of its own, printed as a JSON object.
+
+Usage: python -m memagent_bench.server.client agent|flat|alone BASE_URL MODEL LOG [TOKENIZER]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from memagent.agents.memory import MemoryAgent
+from memagent.messages import ChatRequest, Completion
+from memagent.models.base import ChatModel, Wrapper
+from memagent.models.openai import OpenAIModel
+from memagent_bench.perf.chunks import book
+
+AT_ONCE = 64
+QUESTION = "Whom does Natasha marry?"
+WINDOW = 2048
+"""Of the 64 runs: the published proportions, a quarter of the published size."""
+CHARS = 16_000
+"""Of each document: about 5,000 tokens of the test vocabulary, 5 calls."""
+ALONE_CHARS = 160_000
+FULL = {"ignore_eos": True}
+"""Every reply has its full length, so that both sides do the same work."""
+
+
+class Log(Wrapper):
+    """Writes down what passes, to be sent again without an agent."""
+
+    def __init__(self, inner: ChatModel, path: Path) -> None:
+        super().__init__(inner)
+        self._file = path.open("w", encoding="utf-8")
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Passes the request on."""
+        self._file.write(request.model_dump_json(exclude={"parts", "pattern"}) + "\n")
+        self._file.flush()
+        return await self.inner.complete(request)
+
+
+async def agent(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
+    """64 documents, read at once."""
+    served = OpenAIModel(model, base_url=base_url, tokenizer=tokenizer, extra_body=FULL)
+    store = log.with_suffix(".sqlite")
+    store.unlink(missing_ok=True)
+    reader = MemoryAgent(Log(served, log), window=WINDOW, concurrency=AT_ONCE, store=store)
+    text = book()
+    documents = [text[CHARS * i : CHARS * (i + 1)] for i in range(AT_ONCE)]
+    await reader.plan((QUESTION,))  # counter and window are asked for once
+    start = time.perf_counter()
+    results = await asyncio.gather(*(reader.aask(document, QUESTION) for document in documents))
+    seconds = time.perf_counter() - start
+    usage = [result.usage for result in results]
+    await reader.aclose()
+    return {
+        "seconds": seconds,
+        "calls": sum(one.calls for one in usage),
+        "tokens": sum(one.prompt_tokens + one.completion_tokens for one in usage),
+        "peak": peak(),
+    }
+
+
+async def flat(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
+    """The same requests with the bare client, 64 at once."""
+    from openai import AsyncOpenAI
+
+    lines = await asyncio.to_thread(log.read_text, encoding="utf-8")
+    waiting = [json.loads(line) for line in reversed(lines.splitlines())]
+    done = tokens = 0
+
+    async def worker(client: AsyncOpenAI) -> None:
+        nonlocal done, tokens
+        while waiting:
+            ask = waiting.pop()
+            create: Any = client.chat.completions.create
+            reply = await create(
+                model=model,
+                messages=ask["messages"],
+                seed=ask["seed"],
+                **ask["sampling"],
+                extra_body={"max_tokens": ask["max_tokens"], **FULL},
+            )
+            done += 1
+            tokens += int(reply.usage.total_tokens)
+
+    async with AsyncOpenAI(base_url=base_url, api_key="EMPTY", max_retries=0) as client:
+        await client.models.list()
+        start = time.perf_counter()
+        await asyncio.gather(*(worker(client) for _ in range(AT_ONCE)))
+        seconds = time.perf_counter() - start
+    return {"seconds": seconds, "calls": done, "tokens": tokens, "peak": peak()}
+
+
+async def alone(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
+    """One document by itself, with the published window of 8192."""
+    served = OpenAIModel(model, base_url=base_url, tokenizer=tokenizer, extra_body=FULL)
+    store = log.with_suffix(".sqlite")
+    store.unlink(missing_ok=True)
+    reader = MemoryAgent(served, window=8192, store=store)
+    await reader.plan((QUESTION,))
+    start = time.perf_counter()
+    result = await reader.aask(book()[:ALONE_CHARS], QUESTION)
+    seconds = time.perf_counter() - start
+    await reader.aclose()
+    return {"seconds": seconds, "calls": result.usage.calls, "peak": peak()}
+
+
+def peak() -> float:
+    """Peak resident memory of this process in MiB."""
+    # Not getrusage: its peak is inherited from the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    return int(fields["VmHWM"].split()[0]) / 1024
+
+
+PASSES = {"agent": agent, "flat": flat, "alone": alone}
+
+if __name__ == "__main__":
+    kind, url, name, path, *rest = sys.argv[1:]
+    print(json.dumps(asyncio.run(PASSES[kind](url, name, Path(path), rest[0] if rest else None))))

@@ -1,0 +1,48 @@
+"""Several servers as one model: each call goes to one that is less busy, and past one that is gone.
+
+    export MEMAGENT_MODEL=vllm:NAME MEMAGENT_BASE_URL=http://one:8000/v1,http://two:8000/v1
+    python examples/06_several_servers.py
+
+All of them have to serve the same model. One text read for one question makes one call after the other; here six
+chapters are read at the same time, each for two questions.
+"""
+
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+
+import httpx
+
+from memagent import MemoryAgent, Result
+
+BOOK = Path(__file__).with_name("epilogue.txt")
+QUESTIONS = ["When did Natasha marry?", "When did Nicholas marry Princess Mary?"]
+COUNTS = re.compile(r"^(?:vllm:request_success|sglang:num_requests)_total\S* (\S+)$", re.MULTILINE)
+
+
+def served(url: str) -> float:
+    """Requests that a server completed so far, as its metrics say (SGLang: with --enable-metrics)."""
+    metrics = httpx.get(url.removesuffix("/v1") + "/metrics")
+    return sum(float(count) for count in COUNTS.findall(metrics.text))
+
+
+async def read(chapters: list[str]) -> list[list[Result]]:
+    agent = MemoryAgent()  # the environment names the model and its servers; base_url= takes a list
+    results = await asyncio.gather(*(agent.aask_many(text, QUESTIONS) for text in chapters))
+    await agent.aclose()
+    return results
+
+
+if "MEMAGENT_BASE_URL" not in os.environ:
+    sys.exit("set MEMAGENT_MODEL and MEMAGENT_BASE_URL: the addresses, with commas between")
+urls = os.environ["MEMAGENT_BASE_URL"].split(",")
+before = [served(url) for url in urls]
+chapters = BOOK.read_text("utf-8").split("CHAPTER ")[1:]
+for chapter, results in zip(chapters, asyncio.run(read(chapters)), strict=True):
+    print("chapter", chapter.splitlines()[0])
+    for result in results:
+        print(f"  {result.question} {result.answer}")
+for url, count in zip(urls, before, strict=True):
+    print(f"{url}: {served(url) - count:.0f} calls")

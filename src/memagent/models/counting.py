@@ -1,0 +1,120 @@
+"""Who counts the tokens of a served model: its server, a tokenizer on this machine, or neither."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from os import PathLike
+
+from memagent.errors import ModelError, ModelNotFound, ServerFailed
+from memagent.models.local_counter import local_counter
+from memagent.models.once import Once
+from memagent.models.retry import RetryPolicy
+from memagent.models.router import Router
+from memagent.models.server import UNREACHED
+from memagent.models.server_counter import ServerCounter, checked
+from memagent.threads import widen
+from memagent.tokens.base import TokenCounter
+from memagent.tokens.byte_bound import ByteBound
+
+logger = logging.getLogger("memagent")
+
+COUNTING_THREADS = 8
+"""Worker threads where the server counts: they wait for it and use no core."""
+TEMPLATE_FIELDS = ("chat_template", "chat_template_kwargs")
+"""What a request's `extra_body` may say that changes the prompt."""
+
+
+class Counting:
+    """Finds a served model's counter, once.
+
+    Args:
+        model: the name under which it is served.
+        router: its servers.
+        tokenizer: what `load_counter` takes, None to look for the model's own.
+        extra_body: what every chat request is sent with.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        router: Router,
+        tokenizer: str | PathLike[str] | TokenCounter | None,
+        extra_body: Mapping[str, object],
+    ) -> None:
+        self._model, self._router, self._tokenizer = model, router, tokenizer
+        self._template = {k: v for k, v in extra_body.items() if k in TEMPLATE_FIELDS}
+        self._remote = Once(self._find_remote)
+        self._counter = Once(self._find)
+
+    async def counter(self) -> TokenCounter:
+        """The best counter there is.
+
+        Raises:
+            TokenizerError: the tokenizer that was given cannot be had.
+            ModelError: the server cannot be asked.
+        """
+        return await self._counter.get()
+
+    async def exact(self) -> TokenCounter | None:
+        """A counter that counts as the server does, None where the server does not count.
+
+        Raises:
+            ModelError: the server cannot be asked.
+        """
+        return None if await self._remote.get() is None else await self._counter.get()
+
+    async def _find(self) -> TokenCounter:
+        local = await asyncio.to_thread(local_counter, self._model, self._tokenizer)
+        remote = await self._remote.get()
+        if remote is None:
+            if local is None:
+                logger.warning(
+                    "no tokenizer of %r lies on this machine, and its server does not count tokens: UTF-8 "
+                    "bytes are counted, which is safe but makes about 4x the calls; name its tokenizer "
+                    "(--tokenizer, tokenizer=) to avoid that",
+                    self._model,
+                )
+            return local or ByteBound()
+        counter, agrees = await asyncio.to_thread(checked, local, remote)
+        if local is not None and not agrees:
+            logger.warning(
+                "the tokenizer %s does not count as the server of %r does, so the server is asked for every "
+                "count; name the model's own tokenizer to save the requests",
+                self._tokenizer if isinstance(self._tokenizer, (str, PathLike)) else local.name,
+                self._model,
+            )
+        if counter.asks:
+            widen(COUNTING_THREADS)
+        return counter
+
+    async def _find_remote(self) -> ServerCounter | None:
+        """The servers' own counter, None where they have none."""
+        failure: ModelError | None = None
+        for server in self._router.servers:
+            try:
+                dialect = await server.dialect()
+            except ModelError as error:
+                failure = failure or error
+                continue
+            if dialect.any_name:
+                await server.check_name()
+            if not dialect.tokenize:
+                return None
+            try:
+                return await asyncio.to_thread(
+                    ServerCounter, self._router.ask, self._model, self._template, RetryPolicy()
+                )
+            except UNREACHED:
+                raise
+            except ModelError as error:
+                if isinstance(error, ModelNotFound) and await server.lists_others():
+                    raise
+                if isinstance(error, ServerFailed) and await server.gives_away() is not None:
+                    raise  # it can count, another time
+                logger.info("%s does not count: %s", server.endpoint, error)
+                return None
+        if failure is not None:
+            raise failure
+        return None

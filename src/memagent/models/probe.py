@@ -1,0 +1,137 @@
+"""Finds out what a served model is, and what its server can do."""
+
+from __future__ import annotations
+
+import time
+
+from pydantic import JsonValue
+
+from memagent.errors import ConfigError, ModelError
+from memagent.messages import ChatRequest, Completion, Leaf, Message, Sampling
+from memagent.models.base import ChatModel, Wrapper
+from memagent.models.dialects import Dialect
+from memagent.models.openai import OpenAIModel
+from memagent.models.server import Server
+from memagent.models.server_counter import CheckedCounter
+from memagent.threads import in_thread
+
+QUESTION = (Message(role="user", content="Say in one word that you are ready."),)
+OUTPUT = 32
+"""Tokens that the test call may generate."""
+
+
+class TestCall(Leaf):
+    """One streamed chat request, and what came of it."""
+
+    __test__ = False  # for pytest, which takes the name for a test's
+
+    text: str
+    prompt_tokens: int
+    """As the server says."""
+    counted: int
+    """As memagent's counter says: above what the server says where it is a bound."""
+    completion_tokens: int
+    first_piece: float | None
+    """Seconds until the first piece of text, None where none came."""
+    seconds: float
+
+
+class Probe(Leaf):
+    """What is known of one server."""
+
+    model: str
+    base_url: str
+    dialect: str
+    version: str | None
+    window: int | None
+    serves: tuple[str, ...] | None
+    """Names in its model list, None where it keeps none."""
+    counter: str
+    """The counter's name."""
+    counts: str
+    """Who counts: `tokenizer` (one on this machine, checked against the server where it counts), `server`,
+    `both` (texts here, conversations there) or `bytes` (an upper bound)."""
+    token_ids: bool
+    """Gives token ids and log-probabilities when asked."""
+    thinking: bool
+    """Reasoning can be switched off."""
+    pattern: bool
+    """Replies can be held to a regular expression."""
+    call: TestCall
+
+
+async def probe(model: ChatModel) -> list[Probe]:
+    """Asks each server behind a model what it is, and makes one test call to each.
+
+    Raises:
+        ConfigError: the model is behind no server.
+        ModelError: a server cannot be reached, or the test call failed.
+    """
+    while isinstance(model, Wrapper):
+        model = model.inner
+    if not isinstance(model, OpenAIModel):
+        raise ConfigError(
+            f"the model {model.name!r} is behind no server: there is nothing to probe"
+        )
+    return [await _probe(model.only(server), server) for server in model.servers]
+
+
+async def _probe(model: OpenAIModel, server: Server) -> Probe:
+    listed = await server.listing()
+    dialect = await server.dialect()
+    counter = await model.counter()
+    return Probe(
+        model=model.name,
+        base_url=server.endpoint.base_url,
+        dialect=dialect.name,
+        version=await in_thread(_version, server, dialect),
+        window=await model.window(),
+        serves=None if listed is None else tuple(entry.id for entry in listed),
+        counter=counter.name,
+        counts=_who_counts(counter),
+        token_ids=bool(dialect.want_tokens),
+        thinking=dialect.switches_thinking,
+        pattern=dialect.pattern is not None,
+        call=await _call(model),
+    )
+
+
+async def _call(model: OpenAIModel) -> TestCall:
+    counter = await model.counter()
+    request = ChatRequest(
+        messages=QUESTION, max_tokens=OUTPUT, sampling=Sampling(temperature=0), thinking=False
+    )
+    start = time.monotonic()
+    first: float | None = None
+    completion = Completion(text="")
+    async for piece in model.stream(request):
+        if isinstance(piece, Completion):
+            completion = piece
+        elif first is None:
+            first = time.monotonic() - start
+    return TestCall(
+        text=completion.text,
+        prompt_tokens=completion.usage.prompt_tokens,
+        counted=await in_thread(counter.count_messages, QUESTION, thinking=False),
+        completion_tokens=completion.usage.completion_tokens,
+        first_piece=first,
+        seconds=time.monotonic() - start,
+    )
+
+
+def _who_counts(counter: object) -> str:
+    if isinstance(counter, CheckedCounter):
+        return counter.who
+    return "bytes" if getattr(counter, "name", "") == "utf8-bytes" else "tokenizer"
+
+
+def _version(server: Server, dialect: Dialect) -> str | None:
+    """Its version, None where it does not say."""
+    if dialect.version is None:
+        return None
+    path, key = dialect.version
+    try:
+        said: JsonValue = server.ask(path).get(key)
+    except ModelError:
+        return None
+    return said if isinstance(said, str) else None

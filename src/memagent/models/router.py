@@ -1,0 +1,183 @@
+"""Which of several servers gets a request: the least busy one, or the one that knows its beginning."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from memagent.errors import ConnectionFailed, ModelError, RequestTimeout, ServerBusy, ServerFailed
+from memagent.messages import Message
+from memagent.models.server import Server
+
+logger = logging.getLogger("memagent.router")
+
+BLOCK = 256
+"""Characters by which prompts are compared: about a prefix cache's block or two."""
+KNOWN_BLOCKS = 65_536
+"""Blocks that are remembered: 16 MB of prompts, at about 200 bytes each."""
+STICKS = 0.5
+"""The least part of a prompt that has to be known for it to follow its prefix."""
+LEAD = 4
+"""How many requests like itself a server may be behind the least busy one and still be followed."""
+FIRST_REST = 1.0
+LONGEST_REST = 30.0
+"""Seconds before a server that failed is asked again whether it is there, doubled each time."""
+ANSWERS_WITHIN = 2.0
+"""Seconds that a request waits for a server that was away to say that it is back."""
+AWAY = (ConnectionFailed, RequestTimeout, ServerFailed)
+
+
+@dataclass(eq=False)
+class Lane:
+    """One server, and how it is doing."""
+
+    server: Server
+    outstanding: int = 0
+    """Tokens of the requests that it is at: prompt plus the most that may be generated."""
+    failures: int = 0
+    """In a row."""
+    rests_until: float = 0.0
+    """On the monotonic clock."""
+
+
+class Router:
+    """Chooses among servers of the same model.
+
+    A conversation goes to the server that has most of its prompt in its prefix cache, unless that one is
+    clearly busier than another; anything else to the server with the least outstanding tokens. A server that
+    failed is left out, asked for its model list from time to time, and taken back when it answers.
+
+    Args:
+        servers: at least one.
+    """
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self._lanes = [Lane(server) for server in servers]
+        self._lock = threading.Lock()
+        self._known: OrderedDict[bytes, Lane] = OrderedDict()
+
+    @property
+    def servers(self) -> list[Server]:
+        """All of them."""
+        return [lane.server for lane in self._lanes]
+
+    @asynccontextmanager
+    async def turn(self, messages: Sequence[Message], tokens: int) -> AsyncGenerator[Server]:
+        """The server for one request, which counts as its own until the block is left.
+
+        Args:
+            messages: the prompt.
+            tokens: of the prompt and the output, about.
+        """
+        blocks = list(_blocks(messages)) if len(self._lanes) > 1 else []
+        await self._revive()
+        with self._lock:
+            lane = self._choose(blocks, tokens)
+            lane.outstanding += tokens
+            for block in blocks:
+                self._known[block] = lane
+                self._known.move_to_end(block)
+            while len(self._known) > KNOWN_BLOCKS:
+                self._known.popitem(last=False)
+        try:
+            yield lane.server
+        except ModelError as error:
+            self._failed(lane, error)
+            raise
+        else:
+            lane.failures = 0
+        finally:
+            with self._lock:
+                lane.outstanding -= tokens
+
+    def ask(self, path: str, body: Mapping[str, object]) -> Mapping[str, JsonValue]:
+        """`Server.ask` of the first server that is there. Blocks.
+
+        Raises:
+            ModelError: the last server's.
+        """
+        *first, last = sorted(self._lanes, key=lambda lane: lane.rests_until)
+        for lane in first:
+            try:
+                return lane.server.ask(path, body)
+            except (*AWAY, ServerBusy) as error:
+                self._failed(lane, error)
+        return last.server.ask(path, body)
+
+    def _choose(self, blocks: list[bytes], tokens: int) -> Lane:
+        now = time.monotonic()
+        up = [lane for lane in self._lanes if lane.rests_until <= now]
+        if not up:  # the one that has rested longest: its failure is the caller's to wait out
+            return min(self._lanes, key=lambda lane: lane.rests_until)
+        least = min(up, key=lambda lane: lane.outstanding)
+        known = [lane for block in blocks if (lane := self._known.get(block)) is not None]
+        if known and len(known) >= STICKS * len(blocks):
+            follows = known[-1]
+            if follows in up and follows.outstanding - least.outstanding <= LEAD * tokens:
+                return follows
+        return least
+
+    async def _revive(self) -> None:
+        """Asks servers whose rest is over whether they are there."""
+        if len(self._lanes) == 1:
+            return
+        with self._lock:
+            now = time.monotonic()
+            due = [lane for lane in self._lanes if lane.failures and lane.rests_until <= now]
+            for lane in due:  # nobody else asks meanwhile
+                lane.rests_until = now + ANSWERS_WITHIN
+        if due:
+            await asyncio.gather(*map(self._look_after, due))
+
+    async def _look_after(self, lane: Lane) -> None:
+        lane.server.forget()
+        try:
+            async with asyncio.timeout(ANSWERS_WITHIN):
+                await lane.server.listing()
+        except (*AWAY, ServerBusy, TimeoutError):
+            with self._lock:
+                lane.failures += 1
+                lane.rests_until = time.monotonic() + _rest(lane.failures)
+            return
+        except ModelError as error:  # who refuses to send a list is there
+            logger.debug("%s", error)
+        lane.failures, lane.rests_until = 0, 0.0
+        logger.warning("%s: is back", lane.server.endpoint)
+
+    def _failed(self, lane: Lane, error: ModelError) -> None:
+        """Leaves a server out for a while, if what failed is the server."""
+        if not isinstance(error, (*AWAY, ServerBusy)):
+            return
+        if isinstance(error, AWAY):
+            lane.server.forget()
+        with self._lock:
+            now = time.monotonic()
+            if lane.rests_until > now:  # many requests fail when a server goes: it goes once
+                return
+            lane.failures += 1
+            rest = max(_rest(lane.failures), error.retry_after or 0.0)
+            lane.rests_until = now + rest
+        if len(self._lanes) > 1:
+            logger.warning("%s: left out for %.0f s: %s", lane.server.endpoint, rest, error)
+
+
+def _rest(failures: int) -> float:
+    return min(FIRST_REST * 2.0 ** min(failures - 1, 16), LONGEST_REST)
+
+
+def _blocks(messages: Sequence[Message]) -> Iterator[bytes]:
+    """Digests of the prompt's beginnings, block by block."""
+    text = "\x00".join(f"{message.role}\x00{message.content}" for message in messages)
+    running = hashlib.blake2b(digest_size=16)
+    for start in range(0, len(text) - BLOCK + 1, BLOCK):
+        running.update(text[start : start + BLOCK].encode("utf-8", "surrogatepass"))
+        yield running.digest()

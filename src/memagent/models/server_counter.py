@@ -1,0 +1,227 @@
+"""Counting as the server counts: its own tokenizer and chat template, asked over the network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from pydantic import JsonValue
+
+from memagent.errors import BadResponse
+from memagent.messages import Message
+from memagent.models.dialects.base import id_list
+from memagent.models.retry import RetryPolicy, persist_blocking
+from memagent.tokens.base import Measured, TokenCounter
+from memagent.tokens.measured import well_formed
+
+Ask = Callable[[str, Mapping[str, object]], Mapping[str, JsonValue]]
+
+PROBES = (
+    "The old prince's house, 1805! 'Tis there; they'll go.\n\n  “Yes,” said Natásha.",
+    "日本語と中文，한국어。 naïve café e\u0301 🙂🏽 \u00a0\u200b 12345 1,000.50",
+    "def f(x):\n\treturn {'a': x ** 2}  # <|im_start|>user <|\u2060im_end|> [INST] </s> <think>\n",
+    " leading and trailing ",
+)
+"""Texts by which a tokenizer at hand is compared with the server's."""
+CONVERSATIONS = (
+    (Message(role="user", content="Which year?"),),
+    (
+        Message(role="user", content="Which year?"),
+        Message(role="assistant", content="1805."),
+        Message(role="user", content=" And where? "),
+    ),
+)
+"""Conversations by which chat templates are compared; without a system message, which some refuse."""
+_MEMO = 256
+
+
+class ServerCounter:
+    """Counts with a server's `/tokenize`. Each count is a request, which is sent again if it fails.
+
+    Args:
+        ask: sends a request to a path of the server (`Server.ask`).
+        model: the name under which the server serves the model.
+        template: what chat requests say of the template (`chat_template_kwargs`, ...).
+        policy: how long a failing server is asked again.
+
+    Raises:
+        ModelError: from each of the methods, where the server cannot be asked.
+    """
+
+    control_tokens: frozenset[str] = frozenset()
+    """Not known: the forms that are in use are made harmless all the same."""
+
+    def __init__(
+        self, ask: Ask, model: str, template: Mapping[str, object], policy: RetryPolicy
+    ) -> None:
+        self._send = ask
+        self._model = model
+        self._template = dict(template)
+        # Whoever makes the counter asks again if that fails.
+        self._policy = RetryPolicy(attempts=1, patience=0)
+        seen = [self.ids(text) for text in PROBES]
+        rendered = [self.rendered(messages) for messages in CONVERSATIONS]
+        digest = hashlib.sha256(json.dumps([seen, rendered]).encode()).hexdigest()
+        self.name = f"server:{digest[:12]}"
+        self._policy = policy
+
+    def count(self, text: str) -> int:
+        """Tokens of `text`."""
+        return len(self.ids(text))
+
+    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+        """Tokens of the prompt that the server would make of the messages."""
+        return len(self.rendered(messages, thinking=thinking))
+
+    def measure(self, text: str) -> Measured:
+        """Tokenises `text` once; its prefixes are tokenised when they are asked for."""
+        text = well_formed(text)
+        return _ServerMeasured(text, self.ids(text), self.text, self.count)
+
+    def ids(self, text: str) -> list[int]:
+        """Token ids of a text by itself."""
+        if not text:
+            return []
+        return self._tokens(
+            {"prompt": well_formed(text), "add_special_tokens": False},
+        )
+
+    def rendered(self, messages: Sequence[Message], *, thinking: bool | None = None) -> list[int]:
+        """Token ids of the prompt that the server would make of the messages."""
+        fields: dict[str, object] = {
+            "messages": [{"role": m.role, "content": well_formed(m.content)} for m in messages],
+            "add_generation_prompt": True,
+            **self._template,
+        }
+        if thinking is not None:
+            switch = {"enable_thinking": thinking}
+            own = self._template.get("chat_template_kwargs")
+            fields["chat_template_kwargs"] = switch | (own if isinstance(own, dict) else {})
+        return self._tokens(fields)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of token ids."""
+        # SGLang leaves control tokens out unless it is told not to; vLLM never does.
+        asked = {"model": self._model, "tokens": list(ids), "skip_special_tokens": False}
+        reply = self._ask("/detokenize", asked)
+        for key in ("prompt", "text"):
+            if isinstance(text := reply.get(key), str):
+                return text
+        raise BadResponse(f"{self._model}: no text in the reply to /detokenize")
+
+    def _tokens(self, fields: Mapping[str, object]) -> list[int]:
+        reply = self._ask("/tokenize", {"model": self._model, **fields})
+        ids = id_list(reply.get("tokens"))
+        if ids is None:
+            raise BadResponse(f"{self._model}: no token ids in the reply to /tokenize")
+        return ids
+
+    def _ask(self, path: str, body: Mapping[str, object]) -> Mapping[str, JsonValue]:
+        def call() -> Mapping[str, JsonValue]:
+            return self._send(path, body)
+
+        return persist_blocking(call, self._policy, name=self._model, answered=True)
+
+
+class _ServerMeasured:
+    """A text whose tokens the server knows."""
+
+    def __init__(
+        self,
+        text: str,
+        ids: Sequence[int],
+        text_of: Callable[[Sequence[int]], str],
+        count: Callable[[str], int],
+    ) -> None:
+        self._text, self._ids = text, ids
+        self._text_of, self._count = text_of, count
+        self.tokens = len(ids)
+
+    def chars_within(self, limit: int) -> int:
+        """Characters of the text of the first `limit` tokens."""
+        if limit >= self.tokens:
+            return len(self._text)
+        if limit <= 0:
+            return 0
+        head = self._text_of(self._ids[:limit])
+        if not self._text.startswith(head):
+            # A character that the last token ends inside of comes back as U+FFFD.
+            head = head.rstrip("\ufffd")
+        if self._text.startswith(head):
+            return len(head)
+        # The tokenizer normalises: the place is a guess, which the count of the prefix puts right.
+        return min(len(head), len(self._text) * limit // self.tokens)
+
+    def tokens_of_prefix(self, chars: int) -> int:
+        """Exactly `count(text[:chars])`."""
+        if chars >= len(self._text):
+            return self.tokens
+        return self._count(self._text[: max(chars, 0)])
+
+
+class CheckedCounter:
+    """A tokenizer at hand that was compared with the server's, which counts what the first cannot.
+
+    Args:
+        texts: counts texts: the tokenizer at hand, or the server.
+        messages: counts conversations: likewise.
+    """
+
+    def __init__(self, texts: TokenCounter, messages: TokenCounter) -> None:
+        self._texts, self._messages = texts, messages
+        asks = [isinstance(counter, ServerCounter) for counter in (texts, messages)]
+        self.asks = any(asks)
+        """Whether counting takes requests."""
+        self.who = "server" if all(asks) else "both" if any(asks) else "tokenizer"
+        """Who counts."""
+        self.name = texts.name if texts is messages else f"{texts.name}+{messages.name}"
+        self.control_tokens = texts.control_tokens
+        self._memo: dict[bytes, int] = {}
+
+    def count(self, text: str) -> int:
+        """Tokens of `text`."""
+        return self._texts.count(text)
+
+    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+        """Tokens of the rendered prompt. The latest counts are remembered: each prompt is looked at twice."""
+        digest = hashlib.blake2b(repr(thinking).encode(), digest_size=16)
+        for message in messages:
+            content = message.content.encode("utf-8", "surrogatepass")
+            digest.update(f"{message.role}:{len(content)}:".encode())
+            digest.update(content)
+        key = digest.digest()
+        found = self._memo.get(key)
+        if found is None:
+            found = self._messages.count_messages(messages, thinking=thinking)
+            if len(self._memo) >= _MEMO:
+                self._memo.clear()
+            self._memo[key] = found
+        return found
+
+    def measure(self, text: str) -> Measured:
+        """Tokenises `text` once, for cutting."""
+        return self._texts.measure(text)
+
+
+def checked(local: TokenCounter | None, remote: ServerCounter) -> tuple[CheckedCounter, bool]:
+    """The fastest counter that counts as the server does.
+
+    Args:
+        local: a tokenizer at hand, None without one.
+        remote: the server's.
+
+    Returns:
+        The counter, and whether the tokenizer at hand is the server's.
+    """
+    if local is None:
+        return CheckedCounter(remote, remote), False
+    if any(local.count(text) != len(remote.ids(text)) for text in PROBES):
+        return CheckedCounter(remote, remote), False
+    same = all(
+        local.count_messages(messages, thinking=thinking)
+        == remote.count_messages(messages, thinking=thinking)
+        for messages in CONVERSATIONS
+        for thinking in (None, False)
+    )
+    return CheckedCounter(local, local if same else remote), True

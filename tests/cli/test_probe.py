@@ -1,0 +1,49 @@
+import json
+
+from tests.cli.conftest import Invoke
+from tests.models.chat_server import Script, deltas, events, send
+
+
+def vllm(server: Script) -> tuple[str, ...]:
+    server.be_vllm()
+    server.others["/version"] = send(200, {"version": "0.32.0"})
+    server.default = events(*deltas("rea", "dy"))
+    return ("probe", "--model", "vllm:tiny", "--base-url", server.url)
+
+
+def test_the_table(invoke: Invoke, server: Script) -> None:
+    done = invoke(*vllm(server))
+    assert done.exit_code == 0, done.output
+    rows = dict(line.split(None, 1) for line in done.stdout.splitlines())
+    assert rows["server"] == server.url
+    assert rows["kind"] == "vllm 0.32.0"
+    assert rows["window"] == "2,048 tokens"
+    assert "the server, which is asked for every count" in done.stdout
+    assert "token ids" in rows["can"]
+    assert "3 prompt tokens" in done.stdout
+    assert "'ready'" in done.stdout
+
+
+def test_json_and_bare(invoke: Invoke, server: Script) -> None:
+    (found,) = json.loads(invoke(*vllm(server), "--display", "json").stdout)
+    assert (found["dialect"], found["window"], found["call"]["text"]) == ("vllm", 2048, "ready")
+    assert invoke(*vllm(server), "--display", "none").stdout == "vllm\t0.32.0\t2048\n"
+
+
+def test_what_is_unknown_is_said(invoke: Invoke, server: Script) -> None:
+    server.default = events(*deltas("hello"))
+    done = invoke("probe", "--model", "openai:x", "--base-url", server.url)
+    assert done.exit_code == 0, done.output
+    for words in ("plain (version unknown)", "keeps no list", "--window", "UTF-8 bytes"):
+        assert words in done.stdout
+
+
+def test_failures(invoke: Invoke, server: Script) -> None:
+    gone = invoke("probe", "--model", "vllm:tiny", "--base-url", "http://127.0.0.1:9/v1")
+    assert gone.exit_code == 4
+    assert "is a server running" in gone.stderr
+    assert invoke("probe", "--model", "extractive").exit_code == 2
+    server.models = send(401, {"error": "Unauthorized"})
+    refused = invoke("probe", "--model", "vllm:tiny", "--base-url", server.url)
+    assert refused.exit_code == 4
+    assert "MEMAGENT_API_KEY" in refused.stderr

@@ -1,0 +1,69 @@
+"""The models that the contract is checked with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memagent import ScriptedModel
+from memagent.messages import ChatRequest, Completion, FinishReason
+from memagent.models.base import ChatModel
+from memagent.models.extractive import ExtractiveModel
+from memagent.models.limit import ConcurrencyLimit
+from memagent.models.retry import Retry
+from memagent.tokens import TokenizerFile
+
+TOKENIZER = Path(__file__).parents[1] / "data" / "tokenizer"
+
+
+@dataclass
+class Subject:
+    """A kind of model, and what is known of it."""
+
+    name: str
+    make: Callable[..., ChatModel]
+    """Makes one; options are those of `OpenAIModel`."""
+    window: int
+    requests: Callable[[], int]
+    """Requests that reached the engine so far."""
+    engine: bool = False
+    thinks: bool = False
+    """Its template writes more where reasoning is switched off."""
+    secret: str = ""
+    tokenizers: tuple[str | None, ...] = (None,)
+    """Tokenizers to count with."""
+
+
+def extractive() -> Subject:
+    def make(**_: Any) -> ChatModel:
+        return ExtractiveModel(window=1500)
+
+    return Subject("extractive", make, 1500, lambda: 0)
+
+
+def scripted() -> Subject:
+    """A scripted model with a real tokenizer and template, under the usual wrappers."""
+    counter = TokenizerFile(TOKENIZER)
+    made: list[ScriptedModel] = []
+
+    def reply(request: ChatRequest) -> Completion:
+        words = "He was in the village"[: request.max_tokens]
+        used = counter.count(words)
+        text = words if used <= request.max_tokens else words[:1]
+        usage = {
+            "calls": 1,
+            "prompt_tokens": counter.count_messages(request.messages),
+            "completion_tokens": counter.count(text),
+        }
+        return Completion.model_validate(
+            {"text": text, "usage": usage, "finish_reason": FinishReason.STOP}
+        )
+
+    def make(**_: Any) -> ChatModel:
+        made.append(ScriptedModel(reply, window=1500, counter=counter))
+        return ConcurrencyLimit(Retry(made[-1]), 64)
+
+    return Subject("scripted", make, 1500, lambda: sum(len(m.requests) for m in made))
+
+
+LOCAL = {"extractive": extractive, "scripted": scripted}

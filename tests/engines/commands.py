@@ -1,0 +1,102 @@
+"""How each engine's server is started on a CPU, as fast as it can be.
+
+What takes the time is importing: 5 to 8 s in each process of an engine. The times are from a machine
+with two cores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.engines import venvs
+
+HOST = "127.0.0.1"
+MODEL = "tiny"
+SHIMS = Path(__file__).resolve().parent / "shims"
+
+REPORTING: dict[str, tuple[str, ...]] = {
+    "vllm": ("--enable-prompt-tokens-details", "--enable-prefix-caching"),
+    "sglang": ("--enable-metrics", "--enable-cache-report"),
+}
+"""The flags with which an engine reports cached tokens and has numbers at `/metrics`."""
+
+ENVIRONMENT: dict[str, dict[str, str]] = {
+    "vllm": {
+        # In GiB, and 1 is the least: a million tokens of the tiny model.
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        # Two servers at once would be bound to the same core.
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        # The worker runs in the engine's process: two processes that import vLLM instead of three,
+        # 12 s instead of 20 s.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        # Else the first request with log-probabilities compiles a function for 14 s.
+        "TORCH_COMPILE_DISABLE": "1",
+    },
+    "sglang": {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(SHIMS)},
+}
+# No settings of the user's reach a server, nor the proxies, which have no business between us.
+DROPPED = ("HF_", "MEMAGENT_", "OPENAI_", "PYTHON", "SGLANG_", "TORCH_", "VLLM_")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a server can be started with."""
+
+    window: int
+    """Tokens of prompt and output together."""
+    port: int
+    api_key: str | None
+    flags: Sequence[str]
+
+
+def environment(engine: str, temporary: Path) -> dict[str, str]:
+    """Returns the variables of a server that keeps all its files in the temporary folder."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(DROPPED) and not name.upper().endswith("_PROXY")
+    }
+    folders = {name: str(temporary) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME")}
+    # Several threads of a process hinder each other on a busy machine, up to twentyfold.
+    return kept | folders | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | ENVIRONMENT[engine]
+
+
+def command(engine: str, options: Options) -> list[str]:
+    """Returns the command line of a server with the tiny model."""
+    key = ["--api-key", options.api_key] if options.api_key else []
+    start = {"vllm": vllm, "sglang": sglang}[engine](str(venvs.tiny_model()), options)
+    common = ["--served-model-name", MODEL, "--dtype", "float32", "--host", HOST]
+    return [
+        *(str(venvs.python_of(engine)), "-m", *start, *common),
+        *("--port", str(options.port), *key, *options.flags),
+    ]
+
+
+def vllm(model: str, options: Options) -> list[str]:
+    """Returns what is vLLM's own."""
+    return [
+        # The `vllm` command looks for a package of that name; the one for CPUs has another.
+        *("vllm.entrypoints.openai.api_server", "--model", model),
+        *("--max-model-len", str(options.window)),
+        *("--uvicorn-log-level", "warning"),
+        *("--enforce-eager", "--distributed-executor-backend", "uni"),
+        # 64 prompts of 2,048: none is prefilled in parts. vLLM 0.32 on a CPU dies of a part of a request
+        # with a seed ("CPU Generator does not use offset").
+        *("--max-num-batched-tokens", "131072"),
+    ]
+
+
+def sglang(model: str, options: Options) -> list[str]:
+    """Returns what is SGLang's own."""
+    return [
+        *("sglang.launch_server", "--model-path", model),
+        *("--context-length", str(options.window)),
+        *("--device", "cpu", "--attention-backend", "torch_native"),
+        # 128 MB: 64 requests of 2,000 tokens.
+        *("--mem-fraction-static", "0.2", "--max-total-tokens", "131072"),
+        *("--skip-server-warmup", "--random-seed", "0"),
+    ]

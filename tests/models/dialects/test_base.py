@@ -1,0 +1,73 @@
+"""Dialects in general: who speaks which, and what all of them send."""
+
+from typing import Any
+
+import pytest
+
+from memagent.messages import ChatRequest, Message
+from memagent.models.dialects import DIALECTS, DialectName, owned_by
+from memagent.models.dialects.base import Dialect, id_list
+
+ASK = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=9)
+
+
+def test_names_and_owners_are_unambiguous() -> None:
+    assert {name: dialect.name for name, dialect in DIALECTS.items()} == {n: n for n in DIALECTS}
+    owners = [dialect.owner for dialect in DIALECTS.values() if dialect.owner is not None]
+    assert len(owners) == len(set(owners))
+    assert {owner: found.name for owner in owners if (found := owned_by(owner))} == {
+        "vllm": "vllm",
+        "sglang": "sglang",
+    }
+
+
+@pytest.mark.parametrize("owner", [None, "", "library", "VLLM", "openai"])
+def test_other_owners_say_nothing(owner: str | None) -> None:
+    assert owned_by(owner) is None
+
+
+@pytest.mark.parametrize("name", list(DIALECTS))
+def test_a_bare_request_asks_for_its_limit_alone(name: DialectName) -> None:
+    dialect = DIALECTS[name]
+    assert dialect.fields(ASK, tokens=False) == {dialect.limit: 9}
+    seeded = ASK.model_copy(update={"seed": 0})
+    assert dialect.fields(seeded, tokens=False) == {dialect.limit: 9, "seed": 0}
+
+
+def test_what_a_dialect_cannot_say_is_left_out() -> None:
+    ask = ASK.model_copy(update={"thinking": False, "pattern": "a+"})
+    mute = Dialect("plain")
+    assert mute.fields(ask, tokens=True) == {"max_tokens": 9}
+    able = Dialect(
+        "plain",
+        switches_thinking=True,
+        pattern=lambda regex: {"held_to": regex},
+        want_tokens={"ids": True},
+    )
+    assert able.fields(ask, tokens=True) == {
+        "max_tokens": 9,
+        "chat_template_kwargs": {"enable_thinking": False},
+        "held_to": "a+",
+        "ids": True,
+    }
+    assert "ids" not in able.fields(ask, tokens=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "ids"),
+    [
+        ([], []),
+        ([1, 2], [1, 2]),
+        ([1.0], None),
+        ([True], None),
+        (["1"], None),
+        ([[1]], None),
+        ({"0": 1}, None),
+        ("12", None),
+        (None, None),
+        (12, None),
+    ],
+    ids=repr,
+)
+def test_lists_of_ids(value: Any, ids: list[int] | None) -> None:
+    assert id_list(value) == ids

@@ -1,0 +1,290 @@
+"""Who counts for a served model, and requests that would not fit its window."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.models.chat_server import (
+    CHATML,
+    THINKING,
+    TOKENIZER,
+    Script,
+    chat,
+    counts,
+    hang_up,
+    send,
+)
+from tests.models.test_openai import KEY, request
+from tokenizers import Tokenizer
+
+from memagent import threads
+from memagent.errors import AuthenticationFailed, ConnectionFailed, ContextOverflow, TokenizerError
+from memagent.messages import ChatRequest, FinishReason, Message
+from memagent.models.counting import COUNTING_THREADS
+from memagent.models.openai import OpenAIModel
+from memagent.models.server_counter import CheckedCounter
+from memagent.tokens import ByteBound, TokenCounter, TokenizerFile
+
+SERVED = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
+LOCAL = TokenizerFile(TOKENIZER)
+TALK = (Message(role="user", content="Who is naïve Pierre?"),)
+
+
+async def found(server: Script | list[str], **options: Any) -> TokenCounter:
+    url = server if isinstance(server, list) else server.url
+    model = OpenAIModel("tiny", base_url=url, **options)
+    try:
+        return await model.counter()
+    finally:
+        await model.aclose()
+
+
+async def test_the_server_counts_where_nothing_lies_here(
+    server: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.be_vllm()
+    model = OpenAIModel("tiny", base_url=server.url)
+    counter = await model.counter()
+    assert isinstance(counter, CheckedCounter)
+    assert counter.who == "server"
+    ids = SERVED.encode("naïve house", add_special_tokens=False).ids
+    assert await asyncio.to_thread(counter.count, "naïve house") == len(ids)
+    assert await model.counter() is counter
+    assert caplog.records == []
+    await model.aclose()
+
+
+@pytest.mark.parametrize(
+    ("template", "who"), [(CHATML, "tokenizer"), (THINKING, "both")], ids=["same", "other"]
+)
+async def test_a_tokenizer_that_agrees_is_used(
+    server: Script, caplog: pytest.LogCaptureFixture, template: str, who: str
+) -> None:
+    server.be_vllm(template=template)
+    counter = await found(server, tokenizer=TOKENIZER)
+    assert isinstance(counter, CheckedCounter)
+    assert counter.who == who
+    assert caplog.records == []
+    server.asked.clear()
+    assert counter.count("a house") == LOCAL.count("a house")
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("tokenizer", ["bytes", ByteBound()], ids=["named", "object"])
+async def test_one_that_disagrees_is_named_in_a_warning(
+    server: Script, caplog: pytest.LogCaptureFixture, tokenizer: Any
+) -> None:
+    server.be_vllm()
+    counter = await found(server, tokenizer=tokenizer)
+    assert counter.name.startswith("server:")
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    said = "bytes" if tokenizer == "bytes" else tokenizer.name
+    assert f"the tokenizer {said} does not count as the server of 'tiny'" in record.message
+
+
+@pytest.mark.parametrize(
+    "others",
+    [{}, {"/tokenize": send(403, {"message": "no"})}, counts(template=None)],
+    ids=["absent", "guarded", "no template"],
+)
+async def test_a_server_that_does_not_count(
+    server: Script, caplog: pytest.LogCaptureFixture, others: dict[str, Any]
+) -> None:
+    server.be_vllm()
+    server.others = others
+    assert (await found(server)).name == ByteBound().name
+    assert "its server does not count tokens" in caplog.text
+    caplog.clear()
+    counter = await found(server, tokenizer=TOKENIZER)
+    assert counter.name == LOCAL.name
+    assert caplog.records == []
+
+
+async def test_an_unknown_server_is_not_asked_to_count(server: Script) -> None:
+    server.others = counts()
+    assert (await found(server)).name == ByteBound().name
+    assert server.asked == []
+
+
+async def test_a_tokenizer_that_cannot_be_had_says_so(server: Script) -> None:
+    server.be_vllm()
+    with pytest.raises(TokenizerError, match="nowhere"):
+        await found(server, tokenizer="nowhere/tokenizer.json")
+
+
+async def test_a_server_that_cannot_be_reached_is_asked_again(server: Script) -> None:
+    model = OpenAIModel("tiny", base_url=server.url)
+    server.be_vllm()
+    tokenize = server.others["/tokenize"]
+    server.others["/tokenize"] = hang_up
+    with pytest.raises(ConnectionFailed):
+        await model.counter()
+    server.others["/tokenize"] = tokenize
+    assert (await model.counter()).name.startswith("server:")
+    await model.aclose()
+
+
+async def test_any_of_several_servers_counts(server: Script, second: Script) -> None:
+    for one in (server, second):
+        one.be_vllm()
+    model = OpenAIModel("tiny", base_url=[server.url, second.url])
+    counter = await model.counter()
+    expected = await asyncio.to_thread(counter.count_messages, TALK)
+    server.die()
+    again = await asyncio.to_thread(counter.count_messages, TALK, thinking=True)
+    assert again == expected
+    assert second.of("/tokenize")
+    await model.aclose()
+    second.die()
+    with pytest.raises(ConnectionFailed):
+        await found([server.url, second.url])
+
+
+# --- what does not fit
+
+
+def asking(text: str, max_tokens: int, **fields: Any) -> ChatRequest:
+    messages = (Message(role="user", content=text),)
+    return ChatRequest(messages=messages, max_tokens=max_tokens, **fields)
+
+
+@pytest.mark.parametrize("tokenizer", [None, TOKENIZER], ids=["server", "tokenizer"])
+async def test_what_does_not_fit_is_not_sent(server: Script, tokenizer: Path | None) -> None:
+    server.be_vllm(window=100, template=THINKING)
+    model = OpenAIModel("tiny", base_url=server.url, tokenizer=tokenizer)
+    counter = await model.counter()
+    ask = asking("Who is Pierre?", 50)
+    prompt = await asyncio.to_thread(counter.count_messages, ask.messages)
+    fits = ask.model_copy(update={"max_tokens": 100 - prompt})
+    await model.complete(fits)
+    assert len(server.bodies) == 1
+    over = ask.model_copy(update={"max_tokens": 101 - prompt})
+    for refused in (over, fits.model_copy(update={"thinking": False})):
+        with pytest.raises(ContextOverflow, match=r"its window of 100; nothing was sent"):
+            await model.complete(refused)
+        with pytest.raises(ContextOverflow, match=f"{refused.max_tokens} for the output"):
+            _ = [piece async for piece in model.stream(refused)]
+    assert len(server.bodies) == 1
+    smaller = OpenAIModel("tiny", base_url=server.url, tokenizer=tokenizer, window=99)
+    with pytest.raises(ContextOverflow, match="its window of 99;"):
+        await smaller.complete(fits)
+    for one in (model, smaller):
+        await one.aclose()
+
+
+async def test_where_nobody_counts_the_server_has_its_say(server: Script) -> None:
+    server.serve_models({"id": "tiny", "max_model_len": 10})
+    model = OpenAIModel("tiny", base_url=server.url)
+    assert (await model.complete(asking("word " * 50, 100))).text == "hello"
+    await model.aclose()
+
+
+def clipped(prompt: int, said: int, finish: str = "length") -> Any:
+    usage = {"prompt_tokens": prompt, "completion_tokens": said}
+    return send(200, chat(finish=finish) | {"usage": usage})
+
+
+async def test_a_reply_clipped_by_a_smaller_window_is_refused(server: Script) -> None:
+    server.be_vllm(window=100)
+    model = OpenAIModel("tiny", base_url=server.url)
+    await model.complete(asking("Who?", 60))
+    server.be_vllm(window=40)
+    server.replies.append(clipped(30, 10))
+    with pytest.raises(ContextOverflow) as caught:
+        await model.complete(asking("Who?", 60))
+    for word in ("its window is 40 tokens now", "a prompt of 30 and 60", "--window 40"):
+        assert word in str(caught.value)
+    with pytest.raises(ContextOverflow, match="nothing was sent"):
+        await model.complete(asking("Who?", 60))
+    await model.aclose()
+
+
+async def test_after_a_lost_connection_the_window_is_asked_for_anew(server: Script) -> None:
+    server.be_vllm(window=100)
+    model = OpenAIModel("tiny", base_url=server.url)
+    await model.complete(asking("Who?", 60))
+    server.be_vllm(window=40)  # it was restarted
+    server.replies.append(hang_up)
+    with pytest.raises(ConnectionFailed):
+        await model.complete(asking("Who?", 60))
+    with pytest.raises(ContextOverflow, match="its window of 40; nothing was sent"):
+        await model.complete(asking("Who?", 60))
+    await model.aclose()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said", "finish"),
+    [(30, 60, "length"), (30, 10, "stop"), (30, 10, "length"), (0, 0, "length")],
+    ids=["all of it", "ended", "within the window", "no usage"],
+)
+async def test_other_replies_pass(server: Script, prompt: int, said: int, finish: str) -> None:
+    server.be_vllm(window=100)
+    server.replies.append(clipped(prompt, said, finish))
+    model = OpenAIModel("tiny", base_url=server.url)
+    reply = await model.complete(asking("Who?", 60))
+    assert reply.finish_reason is FinishReason(finish)
+    await model.aclose()
+
+
+# --- what is sent, and never shown
+
+
+async def test_what_extra_body_says_of_the_template_is_sent_as_it_is_counted(
+    server: Script,
+) -> None:
+    server.be_vllm(template=THINKING)
+    extra = {"chat_template_kwargs": {"more": 1}, "top_k": 3}
+    model = OpenAIModel("tiny", base_url=server.url, extra_body=extra)
+    await model.complete(request(thinking=False))
+    said = {"enable_thinking": False, "more": 1}
+    assert server.bodies[-1]["chat_template_kwargs"] == said
+    assert server.of("/tokenize")[-1]["chat_template_kwargs"] == said
+    assert "top_k" not in server.of("/tokenize")[-1]
+    await model.aclose()
+    own = {"chat_template_kwargs": {"enable_thinking": True}}
+    model = OpenAIModel("tiny", base_url=server.url, extra_body=own)
+    await model.complete(request(thinking=False))
+    assert server.bodies[-1]["chat_template_kwargs"] == {"enable_thinking": True}
+    await model.aclose()
+
+
+async def test_counting_shows_no_secret(
+    server: Script, second: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server.be_vllm()
+    second.be_vllm()
+    urls = [one.url.replace("://", "://user:word-1%21@") for one in (server, second)]
+    headers = {"X-Auth": "token-abcdefgh"}
+    model = OpenAIModel("tiny", base_url=urls, api_key=KEY, default_headers=headers)
+    counter = await model.counter()
+    words = f"no: {KEY} word-1! token-abcdefgh"
+    for one in (server, second):
+        one.others["/tokenize"] = send(401, {"error": {"message": words}})
+    with pytest.raises(AuthenticationFailed, match=r"no: \*\*\* \*\*\* \*\*\*") as caught:
+        await asyncio.to_thread(counter.count, "house")
+    for one in (server, second):
+        one.others["/tokenize"] = send(500, {"error": {"message": words}})
+        one.models = send(403, {"error": {"message": words}})
+    shown = [repr(model), str(caught.value), repr(caught.value.__cause__), repr(model.servers)]
+    alone = OpenAIModel("tiny", base_url=urls, api_key=KEY, default_headers=headers)
+    await alone.complete(request())
+    await alone.counter()
+    for one in (model, alone):
+        await one.aclose()
+    for secret in (KEY, "word-1", "user:", "token-abcdefgh"):
+        assert secret not in "".join(shown) + caplog.text
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "more"), [(None, True), (TOKENIZER, False)], ids=["server", "tokenizer"]
+)
+async def test_threads_that_wait_for_the_server_are_more(
+    server: Script, tokenizer: Path | None, more: bool
+) -> None:
+    server.be_vllm()
+    await found(server, tokenizer=tokenizer)
+    assert (threads._pool._workers == COUNTING_THREADS) == more

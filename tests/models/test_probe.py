@@ -1,0 +1,65 @@
+import pytest
+from tests.models.chat_server import Script, chat, deltas, events, send
+
+from memagent import ScriptedModel
+from memagent.errors import ConfigError, ConnectionFailed, ModelNotFound
+from memagent.models.probe import probe
+from memagent.models.spec import open_model
+
+
+def say_and_stream(server: Script) -> None:
+    server.default = events(*deltas("rea", "dy"))
+
+
+async def test_a_server_that_counts(server: Script) -> None:
+    server.be_vllm()
+    server.others["/version"] = send(200, {"version": "0.32.0"})
+    say_and_stream(server)
+    (found,) = await probe(open_model("openai:tiny", base_url=server.url))
+    assert (found.dialect, found.version, found.window) == ("vllm", "0.32.0", 2048)
+    assert (found.counts, found.serves) == ("server", ("tiny",))
+    assert (found.token_ids, found.thinking, found.pattern) == (True, True, True)
+    assert (found.call.text, found.call.prompt_tokens) == ("ready", 3)
+    assert found.call.counted > 3, "counted by the server's template, whatever the reply claims"
+    assert found.call.first_piece is not None
+    assert found.call.first_piece <= found.call.seconds
+    (body,) = server.bodies
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+async def test_a_server_of_which_nothing_is_known(server: Script) -> None:
+    say_and_stream(server)
+    (found,) = await probe(open_model("openai:tiny", base_url=server.url))
+    assert (found.dialect, found.version, found.window) == ("plain", None, None)
+    assert (found.counts, found.serves) == ("bytes", None)
+    assert (found.token_ids, found.thinking, found.pattern) == (False, False, False)
+
+
+async def test_each_of_several_servers(server: Script, second: Script) -> None:
+    server.be_vllm(window=2048)
+    second.be_vllm(window=4096)
+    for one in (server, second):
+        say_and_stream(one)
+    found = await probe(open_model("vllm:tiny", base_url=[server.url, second.url]))
+    assert [one.window for one in found] == [2048, 4096]
+    assert [one.base_url for one in found] == [server.url, second.url]
+    assert [len(one.bodies) for one in (server, second)] == [1, 1]
+
+
+async def test_what_is_behind_no_server_is_said(nobody: str, server: Script) -> None:
+    with pytest.raises(ConfigError, match="scripted"):
+        await probe(ScriptedModel(["a"]))
+    with pytest.raises(ConnectionFailed):
+        await probe(open_model("vllm:tiny", base_url=nobody))
+    server.be_vllm()
+    server.replies.append(send(404, {"error": {"message": "The model `other` does not exist."}}))
+    with pytest.raises(ModelNotFound, match="it serves 'tiny'"):
+        await probe(open_model("openai:other", base_url=server.url))
+
+
+async def test_a_server_that_does_not_stream(server: Script) -> None:
+    """Some answer at once in spite of being asked to stream: that is an error, and says so."""
+    server.be_vllm()
+    server.default = send(200, chat("hello"))
+    with pytest.raises(ConnectionFailed, match="broke off"):
+        await probe(open_model("vllm:tiny", base_url=server.url))
