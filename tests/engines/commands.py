@@ -15,6 +15,10 @@ from tests.engines import venvs
 
 HOST = "127.0.0.1"
 MODEL = "tiny"
+# 64 requests at once of 2,000 tokens, and as many again that the prefix cache keeps.
+CACHED_TOKENS = 2**18
+# Of the tiny model: 2 layers, keys and values, 2 heads, 32 floats of 4 bytes.
+BYTES_PER_TOKEN = 2 * 2 * 2 * 32 * 4
 SHIMS = Path(__file__).resolve().parent / "shims"
 
 REPORTING: dict[str, tuple[str, ...]] = {
@@ -25,8 +29,6 @@ REPORTING: dict[str, tuple[str, ...]] = {
 
 ENVIRONMENT: dict[str, dict[str, str]] = {
     "vllm": {
-        # In GiB, and 1 is the least: a million tokens of the tiny model.
-        "VLLM_CPU_KVCACHE_SPACE": "1",
         # Two servers at once would be bound to the same core.
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         # The worker runs in the engine's process: two processes that import vLLM instead of three,
@@ -84,6 +86,7 @@ def vllm(model: str, options: Options) -> list[str]:
         *("--max-model-len", str(options.window)),
         *("--uvicorn-log-level", "warning"),
         *("--enforce-eager", "--distributed-executor-backend", "uni"),
+        *("--kv-cache-memory-bytes", str(CACHED_TOKENS * BYTES_PER_TOKEN)),
         # 64 prompts of 2,048: none is prefilled in parts. vLLM 0.32 on a CPU dies of a part of a request
         # with a seed ("CPU Generator does not use offset").
         *("--max-num-batched-tokens", "131072"),
@@ -96,7 +99,8 @@ def sglang(model: str, options: Options) -> list[str]:
         *("sglang.launch_server", "--model-path", model),
         *("--context-length", str(options.window)),
         *("--device", "cpu", "--attention-backend", "torch_native"),
-        # 128 MB: 64 requests of 2,000 tokens.
-        *("--mem-fraction-static", "0.2", "--max-total-tokens", "131072"),
+        *("--mem-fraction-static", "0.2", "--max-total-tokens", str(CACHED_TOKENS)),
         *("--skip-server-warmup", "--random-seed", "0"),
+        # Else a server that has nothing to do keeps a core busy.
+        "--sleep-on-idle",
     ]

@@ -244,7 +244,9 @@ async def test_the_key_is_nowhere_to_be_seen(
     assert result.answer
     seen = [caplog.text, repr(reader), repr(reader.model), json.dumps(reader.recipe())]
     seen += await asyncio.to_thread(lambda: [repr(result), str(vars(result))])
-    files = await asyncio.to_thread(lambda: [path.read_bytes() for path in tmp_path.iterdir()])
+    files = await asyncio.to_thread(
+        lambda: [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    )
     seen += [content.decode("latin-1") for content in files]
     assert not [text for text in seen if engine.api_key in text]
     await reader.aclose()
