@@ -10,7 +10,7 @@ SOURCES := src tests $(wildcard benchmarks examples)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test engines test-engines check format lint types layers layout fmt bench docs lock clean
+.PHONY: help venv demo test engines test-engines check format lint types layers layout fmt bench bench-server docs lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -65,6 +65,10 @@ fmt: $(STAMP) ## Format the code and apply the safe lint fixes
 bench: $(STAMP) ## Measure the runtime's own speed (TOKENIZER=FILE, WRITE=docs/performance.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.perf \
 	    $(if $(TOKENIZER),--tokenizer $(TOKENIZER)) $(if $(WRITE),--write $(WRITE))
+
+bench-server: engines ## Measure what memagent adds to a real vLLM server's time (WRITE=docs/performance.md)
+	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 -- \
+	    $(BIN)/python -m memagent_bench.server $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 docs: $(STAMP) ## Build the documentation; broken links are errors
 	@site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && \

@@ -50,7 +50,7 @@ def request(*texts: str, **fields: object) -> ChatRequest:
 async def test_it_has_a_name_and_its_repr_no_secret(subject: Subject) -> None:
     model = subject.make()
     assert model.name
-    assert model.name == subject.make().name
+    assert model.name == subject.make().name, "nothing is opened before it is used"
     assert not subject.secret or subject.secret not in repr(model)
     await model.aclose()
 
@@ -212,8 +212,10 @@ async def test_ids_and_log_probabilities_are_those_of_the_call(streaming: Subjec
     assert len(tokens.logprobs) == len(tokens.sampled)
     assert all(logprob <= 0 for logprob in tokens.logprobs)
     assert tokens.logprobs == pytest.approx(again.tokens.logprobs, abs=1e-3)
-    assert (await streaming.make().complete(ask)).tokens is None, "ids cost: only when asked for"
     await model.aclose()
+    plain = streaming.make()
+    assert (await plain.complete(ask)).tokens is None, "ids cost: only when asked for"
+    await plain.aclose()
 
 
 async def test_a_reply_is_held_to_a_pattern(streaming: Subject) -> None:

@@ -19,7 +19,6 @@ MODEL = "tiny"
 CACHED_TOKENS = 2**18
 # Of the tiny model: 2 layers, keys and values, 2 heads, 32 floats of 4 bytes.
 BYTES_PER_TOKEN = 2 * 2 * 2 * 32 * 4
-SHIMS = Path(__file__).resolve().parent / "shims"
 
 REPORTING: dict[str, tuple[str, ...]] = {
     "vllm": ("--enable-prompt-tokens-details", "--enable-prefix-caching"),
@@ -38,7 +37,7 @@ ENVIRONMENT: dict[str, dict[str, str]] = {
         # Else the first request with log-probabilities compiles a function for 14 s.
         "TORCH_COMPILE_DISABLE": "1",
     },
-    "sglang": {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(SHIMS)},
+    "sglang": {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(venvs.SHIMS)},
 }
 # No settings of the user's reach a server, nor the proxies, which have no business between us.
 DROPPED = ("HF_", "MEMAGENT_", "OPENAI_", "PYTHON", "SGLANG_", "TORCH_", "VLLM_")

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -47,6 +47,7 @@ class EngineServer:
         api_key: str | None = None,
         port: int | None = None,
         flags: Sequence[str] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         """Describes a server; nothing runs before `start`.
 
@@ -57,6 +58,7 @@ class EngineServer:
             api_key: the key that requests must carry; None asks for none.
             port: None takes a free one.
             flags: more of the engine's own flags; None takes those of `commands.REPORTING`.
+            variables: of its environment, which win over those of `commands.ENVIRONMENT`.
         """
         self.engine = engine
         self.log = log
@@ -64,6 +66,7 @@ class EngineServer:
         self.api_key = api_key
         self.port = port or free_port()
         self.flags = commands.REPORTING[engine] if flags is None else flags
+        self._variables = dict(variables or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._temporary = Path()
@@ -166,7 +169,7 @@ class EngineServer:
             options = commands.Options(self.window, self.port, self.api_key, self.flags)
             self._process = subprocess.Popen(
                 commands.command(self.engine, options),
-                env=commands.environment(self.engine, self._temporary),
+                env=commands.environment(self.engine, self._temporary) | self._variables,
                 cwd=self._temporary,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

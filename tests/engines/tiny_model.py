@@ -1,7 +1,7 @@
 """Makes a tiny Qwen2 model with random weights, for an engine to serve. It says nothing sensible.
 
 Run by the python of an engine's venv: python tests/engines/tiny_model.py FOLDER. The weights come
-from a fixed seed, so every machine serves the same model.
+from a fixed seed, so the engines serve the same model.
 """
 
 from __future__ import annotations

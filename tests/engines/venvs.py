@@ -23,6 +23,7 @@ from filelock import FileLock
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ENGINES = ("vllm", "sglang")
+SHIMS = HERE / "shims"
 # Written last: a folder without it is what an interrupted run left.
 COMPLETE = ".complete"
 KEY_LENGTH = 12
@@ -136,7 +137,9 @@ def make_tiny_model(engine: str) -> None:
 
 def run(command: list[str], remedy: str) -> None:
     """Runs a command, or raises NotMade with the remedy."""
-    if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+    # SGLang's venv has a torchvision, and no import of transformers succeeds without the shims.
+    environment = {**os.environ, "PYTHONPATH": str(SHIMS)}
+    if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode != 0:
         raise NotMade(remedy)
 
 

@@ -1,15 +1,16 @@
 """`make bench-server`: what memagent adds to a real vLLM server's own time.
 
-Usage: python -m memagent_bench.server --base-url URL --model NAME --tokenizer DIR [--rounds N] [--write PAGE]
+Usage: python -m memagent_bench.server [--base-url URL --model NAME --tokenizer DIR] [--rounds N] [--write PAGE]
 
 The server should be idle otherwise, started with a window of 8192 or more and with VLLM_SERVER_DEV_MODE=1, so
-that its prefix cache can be emptied before each pass.
+that its prefix cache can be emptied before each pass. The defaults are what `tests.engines.serve` sets.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -120,9 +121,9 @@ def measure(bench: Bench, rounds: int) -> list[Row]:
 def main() -> int:
     """Measures, prints the table, and writes it into a page where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--base-url", required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--tokenizer", required=True)
+    parser.add_argument("--base-url", default=os.environ.get("MEMAGENT_BASE_URL"))
+    parser.add_argument("--model", default=os.environ.get("MEMAGENT_MODEL", "").partition(":")[2])
+    parser.add_argument("--tokenizer", default=os.environ.get("TINY_MODEL"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()

@@ -62,6 +62,7 @@ async def agent(base_url: str, model: str, log: Path, tokenizer: str | None) -> 
         "calls": sum(one.calls for one in usage),
         "tokens": sum(one.prompt_tokens + one.completion_tokens for one in usage),
         "peak": peak(),
+        "cpu": time.process_time(),
     }
 
 
@@ -93,7 +94,7 @@ async def flat(base_url: str, model: str, log: Path, tokenizer: str | None) -> d
         start = time.perf_counter()
         await asyncio.gather(*(worker(client) for _ in range(AT_ONCE)))
         seconds = time.perf_counter() - start
-    return {"seconds": seconds, "calls": done, "tokens": tokens, "peak": peak()}
+    return {"seconds": seconds, "calls": done, "tokens": tokens, "peak": peak(), "cpu": time.process_time()}
 
 
 async def alone(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from os import PathLike
 
 from memagent.errors import ModelError, ModelNotFound, ServerFailed
+from memagent.messages import ChatRequest
 from memagent.models.local_counter import local_counter
 from memagent.models.once import Once
 from memagent.models.retry import RetryPolicy
 from memagent.models.router import Router
 from memagent.models.server import UNREACHED
-from memagent.models.server_counter import ServerCounter, checked
-from memagent.threads import widen
+from memagent.models.server_counter import CheckedCounter, ServerCounter, checked
+from memagent.threads import in_thread, widen
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -57,13 +58,21 @@ class Counting:
         """
         return await self._counter.get()
 
-    async def exact(self) -> TokenCounter | None:
-        """A counter that counts as the server does, None where the server does not count.
+    async def prompt(self, request: ChatRequest) -> int | None:
+        """Tokens of a request's prompt as the server counts them, None where it does not count.
 
         Raises:
             ModelError: the server cannot be asked.
         """
-        return None if await self._remote.get() is None else await self._counter.get()
+        if await self._remote.get() is None:
+            return None
+        counter = await self._counter.get()
+        messages, thinking = request.messages, request.thinking
+        if isinstance(counter, CheckedCounter):
+            known = counter.recall(messages, thinking=thinking)
+            if known is not None:  # an agent has counted it already: no thread is needed
+                return known
+        return await in_thread(counter.count_messages, messages, thinking=thinking)
 
     async def _find(self) -> TokenCounter:
         local = await asyncio.to_thread(local_counter, self._model, self._tokenizer)

@@ -17,7 +17,6 @@ from memagent.models.openai_reply import read_completion
 from memagent.models.openai_stream import Pieces
 from memagent.models.router import Router
 from memagent.models.server import Server
-from memagent.threads import in_thread
 from memagent.tokens.base import TokenCounter
 
 TEMPLATE_KWARGS = "chat_template_kwargs"
@@ -209,10 +208,7 @@ class OpenAIModel:
 
     async def _prompt_tokens(self, request: ChatRequest) -> int:
         """Tokens of the prompt where the server counts, else 0."""
-        counter = await self._counting.exact()
-        if counter is None:
-            return 0
-        return await in_thread(counter.count_messages, request.messages, thinking=request.thinking)
+        return await self._counting.prompt(request) or 0
 
     async def _known_window(self, server: Server) -> int | None:
         """A server's window, None where its list cannot be had: then the chat request has its say."""

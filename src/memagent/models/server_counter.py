@@ -185,12 +185,7 @@ class CheckedCounter:
 
     def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
         """Tokens of the rendered prompt. The latest counts are remembered: each prompt is looked at twice."""
-        digest = hashlib.blake2b(repr(thinking).encode(), digest_size=16)
-        for message in messages:
-            content = message.content.encode("utf-8", "surrogatepass")
-            digest.update(f"{message.role}:{len(content)}:".encode())
-            digest.update(content)
-        key = digest.digest()
+        key = _key(messages, thinking)
         found = self._memo.get(key)
         if found is None:
             found = self._messages.count_messages(messages, thinking=thinking)
@@ -199,9 +194,22 @@ class CheckedCounter:
             self._memo[key] = found
         return found
 
+    def recall(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int | None:
+        """What `count_messages` said lately, None where it would have to count. Does not block."""
+        return self._memo.get(_key(messages, thinking))
+
     def measure(self, text: str) -> Measured:
         """Tokenises `text` once, for cutting."""
         return self._texts.measure(text)
+
+
+def _key(messages: Sequence[Message], thinking: bool | None) -> bytes:
+    digest = hashlib.blake2b(repr(thinking).encode(), digest_size=16)
+    for message in messages:
+        content = message.content.encode("utf-8", "surrogatepass")
+        digest.update(f"{message.role}:{len(content)}:".encode())
+        digest.update(content)
+    return digest.digest()
 
 
 def checked(local: TokenCounter | None, remote: ServerCounter) -> tuple[CheckedCounter, bool]:
