@@ -9,7 +9,7 @@ import time
 import pytest
 
 from memagent import threads
-from memagent.threads import WORKERS, Abandoned, in_thread, pause, widen
+from memagent.threads import WORKERS, in_thread, widen
 
 
 @pytest.fixture
@@ -43,54 +43,6 @@ def test_a_fork_gets_threads_of_its_own() -> None:
         "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=20, check=False).returncode == 0
-
-
-def test_a_pause_outside_of_a_worker_thread_is_a_sleep() -> None:
-    start = time.monotonic()
-    pause(0.05)
-    assert time.monotonic() - start >= 0.05
-
-
-async def test_a_pause_ends_with_the_task_that_waits_for_it() -> None:
-    ended: list[float] = []
-
-    def work() -> None:
-        for _ in range(2):
-            try:
-                pause(30)
-            except Abandoned:
-                ended.append(time.monotonic())
-
-    start = time.monotonic()
-    task = asyncio.create_task(in_thread(work))
-    await asyncio.sleep(0.05)
-    assert not ended
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert len(ended) == 2, "the second pause does not even begin"
-    assert ended[1] - start < 10
-
-
-async def test_a_pause_is_not_ended_by_the_neighbour() -> None:
-    def work() -> float:
-        start = time.monotonic()
-        pause(0.2)
-        return time.monotonic() - start
-
-    async def neighbour() -> None:
-        await in_thread(pause, 0.3)
-
-    paused, left = asyncio.create_task(in_thread(work)), asyncio.create_task(neighbour())
-    await asyncio.sleep(0.05)
-    left.cancel()
-    assert await paused >= 0.2
-    with pytest.raises(asyncio.CancelledError):
-        await left
-
-
-def test_abandoned_is_no_error_to_be_handled() -> None:
-    assert not issubclass(Abandoned, Exception)
 
 
 async def test_more_threads_when_asked_for(pool: None) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import os
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -19,10 +18,6 @@ thread has a heap of its own, and the texts of a long run leave about 6 MB of ho
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Abandoned(BaseException):  # not an Exception: no handler of errors may take it for one
-    """Nobody waits any more for the work that this thread does."""
 
 
 class _Pool:
@@ -60,11 +55,6 @@ _pool = _Pool()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.forget)
 
-_left: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar(
-    "memagent_left", default=None
-)
-"""Set once the task that awaits the work of this context is cancelled; None outside of `in_thread`."""
-
 
 def widen(workers: int) -> None:
     """Allows at least so many threads from now on, where work waits for a server without using a core.
@@ -74,34 +64,19 @@ def widen(workers: int) -> None:
     _pool.widen(workers)
 
 
-def pause(seconds: float) -> None:
-    """Sleeps, in work of `in_thread` only until the task that awaits it is cancelled.
-
-    Raises:
-        Abandoned: that task is cancelled.
-    """
-    left = _left.get()
-    if left is None:
-        time.sleep(seconds)
-    elif left.wait(seconds):
-        raise Abandoned
-
-
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Runs short blocking work in a thread and awaits it, also when cancelled: a commit under way is then through.
 
     Not for work that may wait long for others (reading a pipe, say): it would keep the few threads from
-    everything else. That belongs into `asyncio.to_thread`. Work that waits for a server asks for more
-    threads (`widen`) and waits with `pause`, which a cancellation ends.
+    everything else. That belongs into `asyncio.to_thread`. Work that asks a server asks for more threads
+    (`widen`), has a time limit, and is not repeated here: who awaits it waits for the server.
     """
-    context, left = contextvars.copy_context(), threading.Event()
-    context.run(_left.set, left)
+    context = contextvars.copy_context()
     call: Callable[[], T] = partial(function, *args, **kwargs)
     work = asyncio.wrap_future(_pool.submit(lambda: context.run(call)))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        left.set()
         while not work.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([work])

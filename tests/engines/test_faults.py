@@ -182,7 +182,8 @@ def test_a_client_killed_again_and_again_resumes(engine: EngineServer, tmp_path:
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     store = tmp_path / "runs.sqlite"
     arguments = [engine.url, f"{engine.engine}:{engine.model}", engine.api_key or "", str(tmp_path)]
-    planned = agent(engine, None).estimate(tmp_path / "text.txt", QUESTION)
+    with agent(engine, None) as reader:
+        planned = reader.estimate(tmp_path / "text.txt", QUESTION)
     for _ in range(3):
         before = committed(store)
         child = subprocess.Popen(

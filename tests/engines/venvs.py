@@ -1,8 +1,8 @@
 """Makes what the engine tests run: a venv for each engine, and the tiny model that they serve.
 
 Run by `make engines`: python tests/engines/venvs.py [ENGINE...]. All of it lies in the user's cache
-folder, under names that change with what it is made from: a finished folder is never touched again,
-and checkouts share it.
+folder, under names that change with what it is made from: a finished folder is never made again, and
+checkouts share it.
 """
 
 from __future__ import annotations

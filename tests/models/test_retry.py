@@ -1,5 +1,4 @@
 import asyncio
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,9 +18,8 @@ from memagent.errors import (
 )
 from memagent.messages import ChatRequest, Completion, Failure, Message, Usage
 from memagent.models.openai import OpenAIModel
-from memagent.models.retry import FAILURES_KEPT, LOST_WAIT, Retry, RetryPolicy, persist_blocking
+from memagent.models.retry import FAILURES_KEPT, LOST_WAIT, Retry, patiently
 from memagent.models.scripted import ScriptedModel
-from memagent.threads import in_thread
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="x"),), max_tokens=5)
 
@@ -56,7 +54,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     for name, value in (
         ("monotonic", lambda: clock.now),
         ("sleep", clock.sleep),
-        ("pause", clock.pause),
     ):
         monkeypatch.setattr(f"memagent.models.retry.{name}", value)
     return clock
@@ -354,70 +351,37 @@ async def test_impatience(
     assert caught.value.attempts == 5 if deadline is None else caught.value.attempts > 5
 
 
-def test_blocking_code_is_as_persistent(clock: Clock) -> None:
+async def test_what_counts_at_a_server_waits_for_it(clock: Clock) -> None:
     replies: list[Any] = [busy(), ConnectionFailed("gone"), busy(3.0), "a"]
 
-    def call() -> str:
+    async def call() -> str:
         reply = replies.pop(0)
         if isinstance(reply, BaseException):
             raise reply
         return reply
 
-    assert persist_blocking(call, RetryPolicy(), name="counts", answered=False) == "a"
-    first, second, third = clock.waits
-    assert 0.25 <= first <= 0.5 <= second <= 1
-    assert third == 3.0
+    assert await patiently(call, name="counts") == "a"
+    first, second = clock.waits  # the first failure is followed by an attempt at once
+    assert 0.25 <= first <= 0.5
+    assert second == 3.0
     for error in (ValueError("bug"), AuthenticationFailed("no")):
         replies[:] = [error, "never"]
         with pytest.raises(type(error)) as caught:
-            persist_blocking(call, RetryPolicy(), name="counts", answered=True)
+            await patiently(call, name="counts")
         assert caught.value is error
 
 
-def test_blocking_code_gives_up_with_the_last_error(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_counts_at_a_server_gives_up_with_the_last_error(clock: Clock) -> None:
     cause = OSError("socket")
 
-    def call() -> str:
+    async def call() -> str:
         raise ConnectionFailed("gone") from cause
 
-    def attempts(policy: RetryPolicy, *, answered: bool) -> int:
-        clock.now, clock.waits[:] = 0.0, []
-        with pytest.raises(ConnectionFailed, match=r"^gone \(gave up after \d+ attempts") as caught:
-            persist_blocking(call, policy, name="counts", answered=answered)
-        assert caught.value.attempts == len(clock.waits) + 1
-        assert caught.value.__cause__ is cause
-        return caught.value.attempts
-
-    assert attempts(RetryPolicy(), answered=False) == 5
-    assert attempts(RetryPolicy(attempts=3, patience=0), answered=True) == 3
-    assert attempts(RetryPolicy(), answered=True) > 60
+    with pytest.raises(ConnectionFailed, match=r"^gone \(gave up after \d+ attempts") as caught:
+        await patiently(call, name="counts")
+    assert caught.value.attempts > 60
+    assert caught.value.__cause__ is cause
     assert 590 <= clock.now <= 600
-    assert attempts(RetryPolicy(deadline=40), answered=True) < 15
-    assert 30 <= clock.now < 40
-    assert caplog.records[0].message.startswith("counts: attempt 1 of 5 failed")
-
-
-async def test_blocking_code_that_waits_is_ended_with_its_task() -> None:
-    calls: list[float] = []
-    called = threading.Event()
-
-    def call() -> str:
-        calls.append(time.monotonic())
-        called.set()
-        raise busy(30.0)
-
-    work = asyncio.create_task(
-        in_thread(persist_blocking, call, RetryPolicy(), name="counts", answered=True)
-    )
-    assert await asyncio.to_thread(called.wait, 5)
-    await asyncio.sleep(0.05)
-    work.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await work
-    assert time.monotonic() - calls[0] < 10
-    assert len(calls) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from memagent.messages import CallKind, ChatRequest, Completion, Message, Usage
 from memagent.models.base import ChatModel
 from memagent.prompts import UnusableReply
 from memagent.runstore import QuestionState
-from memagent.threads import in_thread
 from memagent.trajectory import Conversation
 
 UNUSABLE_RETRIES = 2
@@ -119,7 +118,7 @@ class Caller:
         thinking = False if call.unusable else None
         room = call.room
         if thinking is not None:  # some templates write more then
-            room = await in_thread(self.room, call.messages, thinking=thinking)
+            room = await self._plan.counting(self.room, call.messages, thinking=thinking)
         settings, question = self._plan.settings, call.state.question
         place = "answer" if call.place is None else call.place
         return ChatRequest(

@@ -16,7 +16,14 @@ from memagent.agents.result import Estimate, Result
 from memagent.agents.stream import RunStream
 from memagent.chunking import Cuts
 from memagent.documents import Source, open_document
-from memagent.errors import ConfigError, DocumentError, MemagentError
+from memagent.errors import (
+    AuthenticationFailed,
+    BadResponse,
+    ConfigError,
+    DocumentError,
+    MemagentError,
+    RequestRefused,
+)
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
@@ -218,6 +225,17 @@ class MemoryAgent:
                 error.add_note(f"The run goes on with agent.resume({stream.run_id!r}).")
             raise
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
     def __enter__(self) -> Self:
         return self
 
@@ -266,6 +284,12 @@ class MemoryAgent:
             BudgetError: see `ContextBudget.divide`.
             ModelError: the server had to be asked and did not answer.
         """
+        try:
+            reported = await self.model.window()
+        except (AuthenticationFailed, RequestRefused, BadResponse):
+            if self.settings.window is None:
+                raise
+            reported = None  # some gateways keep their list to themselves; the chat has its say
         return await in_thread(
             Plan.make,
             questions,
@@ -275,7 +299,7 @@ class MemoryAgent:
             self.prompts,
             model=self.model.name,
             counter=await self.model.counter(),
-            window=await self.model.window(),
+            window=reported,
         )
 
     def recipe(self) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from pydantic import Field
 
@@ -14,9 +15,14 @@ from memagent.chunking import Chunker, Cuts, ResumePoint, chunks
 from memagent.documents import Document
 from memagent.errors import ConfigError, WindowUnknown
 from memagent.messages import CallKind, Leaf, Message, Sampling
+from memagent.models.retry import patiently
 from memagent.prompts import Gate, Neutraliser, PromptSet
 from memagent.prompts.promptset import WORDS_PER_TOKEN
+from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Settings(Leaf):
@@ -166,10 +172,18 @@ class Plan:
             memory_words=max(1, int(self.budget.memory * WORDS_PER_TOKEN)),
         )
 
+    async def counting(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs work that counts tokens in a thread. Where a server counts and is away, it is waited for.
+
+        Raises:
+            ModelError: the server cannot be asked.
+        """
+        return await patiently(lambda: in_thread(work, *args, **kwargs), name=self.model)
+
     async def estimate(self, document: Document) -> Estimate:
         """Cuts the document, and bounds what reading it costs."""
         count = tokens = 0
-        async with aclosing(chunks(document, self.chunker())) as stream:
+        async with aclosing(chunks(document, self.chunker(), run=self.counting)) as stream:
             async for chunk in stream:
                 count += 1
                 tokens += chunk.tokens

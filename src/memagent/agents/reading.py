@@ -84,7 +84,7 @@ class Reading:
                 yield event
         waiting = [s for s in self._states if s.answer is None and s.question not in self.stopped]
         if waiting and self._limit is None:
-            _, calls = await in_thread(self._prepare, "answer", waiting, None, new=False)
+            _, calls = await self.plan.counting(self._prepare, "answer", waiting, None, new=False)
             async with aclosing(together(self._answer(call) for call in calls)) as steps:
                 async for events in steps:
                     for event in events:
@@ -115,7 +115,7 @@ class Reading:
             )
             assert mark is not None, "a step is committed after its chunk"
             resume = _behind(mark)
-        stream = chunks(self.document, self.plan.chunker(resume))
+        stream = chunks(self.document, self.plan.chunker(resume), run=self.plan.counting)
         async with aclosing(prefetch(stream)) as upcoming:
             async for chunk in upcoming:
                 await self._check(chunk, furthest)
@@ -155,7 +155,7 @@ class Reading:
         self, chunk: Chunk, states: list[QuestionState], *, new: bool
     ) -> AsyncGenerator[Event]:
         """Commits that the chunk is about to be shown, then each question's step as it comes."""
-        events, calls = await in_thread(self._prepare, "update", states, chunk, new=new)
+        events, calls = await self.plan.counting(self._prepare, "update", states, chunk, new=new)
         if new:
             self._last_mark = _mark(chunk)
         for event in events:
@@ -194,7 +194,7 @@ class Reading:
         reply = await self._ask(call, lambda reply: read_update(reply, prompts, gate))
         if not isinstance(reply, Reply):
             return reply
-        step, events = await in_thread(self._settle, call, chunk, reply)
+        step, events = await self.plan.counting(self._settle, call, chunk, reply)
         call.state.next_chunk = chunk.index + 1
         call.state.settled = step.settled
         call.state.memory = call.state.memory if step.memory is None else step.memory

@@ -200,8 +200,9 @@ class Chunker:
         text, inserted, tokens = window.prefix(end)
         raw = window.raw[:end]
         last = self._closed and end == self._buffer.size
-        self._hash.update(raw[self._covered - self._start :].encode("utf-8", "surrogatepass"))
+        # Counted before anything changes: a counter that asks a server may fail, and the cut is tried again.
         keep = 0 if last or not self._overlap else self._repeated(raw, tokens)
+        self._hash.update(raw[self._covered - self._start :].encode("utf-8", "surrogatepass"))
         chunk = Chunk(
             index=self._index,
             text=text,

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 
 from memagent.chunking.chunker import Chunk, Chunker
 from memagent.documents.base import Document
 from memagent.threads import in_thread
 
+Pop = Callable[[], Chunk | None]
+"""Cuts the next chunk; blocks."""
 
-async def chunks(document: Document, chunker: Chunker) -> AsyncGenerator[Chunk]:
+
+async def chunks(
+    document: Document,
+    chunker: Chunker,
+    *,
+    run: Callable[[Pop], Awaitable[Chunk | None]] = in_thread,
+) -> AsyncGenerator[Chunk]:
     """Reads a document and yields its chunks; tokenising happens in threads.
+
+    Args:
+        document: the text.
+        chunker: cuts it.
+        run: runs the cutting, which blocks; a cut that raised may be tried again.
 
     Raises:
         DocumentError: as reading the document does.
@@ -20,14 +33,14 @@ async def chunks(document: Document, chunker: Chunker) -> AsyncGenerator[Chunk]:
     try:
         async for piece in pieces:
             chunker.feed(piece)
-            while chunker.ready and (chunk := await in_thread(chunker.pop)) is not None:
+            while chunker.ready and (chunk := await run(chunker.pop)) is not None:
                 yield chunk
     finally:
         close = getattr(pieces, "aclose", None)  # async generators hold files open
         if close is not None:
             await close()
     chunker.close()
-    while (chunk := await in_thread(chunker.pop)) is not None:
+    while (chunk := await run(chunker.pop)) is not None:
         yield chunk
 
 

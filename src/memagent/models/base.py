@@ -49,21 +49,21 @@ class ChatModel(Protocol):
         ...
 
 
-def refuse_overflow(who: str, prompt: int, request: ChatRequest, window: int | None) -> None:
+def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> None:
     """What a model does before it sends a request whose prompt it has counted.
 
     Args:
         who: the model, or its server.
         prompt: tokens of the rendered prompt.
-        request: the call.
+        output: tokens that may be generated.
         window: most tokens of prompt plus output; None where nobody says.
 
     Raises:
         ContextOverflow: they do not fit.
     """
-    if window is not None and prompt + request.max_tokens > window:
+    if window is not None and prompt + output > window:
         raise ContextOverflow(
-            f"{who}: the prompt takes {prompt} tokens, with {request.max_tokens} for the output that is over its "
+            f"{who}: the prompt takes {prompt} tokens, with {output} for the output that is over its "
             f"window of {window}; nothing was sent. Use a smaller window (--window), a shorter prompt or fewer "
             f"max_tokens",
             attempts=0,

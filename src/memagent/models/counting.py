@@ -11,7 +11,6 @@ from memagent.errors import ModelError, ModelNotFound, ServerFailed
 from memagent.messages import ChatRequest
 from memagent.models.local_counter import local_counter
 from memagent.models.once import Once
-from memagent.models.retry import RetryPolicy
 from memagent.models.router import Router
 from memagent.models.server import UNREACHED
 from memagent.models.server_counter import CheckedCounter, ServerCounter, checked
@@ -23,7 +22,15 @@ logger = logging.getLogger("memagent")
 
 COUNTING_THREADS = 8
 """Worker threads where the server counts: they wait for it and use no core."""
-TEMPLATE_FIELDS = ("chat_template", "chat_template_kwargs")
+TEMPLATE_FIELDS = (
+    "add_generation_prompt",
+    "add_special_tokens",
+    "chat_template",
+    "chat_template_kwargs",
+    "continue_final_message",
+    "documents",
+    "tools",
+)
 """What a request's `extra_body` may say that changes the prompt."""
 
 
@@ -64,7 +71,10 @@ class Counting:
         Raises:
             ModelError: the server cannot be asked.
         """
-        if await self._remote.get() is None:
+        try:
+            if await self._remote.get() is None:
+                return None
+        except ServerFailed:  # not remembered: the next request asks again
             return None
         counter = await self._counter.get()
         messages, thinking = request.messages, request.thinking
@@ -103,6 +113,7 @@ class Counting:
         failure: ModelError | None = None
         for server in self._router.servers:
             try:
+                await server.settled()
                 dialect = await server.dialect()
             except ModelError as error:
                 failure = failure or error
@@ -113,15 +124,13 @@ class Counting:
                 return None
             try:
                 return await asyncio.to_thread(
-                    ServerCounter, self._router.ask, self._model, self._template, RetryPolicy()
+                    ServerCounter, self._router.ask, self._model, self._template
                 )
-            except UNREACHED:
+            except (*UNREACHED, ServerFailed):
                 raise
             except ModelError as error:
                 if isinstance(error, ModelNotFound) and await server.lists_others():
                     raise
-                if isinstance(error, ServerFailed) and await server.gives_away() is not None:
-                    raise  # it can count, another time
                 logger.info("%s does not count: %s", server.endpoint, error)
                 return None
         if failure is not None:

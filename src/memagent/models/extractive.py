@@ -45,7 +45,7 @@ class ExtractiveModel:
             ContextOverflow: prompt and output are over the window.
         """
         prompt = self._counter.count_messages(request.messages)
-        refuse_overflow(self.name, prompt, request, self._window)
+        refuse_overflow(self.name, prompt, request.max_tokens, self._window)
         if request.kind == "update":
             text = _update(request)
         elif request.kind == "answer":

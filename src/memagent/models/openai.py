@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from os import PathLike
 
-from memagent.errors import ConfigError, ContextOverflow, ModelError
+from memagent.errors import BadResponse, ConfigError, ContextOverflow, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
 from memagent.models.base import refuse_overflow
 from memagent.models.counting import Counting
@@ -20,6 +20,7 @@ from memagent.models.server import Server
 from memagent.tokens.base import TokenCounter
 
 TEMPLATE_KWARGS = "chat_template_kwargs"
+LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 class OpenAIModel:
@@ -72,6 +73,11 @@ class OpenAIModel:
             raise ConfigError(f"timeout {timeout!r} is no number of seconds above 0")
         if dialect not in DIALECTS:
             raise ConfigError(f"the dialect {dialect!r} is unknown; use {', '.join(DIALECTS)}")
+        own = {"messages", "model", "n", "stream", "stream_options"} & set(extra_body or {})
+        if own:
+            raise ConfigError(
+                f"extra_body={sorted(own)!r} would replace what memagent sends and counts; leave it out"
+            )
         if not urls:
             raise ConfigError("base_url is an empty list; give at least one server")
         self.model = model
@@ -125,7 +131,13 @@ class OpenAIModel:
             pieces = Pieces(server.endpoint)
             async with aclosing(server.chat_stream(fields)) as chunks:
                 async for chunk in chunks:
-                    if text := pieces.add(chunk):
+                    try:
+                        text = pieces.add(chunk)
+                    except (AttributeError, KeyError, TypeError) as error:
+                        raise BadResponse(
+                            f"{server.endpoint}: a piece of the reply has another form: {error}"
+                        ) from None
+                    if text:
                         yield text
             completion = read_completion(pieces.reply(), server.endpoint)
             await self._refuse_clipped(request, completion, server)
@@ -185,12 +197,6 @@ class OpenAIModel:
         Raises:
             ContextOverflow: it does not fit this server's window.
         """
-        if prompt:
-            window = await self._known_window(server)
-            if window is not None and prompt + request.max_tokens > window:
-                server.forget()  # it may have come back with a larger one
-                window = await self._known_window(server)
-            refuse_overflow(str(server.endpoint), prompt, request, window)
         dialect = await server.dialect()
         tokens = self._tokens and (dialect.streams_tokens or not streamed)
         fields: dict[str, object] = {
@@ -204,6 +210,14 @@ class OpenAIModel:
         fields |= self._extra_body
         if isinstance(switch, dict) and isinstance(own, dict):
             fields[TEMPLATE_KWARGS] = switch | own  # as they are counted
+        if prompt:
+            # What is sent decides: extra_body may ask for more.
+            most = max((v for k in LIMITS if isinstance(v := fields.get(k), int)), default=0)
+            window = await self._known_window(server)
+            if window is not None and prompt + most > window:
+                server.forget()  # it may have come back with a larger one
+                window = await self._known_window(server)
+            refuse_overflow(str(server.endpoint), prompt, most, window)
         return fields
 
     async def _prompt_tokens(self, request: ChatRequest) -> int:
@@ -230,7 +244,10 @@ class OpenAIModel:
         ):
             return
         server.forget()
-        window = await self._known_window(server)
+        try:
+            window = await self._known_window(server)
+        except ModelError:  # the reply is here, whatever became of its server
+            return
         if window is not None and usage.prompt_tokens + request.max_tokens > window:
             raise ContextOverflow(
                 f"{server.endpoint}: its window is {window} tokens now, too few for a prompt of "

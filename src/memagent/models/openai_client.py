@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import threading
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 NO_KEY = "EMPTY"
 """Sent where a server wants no key: the client insists on one."""
+CLOSE_SECONDS = 2.0
+"""How long the end of another event loop's connections is waited for."""
 CONNECT_SECONDS = 10.0
 """A server that is up accepts a connection within this, also across the world."""
 SECRET_CHARS = 6
@@ -50,6 +53,7 @@ class Clients:
         # The longest first: one that holds another is blanked out whole.
         self._secrets = sorted(secrets, key=len, reverse=True)
         self._loops = PerLoop(_Slot)
+        self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._blocking: openai.OpenAI | None = None
 
@@ -75,6 +79,9 @@ class Clients:
 
     def blocking(self) -> openai.OpenAI:
         """The client for worker threads, which all of them share."""
+        if self._pid != os.getpid():
+            # A fork: the connections are the parent's, and so may be the lock.
+            self._pid, self._mutex, self._blocking = os.getpid(), threading.Lock(), None
         with self._mutex:
             if self._blocking is None:
                 import openai
@@ -96,7 +103,8 @@ class Clients:
                 await slot.closer.aclose()
             elif loop.is_running():
                 closing = asyncio.run_coroutine_threadsafe(_finish(slot.closer), loop)
-                await asyncio.wrap_future(closing)
+                # That loop may be blocked, by whoever waits for this: it then closes when it can.
+                await asyncio.wait([asyncio.wrap_future(closing)], timeout=CLOSE_SECONDS)
 
     def _connect(self) -> openai.AsyncOpenAI:
         import openai
@@ -145,8 +153,10 @@ def _checked_url(base_url: str) -> SplitResult:
     try:
         parts = urlsplit(base_url.strip())
         _ = parts.port
-    except ValueError as error:
-        raise ConfigError(f"the base URL ...{shown!r} is no URL ({error}); {_EXAMPLE}") from None
+    except ValueError:
+        raise ConfigError(
+            f"the base URL ...{shown!r} is no URL (its host or port cannot be read); {_EXAMPLE}"
+        ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(
             f"the base URL {shown!r} does not start with http:// or https:// and a host; {_EXAMPLE}"

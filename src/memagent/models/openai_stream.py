@@ -30,7 +30,7 @@ class Pieces:
             if chunk.get(key) is not None:
                 self._whole[key] = chunk[key]
         choices = chunk.get("choices")
-        if not choices:
+        if not choices or choices[0].get("index", 0) != 0:
             return ""
         choice: Mapping[str, Any] = choices[0]
         delta: Mapping[str, Any] = choice.get("delta") or {}
@@ -45,7 +45,10 @@ class Pieces:
         logprobs: Mapping[str, Any] = choice.get("logprobs") or {}
         self._lists.setdefault("logprobs", []).extend(logprobs.get("content") or ())
         self._finish = choice.get("finish_reason") or self._finish
-        return delta.get("content") or ""
+        text = delta.get("content") or ""
+        if not isinstance(text, str):
+            raise TypeError(f"its content is {type(text).__name__}")
+        return text
 
     def reply(self) -> bytes:
         """The body that the server would have sent at once.

@@ -134,4 +134,4 @@ def _version(server: Server, dialect: Dialect) -> str | None:
         said: JsonValue = server.ask(path).get(key)
     except ModelError:
         return None
-    return said if isinstance(said, str) else None
+    return server.endpoint.quote(said) if isinstance(said, str) else None

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, Retrying
+from tenacity import AsyncRetrying, RetryCallState
 
 from memagent.errors import ConfigError, ConnectionFailed, ModelError, RequestTimeout, ServerBusy
 from memagent.messages import ChatRequest, Completion, Failure
 from memagent.models.base import ChatModel, Wrapper
-from memagent.threads import pause
 from memagent.tokens.base import TokenCounter
 
 logger = logging.getLogger("memagent.retry")
@@ -154,29 +153,31 @@ class Retry(Wrapper):
             raise course.final(error) from error.__cause__
 
 
-def persist_blocking(call: Callable[[], T], policy: RetryPolicy, *, name: str, answered: bool) -> T:
-    """Calls until it succeeds or cannot, as `Retry` does, for blocking code in a worker thread.
+async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
+    """Calls until it succeeds or cannot, as `Retry` does for a server that has answered before.
 
-    No wait passes the deadline, but an attempt under way is not cut off: let `call` have a timeout of its own.
+    For what asks a server outside of `complete`: a counter, in a thread.
 
     Args:
         call: asks the server, once.
-        policy: when to call again, and how long.
         name: who is asked, for the log.
-        answered: whether this server has answered before, and is waited for when it is away.
 
     Raises:
         ModelError: the last attempt's error, with `.attempts` set.
-        Abandoned: the task that awaits this thread's work was cancelled during a wait.
     """
-    course = _Course(policy, name, lambda: answered)
+    try:
+        return await call()
+    except ModelError as error:
+        if not error.retryable:
+            raise
+    course = _Course(RetryPolicy(), name, lambda: True)
 
-    def attempt() -> T:
+    async def attempt() -> T:
         course.sent += 1
-        return call()
+        return await call()
 
     try:
-        return Retrying(sleep=pause, **course.rules())(attempt)
+        return await AsyncRetrying(sleep=sleep, **course.rules())(attempt)
     except ModelError as error:
         raise course.final(error) from error.__cause__
 

@@ -47,6 +47,8 @@ class Lane:
     """In a row."""
     rests_until: float = 0.0
     """On the monotonic clock."""
+    on_trial: bool = False
+    """It said that it is back, and has not answered a request since."""
 
 
 class Router:
@@ -94,7 +96,7 @@ class Router:
             self._failed(lane, error)
             raise
         else:
-            lane.failures = 0
+            lane.failures, lane.on_trial = 0, False
         finally:
             with self._lock:
                 lane.outstanding -= tokens
@@ -132,7 +134,8 @@ class Router:
             return
         with self._lock:
             now = time.monotonic()
-            due = [lane for lane in self._lanes if lane.failures and lane.rests_until <= now]
+            away = [lane for lane in self._lanes if lane.failures and not lane.on_trial]
+            due = [lane for lane in away if lane.rests_until <= now]
             for lane in due:  # nobody else asks meanwhile
                 lane.rests_until = now + ANSWERS_WITHIN
         if due:
@@ -150,7 +153,7 @@ class Router:
             return
         except ModelError as error:  # who refuses to send a list is there
             logger.debug("%s", error)
-        lane.failures, lane.rests_until = 0, 0.0
+        lane.on_trial, lane.rests_until = True, 0.0
         logger.warning("%s: is back", lane.server.endpoint)
 
     def _failed(self, lane: Lane, error: ModelError) -> None:
@@ -163,8 +166,8 @@ class Router:
             now = time.monotonic()
             if lane.rests_until > now:  # many requests fail when a server goes: it goes once
                 return
-            lane.failures += 1
-            rest = max(_rest(lane.failures), error.retry_after or 0.0)
+            lane.failures, lane.on_trial = lane.failures + 1, False
+            rest = max(_rest(lane.failures), min(error.retry_after or 0.0, LONGEST_REST))
             lane.rests_until = now + rest
         if len(self._lanes) > 1:
             logger.warning("%s: left out for %.0f s: %s", lane.server.endpoint, rest, error)

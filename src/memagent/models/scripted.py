@@ -74,7 +74,7 @@ class ScriptedModel:
             BaseException: the reply is this exception.
         """
         prompt = self._counter.count_messages(request.messages, thinking=request.thinking)
-        refuse_overflow(self.name, prompt, request, self._window)
+        refuse_overflow(self.name, prompt, request.max_tokens, self._window)
         with self._lock:
             place = len(self.requests)
             self.requests.append(request)

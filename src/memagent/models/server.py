@@ -20,6 +20,7 @@ from memagent.errors import (
     RequestRefused,
     RequestTimeout,
     ServerBusy,
+    ServerFailed,
 )
 from memagent.models.dialects import Dialect, owned_by
 from memagent.models.once import Once
@@ -104,6 +105,14 @@ class Server:
         found = {dialect for owner in owners if (dialect := owned_by(owner)) is not None}
         return found.pop() if len(found) == 1 else None
 
+    async def settled(self) -> None:
+        """Makes sure that what its list says is known, or that there is none.
+
+        Raises:
+            ModelError: it cannot be reached, or failed: another time it may say more.
+        """
+        await self._lenient(for_good=True)
+
     async def known_window(self) -> int | None:
         """Its window, None where its list does not come either: chat requests then have their say.
 
@@ -136,14 +145,22 @@ class Server:
         self._unlisted = False
         self._listed_at = None
 
-    async def _lenient(self) -> tuple[ServedModel, ...] | None:
-        """Its model list, None also where it refuses to send it: some gateways guard the list more than the chat."""
+    async def _lenient(self, *, for_good: bool = False) -> tuple[ServedModel, ...] | None:
+        """Its model list, None also where it refuses to send it: some gateways guard the list more than the chat.
+
+        Args:
+            for_good: raises what may be otherwise another time.
+        """
         if self._unlisted:
             return None
         try:
             return await self.listing()
         except UNREACHED:
             raise
+        except ServerFailed:
+            if for_good:
+                raise
+            return None  # not remembered
         except ModelError as error:
             self._unlisted = True
             logger.info("%s: taken for %s: %s", self.endpoint, self._presumed.name, error)

@@ -11,7 +11,6 @@ from pydantic import JsonValue
 from memagent.errors import BadResponse
 from memagent.messages import Message
 from memagent.models.dialects.base import id_list
-from memagent.models.retry import RetryPolicy, persist_blocking
 from memagent.tokens.base import Measured, TokenCounter
 from memagent.tokens.measured import well_formed
 
@@ -37,34 +36,31 @@ _MEMO = 256
 
 
 class ServerCounter:
-    """Counts with a server's `/tokenize`. Each count is a request, which is sent again if it fails.
+    """Counts with a server's `/tokenize`. Each count is a request, sent once; who counts may send it again.
 
     Args:
         ask: sends a request to a path of the server (`Server.ask`).
         model: the name under which the server serves the model.
-        template: what chat requests say of the template (`chat_template_kwargs`, ...).
-        policy: how long a failing server is asked again.
+        template: what chat requests say of the prompt (`chat_template_kwargs`, `tools`, ...).
 
     Raises:
-        ModelError: from each of the methods, where the server cannot be asked.
+        ModelError: here and from each of the methods, where the server cannot be asked; `BadResponse` where it
+            answers and does not count.
     """
 
     control_tokens: frozenset[str] = frozenset()
     """Not known: the forms that are in use are made harmless all the same."""
 
-    def __init__(
-        self, ask: Ask, model: str, template: Mapping[str, object], policy: RetryPolicy
-    ) -> None:
+    def __init__(self, ask: Ask, model: str, template: Mapping[str, object]) -> None:
         self._send = ask
         self._model = model
         self._template = dict(template)
-        # Whoever makes the counter asks again if that fails.
-        self._policy = RetryPolicy(attempts=1, patience=0)
         seen = [self.ids(text) for text in PROBES]
-        rendered = [self.rendered(messages) for messages in CONVERSATIONS]
-        digest = hashlib.sha256(json.dumps([seen, rendered]).encode()).hexdigest()
-        self.name = f"server:{digest[:12]}"
-        self._policy = policy
+        short = [len(self.rendered(messages)) for messages in CONVERSATIONS]
+        if not (all(seen) and all(short)):
+            raise BadResponse(f"{model}: /tokenize finds no tokens in texts that have some")
+        # Not of the conversations: some templates write the date, and a run may go on tomorrow.
+        self.name = f"server:{hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:12]}"
 
     def count(self, text: str) -> int:
         """Tokens of `text`."""
@@ -104,24 +100,18 @@ class ServerCounter:
         """The text of token ids."""
         # SGLang leaves control tokens out unless it is told not to; vLLM never does.
         asked = {"model": self._model, "tokens": list(ids), "skip_special_tokens": False}
-        reply = self._ask("/detokenize", asked)
+        reply = self._send("/detokenize", asked)
         for key in ("prompt", "text"):
             if isinstance(text := reply.get(key), str):
                 return text
         raise BadResponse(f"{self._model}: no text in the reply to /detokenize")
 
     def _tokens(self, fields: Mapping[str, object]) -> list[int]:
-        reply = self._ask("/tokenize", {"model": self._model, **fields})
+        reply = self._send("/tokenize", {"model": self._model, **fields})
         ids = id_list(reply.get("tokens"))
         if ids is None:
             raise BadResponse(f"{self._model}: no token ids in the reply to /tokenize")
         return ids
-
-    def _ask(self, path: str, body: Mapping[str, object]) -> Mapping[str, JsonValue]:
-        def call() -> Mapping[str, JsonValue]:
-            return self._send(path, body)
-
-        return persist_blocking(call, self._policy, name=self._model, answered=True)
 
 
 class _ServerMeasured:
@@ -163,19 +153,22 @@ class _ServerMeasured:
 class CheckedCounter:
     """A tokenizer at hand that was compared with the server's, which counts what the first cannot.
 
+    Its name is the server's, whoever counts: they count alike, and a run goes on with either.
+
     Args:
         texts: counts texts: the tokenizer at hand, or the server.
         messages: counts conversations: likewise.
+        name: the server's counter's.
     """
 
-    def __init__(self, texts: TokenCounter, messages: TokenCounter) -> None:
+    def __init__(self, texts: TokenCounter, messages: TokenCounter, name: str) -> None:
         self._texts, self._messages = texts, messages
         asks = [isinstance(counter, ServerCounter) for counter in (texts, messages)]
         self.asks = any(asks)
         """Whether counting takes requests."""
         self.who = "server" if all(asks) else "both" if any(asks) else "tokenizer"
         """Who counts."""
-        self.name = texts.name if texts is messages else f"{texts.name}+{messages.name}"
+        self.name = name
         self.control_tokens = texts.control_tokens
         self._memo: dict[bytes, int] = {}
 
@@ -223,13 +216,13 @@ def checked(local: TokenCounter | None, remote: ServerCounter) -> tuple[CheckedC
         The counter, and whether the tokenizer at hand is the server's.
     """
     if local is None:
-        return CheckedCounter(remote, remote), False
+        return CheckedCounter(remote, remote, remote.name), False
     if any(local.count(text) != len(remote.ids(text)) for text in PROBES):
-        return CheckedCounter(remote, remote), False
+        return CheckedCounter(remote, remote, remote.name), False
     same = all(
         local.count_messages(messages, thinking=thinking)
         == remote.count_messages(messages, thinking=thinking)
         for messages in CONVERSATIONS
         for thinking in (None, False)
     )
-    return CheckedCounter(local, local if same else remote), True
+    return CheckedCounter(local, local if same else remote, remote.name), True
