@@ -94,7 +94,13 @@ async def flat(base_url: str, model: str, log: Path, tokenizer: str | None) -> d
         start = time.perf_counter()
         await asyncio.gather(*(worker(client) for _ in range(AT_ONCE)))
         seconds = time.perf_counter() - start
-    return {"seconds": seconds, "calls": done, "tokens": tokens, "peak": peak(), "cpu": time.process_time()}
+    return {
+        "seconds": seconds,
+        "calls": done,
+        "tokens": tokens,
+        "peak": peak(),
+        "cpu": time.process_time(),
+    }
 
 
 async def alone(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
