@@ -288,3 +288,46 @@ async def test_threads_that_wait_for_the_server_are_more(
     server.be_vllm()
     await found(server, tokenizer=tokenizer)
     assert (threads._pool._workers == COUNTING_THREADS) == more
+
+
+async def test_a_tokenizer_that_undercounts_is_found_out_by_a_reply(
+    server: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It agreed on the texts that it was tried with, and the server says that a prompt took more."""
+    server.be_vllm()
+    model = OpenAIModel("tiny", base_url=server.url, tokenizer=str(TOKENIZER))
+    counter = await model.counter()
+    reply = chat("hello")
+    reply["usage"]["prompt_tokens"] = 1000
+    server.replies.append(send(200, reply))
+    asked = len(server.asked)
+    await asyncio.to_thread(counter.count, "a house")
+    assert len(server.asked) == asked
+    await model.complete(request())
+    assert "was counted as" in caplog.text
+    asked = len(server.asked)
+    await asyncio.to_thread(counter.count, "a house")
+    assert len(server.asked) == asked + 1, "the server counts now"
+    await model.aclose()
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+async def test_more_output_by_extra_body_is_refused_as_well(server: Script, field: str) -> None:
+    server.be_vllm()
+    model = OpenAIModel("tiny", base_url=server.url, extra_body={field: 2040})
+    with pytest.raises(ContextOverflow, match="2040 for the output"):
+        await model.complete(request())
+    assert server.bodies == []
+    await model.aclose()
+
+
+async def test_one_failure_at_the_start_is_not_remembered(server: Script) -> None:
+    server.be_vllm()
+    listed, counted = server.models, server.others["/tokenize"]
+    server.models = server.others["/tokenize"] = send(502, b"")
+    model = OpenAIModel("tiny", base_url=server.url, dialect="vllm")
+    assert (await model.complete(request())).text == "hello", "the chat has its say"
+    server.models, server.others["/tokenize"] = listed, counted
+    with pytest.raises(ContextOverflow):
+        await model.complete(request().model_copy(update={"max_tokens": 2048}))
+    await model.aclose()

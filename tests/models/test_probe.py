@@ -3,7 +3,7 @@ from tests.models.chat_server import Script, chat, deltas, events, send
 
 from memagent import ScriptedModel
 from memagent.errors import ConfigError, ConnectionFailed, ModelNotFound
-from memagent.models.probe import probe
+from memagent.models.probe import Probe, probe
 from memagent.models.spec import open_model
 
 
@@ -16,6 +16,7 @@ async def test_a_server_that_counts(server: Script) -> None:
     server.others["/version"] = send(200, {"version": "0.32.0"})
     say_and_stream(server)
     (found,) = await probe(open_model("openai:tiny", base_url=server.url))
+    assert isinstance(found, Probe)
     assert (found.dialect, found.version, found.window) == ("vllm", "0.32.0", 2048)
     assert (found.counts, found.serves) == ("server", ("tiny",))
     assert (found.token_ids, found.thinking, found.pattern) == (True, True, True)
@@ -30,6 +31,7 @@ async def test_a_server_that_counts(server: Script) -> None:
 async def test_a_server_of_which_nothing_is_known(server: Script) -> None:
     say_and_stream(server)
     (found,) = await probe(open_model("openai:tiny", base_url=server.url))
+    assert isinstance(found, Probe)
     assert (found.dialect, found.version, found.window) == ("plain", None, None)
     assert (found.counts, found.serves) == ("bytes", None)
     assert (found.token_ids, found.thinking, found.pattern) == (False, False, False)
@@ -41,9 +43,20 @@ async def test_each_of_several_servers(server: Script, second: Script) -> None:
     for one in (server, second):
         say_and_stream(one)
     found = await probe(open_model("vllm:tiny", base_url=[server.url, second.url]))
-    assert [one.window for one in found] == [2048, 4096]
-    assert [one.base_url for one in found] == [server.url, second.url]
+    assert [one.window for one in found if isinstance(one, Probe)] == [2048, 4096]
+    assert [one.base_url for one in found if isinstance(one, Probe)] == [server.url, second.url]
     assert [len(one.bodies) for one in (server, second)] == [1, 1]
+
+
+async def test_one_of_several_that_is_dead_does_not_hide_the_others(
+    server: Script, nobody: str
+) -> None:
+    server.be_vllm()
+    say_and_stream(server)
+    dead, alive = await probe(open_model("vllm:tiny", base_url=[nobody, server.url]))
+    assert isinstance(dead, ConnectionFailed)
+    assert isinstance(alive, Probe)
+    assert alive.window == 2048
 
 
 async def test_what_is_behind_no_server_is_said(nobody: str, server: Script) -> None:

@@ -289,7 +289,7 @@ def test_another_tokenizer_is_not_used(counter: ServerCounter, local: ByteBound 
 
 
 def test_the_same_prompt_is_counted_once(server: Script, counter: ServerCounter) -> None:
-    found = CheckedCounter(counter, counter, counter.name)
+    found = CheckedCounter(counter, counter, counter)
     half = (Message(role="user", content="\ud800"),)
     for prompt in (ASK, half, ASK, half):
         assert found.count_messages(prompt) == counter.count_messages(prompt)
@@ -301,8 +301,17 @@ def test_the_same_prompt_is_counted_once(server: Script, counter: ServerCounter)
     assert len(server.asked) == 3
 
 
+def test_a_tokenizer_that_turns_out_to_be_another_is_left(counter: ServerCounter) -> None:
+    found = CheckedCounter(ByteBound(), ByteBound(), counter)
+    assert found.count("a house") == 7
+    assert found.distrust()
+    assert found.count("a house") == served("a house")
+    assert (found.who, found.asks, found.name) == ("server", True, counter.name)
+    assert not found.distrust()
+
+
 def test_the_memo_does_not_grow(server: Script, counter: ServerCounter) -> None:
-    found = CheckedCounter(ByteBound(), ByteBound(), "x")
+    found = CheckedCounter(ByteBound(), ByteBound(), counter)
     for n in range(1000):
         found.count_messages((Message(role="user", content=str(n)),))
     assert len(found._memo) <= 256

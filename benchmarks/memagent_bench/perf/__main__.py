@@ -39,7 +39,7 @@ def main() -> int:
     if given.write is not None:
         page = given.write.read_text()
         before, rest = page.split(BEGIN)
-        given.write.write_text(before + BEGIN + shown + END + rest.split(END)[1])
+        given.write.write_text(before + BEGIN + shown + END + rest.split(END, 1)[1])
     return 0 if all(row.good is not False for row in rows) else 1
 
 

@@ -172,12 +172,12 @@ class Caller:
 
 def well_formed(completion: Completion) -> Completion:
     """The reply with U+FFFD for half surrogate pairs, which JSON can carry and no file can hold."""
-    text = completion.text
-    if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text):
-        return completion
-    return completion.model_copy(
-        update={"text": text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")}
-    )
+    try:
+        completion.text.encode()
+    except UnicodeEncodeError:
+        text = completion.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return completion.model_copy(update={"text": text})
+    return completion
 
 
 def bound_memory(text: str, plan: Plan, *, cut_off: bool) -> tuple[str, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from memagent.cli import options as opt
@@ -11,6 +12,7 @@ from memagent.cli.options import Display
 from memagent.cli.output import Paper
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
+from memagent.errors import ModelError
 
 if TYPE_CHECKING:
     from memagent.models.probe import Probe
@@ -40,24 +42,28 @@ def probe(
 
         served = open_model(model, base_url=base_url, tokenizer=tokenizer)
 
-        async def work() -> list[Probe]:
+        async def work() -> list[Probe | ModelError]:
             try:
                 return await find_out(served)
             finally:
                 await served.aclose()
 
         found = drive(work())
+        failed = [one for one in found if isinstance(one, ModelError)]
+        known = [one for one in found if not isinstance(one, ModelError)]
         if shown is Display.JSON:
-            print(json.dumps([one.model_dump(mode="json") for one in found]))
-            return
-        if shown is Display.NONE:
-            for one in found:
+            print(json.dumps([one.model_dump(mode="json") for one in known]))
+        for place, one in enumerate(known if shown is not Display.JSON else []):
+            if shown is Display.NONE:
                 print(one.dialect, one.version or "-", one.window or "-", sep="\t")
-            return
-        for place, one in enumerate(found):
+                continue
             if place:
                 print()
             Paper(colour=shown is Display.FULL).table(_rows(one))
+        for one in failed[:-1]:
+            print(f"error: {one}", file=sys.stderr)
+        if failed:
+            raise failed[-1]
 
 
 def _rows(found: Probe) -> list[tuple[str, str]]:

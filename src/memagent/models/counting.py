@@ -84,6 +84,23 @@ class Counting:
                 return known
         return await in_thread(counter.count_messages, messages, thinking=thinking)
 
+    async def compare(self, counted: int, said: int) -> None:
+        """Compares what was counted with what the server says that a prompt took.
+
+        A tokenizer may agree on the texts that it was tried with and not on others: a fine-tune may have
+        tokens of its own. The first time that shows, the server counts from then on.
+        """
+        if not 0 < counted < said:
+            return
+        counter = await self._counter.get()
+        if isinstance(counter, CheckedCounter) and counter.distrust():
+            widen(COUNTING_THREADS)
+            logger.warning(
+                "%r: a prompt was counted as %d tokens and took %d: the tokenizer on this machine is another one, "
+                "so the server is asked for every count from now on; name the model's own tokenizer",
+                *(self._model, counted, said),
+            )
+
     async def _find(self) -> TokenCounter:
         local = await asyncio.to_thread(local_counter, self._model, self._tokenizer)
         remote = await self._remote.get()

@@ -37,6 +37,8 @@ class Once(Generic[T]):
                     future = self._future = Future()
             if leads:
                 return await self._lead(future)
+            if future.done() and future.exception() is None:
+                return future.result()  # the usual case, without a turn of the event loop
             try:
                 # shield: a waiter that is cancelled must not cancel the future for the others.
                 return await asyncio.shield(asyncio.wrap_future(future))

@@ -114,6 +114,7 @@ class OpenAIModel:
             fields = await self._fields(request, prompt, server)
             raw = await server.chat(fields)
             completion = read_completion(raw, server.endpoint)
+            await self._counting.compare(prompt, completion.usage.prompt_tokens)
             await self._refuse_clipped(request, completion, server)
         return completion
 

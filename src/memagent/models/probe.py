@@ -60,12 +60,15 @@ class Probe(Leaf):
     call: TestCall
 
 
-async def probe(model: ChatModel) -> list[Probe]:
+async def probe(model: ChatModel) -> list[Probe | ModelError]:
     """Asks each server behind a model what it is, and makes one test call to each.
+
+    Returns:
+        For each server what is known of it, or why that is nothing.
 
     Raises:
         ConfigError: the model is behind no server.
-        ModelError: a server cannot be reached, or the test call failed.
+        ModelError: there is one server, and it cannot be reached or failed.
     """
     while isinstance(model, Wrapper):
         model = model.inner
@@ -73,7 +76,16 @@ async def probe(model: ChatModel) -> list[Probe]:
         raise ConfigError(
             f"the model {model.name!r} is behind no server: there is nothing to probe"
         )
-    return [await _probe(model.only(server), server) for server in model.servers]
+    servers = model.servers
+    if len(servers) == 1:
+        return [await _probe(model, servers[0])]
+    found: list[Probe | ModelError] = []
+    for server in servers:
+        try:
+            found.append(await _probe(model.only(server), server))
+        except ModelError as error:
+            found.append(error)
+    return found
 
 
 async def _probe(model: OpenAIModel, server: Server) -> Probe:

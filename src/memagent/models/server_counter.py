@@ -158,17 +158,17 @@ class CheckedCounter:
     Args:
         texts: counts texts: the tokenizer at hand, or the server.
         messages: counts conversations: likewise.
-        name: the server's counter's.
+        server: the server's counter.
     """
 
-    def __init__(self, texts: TokenCounter, messages: TokenCounter, name: str) -> None:
-        self._texts, self._messages = texts, messages
+    def __init__(self, texts: TokenCounter, messages: TokenCounter, server: ServerCounter) -> None:
+        self._texts, self._messages, self._server = texts, messages, server
         asks = [isinstance(counter, ServerCounter) for counter in (texts, messages)]
         self.asks = any(asks)
         """Whether counting takes requests."""
         self.who = "server" if all(asks) else "both" if any(asks) else "tokenizer"
         """Who counts."""
-        self.name = name
+        self.name = server.name
         self.control_tokens = texts.control_tokens
         self._memo: dict[bytes, int] = {}
 
@@ -190,6 +190,15 @@ class CheckedCounter:
     def recall(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int | None:
         """What `count_messages` said lately, None where it would have to count. Does not block."""
         return self._memo.get(_key(messages, thinking))
+
+    def distrust(self) -> bool:
+        """Lets the server count from now on; False where it did so already."""
+        if self._texts is self._server and self._messages is self._server:
+            return False
+        self._texts = self._messages = self._server
+        self.asks, self.who = True, "server"
+        self._memo.clear()
+        return True
 
     def measure(self, text: str) -> Measured:
         """Tokenises `text` once, for cutting."""
@@ -216,13 +225,13 @@ def checked(local: TokenCounter | None, remote: ServerCounter) -> tuple[CheckedC
         The counter, and whether the tokenizer at hand is the server's.
     """
     if local is None:
-        return CheckedCounter(remote, remote, remote.name), False
+        return CheckedCounter(remote, remote, remote), False
     if any(local.count(text) != len(remote.ids(text)) for text in PROBES):
-        return CheckedCounter(remote, remote, remote.name), False
+        return CheckedCounter(remote, remote, remote), False
     same = all(
         local.count_messages(messages, thinking=thinking)
         == remote.count_messages(messages, thinking=thinking)
         for messages in CONVERSATIONS
         for thinking in (None, False)
     )
-    return CheckedCounter(local, local if same else remote, remote.name), True
+    return CheckedCounter(local, local if same else remote, remote), True
