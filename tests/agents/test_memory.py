@@ -264,3 +264,9 @@ def test_a_run_is_resumed_with_its_own_window(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="window=2048 is over the 1500"):
         MemoryAgent(scripted(1500), store=store).resume("r1")
     store.close()
+
+
+async def test_an_agent_is_an_async_context_too(tmp_path: Path) -> None:
+    async with MemoryAgent("extractive", store=tmp_path / "runs.sqlite") as reader:
+        result = await reader.aask("Natasha marries Pierre in 1813.", "When does Natasha marry?")
+        assert result.answer

@@ -5,13 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.chat_server import Handler, Script, Server
+from tests.models.chat_server import Script, running
 from typer.testing import CliRunner, Result
 
 from memagent.cli.app import app
@@ -79,13 +78,8 @@ def made(invoke: Invoke, book: Path) -> str:
 @pytest.fixture
 def server() -> Iterator[Script]:
     """A chat server; its script says how it behaves."""
-    with Server(("127.0.0.1", 0), Handler) as http:
-        http.script = Script(url=f"http://127.0.0.1:{http.server_address[1]}/v1")
-        thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield http.script
-        http.shutdown()
-        thread.join(5)
+    with running() as script:
+        yield script
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Which models the contract is checked with: `--engine` names a real one."""
 
+from typing import Any
+
 import pytest
 from tests.contracts.subjects import LOCAL, Subject
 from tests.engines import venvs
@@ -44,12 +46,12 @@ def streaming(request: pytest.FixtureRequest) -> Subject:
 def engine_subject(engine: EngineServer) -> Subject:
     """`OpenAIModel` at the real server that `--engine` names."""
 
-    def make(**options: object) -> OpenAIModel:
+    def make(**options: Any) -> OpenAIModel:
         return OpenAIModel(
             engine.model,
             base_url=engine.url,
             api_key=engine.api_key,
-            **options,  # type: ignore[arg-type]
+            **options,
         )
 
     return Subject(

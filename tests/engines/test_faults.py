@@ -34,7 +34,7 @@ def agent(engine: EngineServer, store: Path | RunStore | None, **options: Any) -
     options = {"window": 1024, "api_key": engine.api_key, **options}
     return MemoryAgent(
         f"{engine.engine}:{engine.model}", base_url=engine.url, store=store, **options
-    )  # type: ignore[arg-type]
+    )
 
 
 def generated(engine: EngineServer) -> float:
@@ -122,13 +122,16 @@ async def test_a_cancelled_call_stops_the_servers_work(engine: EngineServer) -> 
     ask = ChatRequest(messages=(Message(role="user", content="Go on."),), max_tokens=1900)
     await model.counter()
 
+    async def whole() -> None:
+        await model.complete(ask)
+
     async def streamed() -> None:
         async for _ in model.stream(ask):
             pass
 
-    for work in (model.complete(ask), streamed()):
+    for work in (whole(), streamed()):
         before = generated(engine)
-        call = asyncio.create_task(work)  # type: ignore[arg-type]
+        call = asyncio.create_task(work)
         await until(lambda: engine.running() > 0, 10)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)

@@ -20,7 +20,13 @@ from tests.models.test_openai import KEY, request
 from tokenizers import Tokenizer
 
 from memagent import threads
-from memagent.errors import AuthenticationFailed, ConnectionFailed, ContextOverflow, TokenizerError
+from memagent.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ConnectionFailed,
+    ContextOverflow,
+    TokenizerError,
+)
 from memagent.messages import ChatRequest, FinishReason, Message
 from memagent.models.counting import COUNTING_THREADS
 from memagent.models.openai import OpenAIModel
@@ -331,3 +337,16 @@ async def test_one_failure_at_the_start_is_not_remembered(server: Script) -> Non
     with pytest.raises(ContextOverflow):
         await model.complete(request().model_copy(update={"max_tokens": 2048}))
     await model.aclose()
+
+
+@pytest.mark.parametrize("field", ["messages", "model", "n", "stream"])
+def test_what_is_counted_cannot_be_replaced(field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        OpenAIModel("tiny", base_url="http://localhost:1/v1", extra_body={field: 1})
+
+
+async def test_a_server_that_counts_nothing_does_not_count(server: Script) -> None:
+    """Other servers have a `/tokenize` too, which reads another field and finds no text."""
+    server.be_vllm()
+    server.others["/tokenize"] = send(200, {"tokens": []})
+    assert (await found(server, tokenizer=str(TOKENIZER))).name == LOCAL.name

@@ -158,3 +158,19 @@ def test_a_key_in_a_header_is_hidden_with_and_without_its_scheme(scheme: str) ->
     assert "abcdefgh" not in said
     assert said.count("***") == 2
     assert endpoint.leaks(ValueError("sk-abcdefgh"))
+
+
+def test_a_forked_process_has_connections_of_its_own(
+    server: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes on one connection would read each other's replies."""
+    holder = clients(server.url)
+    before = holder.blocking()
+    assert holder.blocking() is before
+    monkeypatch.setattr("memagent.models.openai_client.os.getpid", lambda: -1)
+    after = holder.blocking()
+    assert after is not before
+    assert holder.blocking() is after
+    assert not before.is_closed(), "it is the parent's"
+    before.close()
+    after.close()

@@ -278,3 +278,20 @@ async def test_all_away_is_the_callers_to_wait_out(make: MakeRouter, clock: Cloc
     assert await fails(router, ServerBusy("x", retry_after=9.0)) == 0
     assert await fails(router, ServerBusy("x", retry_after=5.0)) == 1
     assert await place(router) == 1, "it has to rest less"
+
+
+async def test_a_list_that_answers_does_not_clear_a_server_whose_chat_fails(
+    server: Script, second: Script, make: MakeRouter, clock: Clock
+) -> None:
+    """A dead engine behind a live API: it rests longer each time, until it has answered a request."""
+    server.be_vllm()
+    router = make([server.url, second.url])
+    for rest in (1.0, 2.0, 4.0):
+        assert await fails(router, ConnectionFailed("x")) == 0
+        clock.now += rest - 0.1
+        assert await place(router) == 1, "it rests still"
+        clock.now += 0.2
+    assert await place(router) == 0
+    await fails(router, ConnectionFailed("x"))
+    clock.now += 1.1
+    assert await place(router) == 0, "it had answered: the first rest again"
