@@ -1,0 +1,89 @@
+"""One line of `results.jsonl`: what a system made of a sample, and everything needed to judge or repeat it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from memagent.messages import Leaf, Sampling, Usage
+from memagent.tasks import Evidence
+from memagent_bench.systems.base import Status
+
+
+class Provenance(Leaf):
+    """What produced a record; the same for all records of a run of the command."""
+
+    model: str
+    """The model's spec or name."""
+    server: str | None
+    """Engine, version and address without secrets; None for a model in this process."""
+    prompts: str
+    """Name and hash of the prompt set, `plain:0123456789abcdef`."""
+    chunker: str
+    """Cuts, chunk tokens and counter, `exact:5000:tokenizer.json:655f083a280d`."""
+    window: int
+    memory_tokens: int
+    sampling: Sampling
+    seed: int
+    commit: str | None
+    """Of the source tree, None outside of one."""
+    dirty: bool | None
+    """True where that tree had changes that were not committed."""
+    packages: dict[str, str]
+    """Names and versions of what computes: memagent, openai, tokenizers, ..."""
+    python: str
+    machine: str
+    """Processor, cores, system; no host name."""
+
+
+class Record(Leaf):
+    """One sample under one system."""
+
+    suite: str
+    """`ruler`, `qa` or `tracking`."""
+    task: str
+    length: int
+    """Tokens asked for."""
+    index: int
+    """Of the sample; the same index is the same sample for every system."""
+    system: str
+    score: float | None = Field(ge=0, le=1)
+    """The headline score, None where there is no answer to score: unscored is neither zero nor dropped."""
+    status: Status
+    scorer: str
+    """Name of the headline score."""
+    scores: dict[str, float] = Field(default_factory=dict)
+    """Further scores by name, the headline one among them."""
+    answer: str | None
+    outputs: tuple[str, ...]
+    question: str
+    detail: str = ""
+    """Why there is no answer: class and message of the error, or the stop's detail."""
+    tokens: int
+    """Of the sample, by the length tokenizer."""
+    chars: int
+    """Of the document."""
+    bytes: int
+    """Of the document, in UTF-8."""
+    evidence: tuple[Evidence, ...] = ()
+    facts: dict[str, str | int | bool] = Field(default_factory=dict)
+    """What the task says of its data."""
+    run_id: str | None = None
+    chunks: int | None = None
+    usage: Usage = Usage()
+    predicted_calls: int | None = None
+    predicted_tokens: int | None = None
+    shown: float = 1.0
+    """Share of the document that the model saw."""
+    seconds: float
+    """Wall time of this session's part of the sample; `resumed` says whether there was an earlier one."""
+    resumed: bool = False
+    started: str
+    """UTC, ISO 8601."""
+    document: str
+    """First 16 hex digits of the SHA-256 of the context."""
+    provenance: Provenance
+
+    @property
+    def key(self) -> tuple[str, str, int, str, int]:
+        """What makes a record unique in a folder: suite, task, length, system, index."""
+        return (self.suite, self.task, self.length, self.system, self.index)

@@ -1,0 +1,6 @@
+"""Samples and the scores of their answers: what benchmarks measure and training rewards."""
+
+from memagent.tasks.base import Evidence, Sample, Task
+from memagent.tasks.scores import SCORERS, Scorer
+
+__all__ = ["SCORERS", "Evidence", "Sample", "Scorer", "Task"]
