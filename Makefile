@@ -1,6 +1,7 @@
 PYTHON ?= python3
 JOBS ?= 2
 ENGINES ?= vllm sglang
+LAYERS ?= 16
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -66,8 +67,8 @@ bench: $(STAMP) ## Measure the runtime's own speed (TOKENIZER=FILE, WRITE=docs/p
 	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.perf \
 	    $(if $(TOKENIZER),--tokenizer $(TOKENIZER)) $(if $(WRITE),--write $(WRITE))
 
-bench-server: engines ## Measure what memagent adds to a real vLLM server's time (WRITE=docs/performance.md)
-	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 -- \
+bench-server: engines ## Measure what memagent adds to a real vLLM server's time (LAYERS=16, ROUNDS=3, WRITE=docs/performance.md)
+	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --layers $(LAYERS) -- \
 	    $(BIN)/python -m memagent_bench.server $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 docs: $(STAMP) ## Build the documentation; broken links are errors

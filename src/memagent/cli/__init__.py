@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
 
-__all__ = ["main"]
+__all__ = ["launch", "main"]
 
 SIGNAL_CODES = (130, 143)
 
 
 def main() -> None:
     """Runs the command line and ends the process with a documented exit code."""
+
+    def load() -> Callable[[], object]:
+        from memagent.cli.app import app
+
+        return app
+
+    launch(load)
+
+
+def launch(load: Callable[[], Callable[[], object]]) -> None:
+    """Runs a command line of typer's as `main` does.
+
+    Args:
+        load: imports it: what goes wrong from here on ends the process in order.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A terminal that cannot show a character gets its escape, not a traceback.
             stream.reconfigure(errors="backslashreplace")
     try:
-        from memagent.cli.app import app
-
-        app()
+        load()()
     except KeyboardInterrupt:
         _leave(130)
     except SystemExit as stop:

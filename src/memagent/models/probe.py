@@ -96,7 +96,7 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
         model=model.name,
         base_url=server.endpoint.base_url,
         dialect=dialect.name,
-        version=await in_thread(_version, server, dialect),
+        version=await in_thread(server_version, server, dialect),
         window=await model.window(),
         serves=None if listed is None else tuple(entry.id for entry in listed),
         counter=counter.name,
@@ -137,8 +137,8 @@ def _who_counts(counter: object) -> str:
     return "bytes" if getattr(counter, "name", "") == "utf8-bytes" else "tokenizer"
 
 
-def _version(server: Server, dialect: Dialect) -> str | None:
-    """Its version, None where it does not say."""
+def server_version(server: Server, dialect: Dialect) -> str | None:
+    """The server's version, None where it does not say. Blocks."""
     if dialect.version is None:
         return None
     path, key = dialect.version

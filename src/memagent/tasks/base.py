@@ -19,8 +19,8 @@ class Evidence(Leaf):
     supports: tuple[int, ...] = ()
     """Indexes of the references in `Sample.outputs` that cannot be known without this place."""
     notes: tuple[str, ...] = ()
-    """Texts that a memory which noted this place would hold (the needle's value, a variable's name), each as it
-    stands in the document; empty where none can be named."""
+    """Texts of which a memory that noted this place would hold one: the needle's value or a variable's name, as it
+    stands in the document, or what follows from it, such as a counter's new value. Empty where none can be named."""
 
 
 class Sample(Leaf):

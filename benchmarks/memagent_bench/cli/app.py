@@ -1,0 +1,69 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+import typer
+
+from memagent.cli.session import show_warnings
+from memagent_bench.cli.fields import command_of
+from memagent_bench.cli.generate import generate
+from memagent_bench.cli.measure import measure
+from memagent_bench.cli.options import Generate, Measure, Reproduce
+from memagent_bench.cli.pages import diagnose, report, systems, tasks
+from memagent_bench.cli.reproduce import reproduce
+
+EPILOG = (
+    "Exit codes: 0 done; 1 an unforeseen error; 2 wrong usage, a bad setting, or samples that cannot be made; 3 a "
+    "document cannot be read; 4 the model fails; 5 the folder cannot be used; 6 samples without an answer, or stopped "
+    "by a limit (repeat the command to go on); 130 interrupted; 143 terminated."
+)
+RULER = """Measure RULER: 13 tasks at any length.
+
+    qa_1 needs --squad, qa_2 needs --hotpotqa. Records go to DIR/results.jsonl; a killed run goes on where it was.
+    """
+QA = "Measure question answering over long documents: HotpotQA and SQuAD, hidden among other paragraphs."
+TRACKING = (
+    "Measure what one search cannot find: ledgers, counters, chains, tallies, facts in books."
+)
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def root() -> None:
+    """Measure what systems make of documents of any length.
+
+    Try [b]memagent-bench ruler --model extractive --tasks niah_single_2 --lengths 8k --out DIR[/]: it needs no server.
+    """
+    show_warnings()
+
+
+WITHOUT = {
+    "ruler": ("paragraphs", "allow_repeats", "no_context"),
+    "qa": ("essays", "positions"),
+    "tracking": (
+        "frames",
+        "hotpotqa",
+        "squad",
+        "paragraphs",
+        "allow_repeats",
+        "positions",
+        "no_context",
+    ),
+}
+"""Options that change nothing for a suite."""
+for name, doc in {"ruler": RULER, "qa": QA, "tracking": TRACKING}.items():
+    app.command(name)(command_of(Measure, measure(name, doc), without=WITHOUT[name]))
+app.command("generate")(command_of(Generate, generate))
+app.command("reproduce")(command_of(Reproduce, reproduce))
+app.command()(report)
+app.command()(diagnose)
+app.command()(tasks)
+app.command()(systems)

@@ -1,0 +1,182 @@
+"""`memagent-bench ruler`, `qa` and `tracking`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from memagent.cli.exits import NO_ANSWER, Outcome, reported
+from memagent.cli.options import Display
+from memagent.cli.session import drive
+from memagent.cli.setup import chosen_display
+from memagent.errors import ConfigError
+from memagent_bench.cli.options import Measure
+from memagent_bench.cli.results import as_data, show_forecast, show_gaps, show_means
+
+if TYPE_CHECKING:
+    from memagent_bench.costs import Share
+    from memagent_bench.runner import Summary
+    from memagent_bench.session import Benchmark
+    from memagent_bench.watch import Board, SilentWatcher
+
+BAD_SETTING = 2
+
+
+@dataclass
+class Going(Outcome):
+    """What is known when a benchmark ends early."""
+
+    begun: bool = False
+    """There is a folder to go on with."""
+
+    def resume_command(self, run_id: str | None) -> str | None:
+        """The command line again: it goes on where it was."""
+        return shlex.join(["memagent-bench", *sys.argv[1:]]) if self.begun else None
+
+
+def measure(suite: str, doc: str) -> Callable[[Measure], None]:
+    """What the command of a suite does.
+
+    Args:
+        suite: its name.
+        doc: its help.
+    """
+
+    def command(given: Measure) -> None:
+        shown = chosen_display(given.display)
+        going = Going(json=shown is Display.JSON)
+        with reported(going):
+            bench = benchmark_of(suite, given)
+            if given.dry_run:
+                shares = drive(forecast(bench))
+                going.told = True
+                show_forecast([(bench, shares)], shown)
+                return
+            summary = drive(run(bench, shown, going))
+            going.told = True
+            if shown is Display.JSON:
+                print(json.dumps(as_data(bench, summary), ensure_ascii=False))
+            else:
+                show_means(bench, shown)
+            show_gaps(summary, going.resume_command(None))
+            leave(summary)
+
+    command.__doc__ = doc
+    return command
+
+
+def leave(*summaries: Summary) -> None:
+    """Ends the command as its summaries say.
+
+    Raises:
+        Exit: code 6 where samples lack an answer, 2 where some cannot be made.
+    """
+    if any(summary.limit or summary.missing for summary in summaries):
+        raise typer.Exit(NO_ANSWER)
+    if any(summary.impossible for summary in summaries):
+        raise typer.Exit(BAD_SETTING)
+
+
+async def forecast(bench: Benchmark) -> list[Share]:
+    """What is left to do of a benchmark, and its cost."""
+    from memagent.threads import in_thread
+
+    try:
+        plan = await bench.plan()
+        costs = await bench.forecast(plan)
+        left = await in_thread(bench.left)
+        return await plan.counting(costs.shares, [job for several in left for job in several])
+    finally:
+        await bench.model.aclose()
+
+
+async def run(bench: Benchmark, shown: Display, going: Going) -> Summary:
+    """Runs a benchmark, watched.
+
+    Raises:
+        MemagentError: what ended it early.
+    """
+    from memagent_bench.watch import watcher
+
+    grid = bench.grid
+    title = f"{grid.suite} · {bench.model.name} · {', '.join(grid.systems)} · {bench.out}"
+
+    def watch(board: Board) -> SilentWatcher:
+        going.begun = True
+        return watcher(shown, board, title)
+
+    try:
+        async with bench.open() as session:
+            return await session.run(watch)
+    finally:
+        await bench.model.aclose()
+
+
+def benchmark_of(suite: str, given: Measure) -> Benchmark:
+    """The benchmark that a command line names.
+
+    Raises:
+        ConfigError: an option is wrong.
+    """
+    from memagent.agents.plan import Settings
+    from memagent.messages import Sampling
+    from memagent.models.spec import open_model
+    from memagent.prompts import PromptSet
+    from memagent_bench.grid import Grid
+    from memagent_bench.lengths import parse_lengths
+    from memagent_bench.session import Benchmark
+    from memagent_bench.suites import CONTROL, chosen_tasks
+
+    tasks = chosen_tasks(suite, given.tasks, controls=given.no_context)
+    lengths = parse_lengths(given.lengths)
+    grid = Grid(
+        suite=suite,
+        tasks=tasks,
+        lengths=lengths,
+        samples=given.samples,
+        systems=systems_of(given.systems),
+        options=given.data(),
+        longest={name: min(lengths) for name in tasks if name.endswith(CONTROL)},
+    )
+    try:
+        settings = Settings(
+            window=given.window,
+            chunk_tokens=given.chunk_tokens,
+            memory_tokens=given.memory_tokens,
+            cuts=given.cuts.value,
+            trust=given.trust.value,
+            sampling=Sampling(temperature=given.temperature, top_p=given.top_p),
+            seed=given.seed,
+        )
+    except ValueError as error:
+        raise ConfigError(f"a setting is wrong: {error}") from error
+    return Benchmark(
+        grid=grid,
+        model=open_model(given.model, base_url=given.base_url, tokenizer=given.tokenizer),
+        prompts=PromptSet.load(given.prompts),
+        settings=settings,
+        out=given.out,
+        limits=given.limits(),
+        concurrency=given.concurrency,
+    )
+
+
+def systems_of(text: str) -> list[str]:
+    """Systems with commas between; those of the user's own have a colon in their name.
+
+    Raises:
+        ConfigError: there is no such system.
+    """
+    from memagent_bench.suites import one_of, several_of
+    from memagent_bench.systems.registry import SYSTEMS
+
+    if ":" not in text:
+        return several_of(text, SYSTEMS, "system")
+    names = [name for part in text.split(",") if (name := part.strip())]
+    return [name if ":" in name else one_of(name, SYSTEMS, "system") for name in names]

@@ -1,0 +1,290 @@
+"""The options of `memagent-bench`: what samples depend on, what is measured, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memagent.cli import options as opt
+from memagent.cli.options import TEMPERATURE, Cuts, Trust
+
+if TYPE_CHECKING:
+    from memagent.models.limit import Limits
+    from memagent_bench.options import DataOptions
+
+WHAT, DATA, LIMITS = "What is measured", "Data", "Limits"
+LENGTHS = "8k,32k,128k"
+SAMPLES = 20
+"""Enough to see whether something works; a mean of 20 is known to +-22 points at most (95%)."""
+
+
+class Positions(StrEnum):
+    """Where RULER's tasks put things."""
+
+    PUBLISHED = "published"
+    SHUFFLED = "shuffled"
+
+
+def _file(text: str) -> typer.models.OptionInfo:
+    return typer.Option(metavar="FILE", help=text, rich_help_panel=DATA, show_default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataChoice:
+    """What samples depend on."""
+
+    seed: Annotated[
+        int, typer.Option(help="Seed of the samples and of the model.", rich_help_panel=DATA)
+    ] = 42
+    length_tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="What lengths are counted with: a tokenizer file or folder, tiktoken:NAME, or bytes. "
+            "Default: GPT-2's.",
+            rich_help_panel=DATA,
+            show_default=False,
+        ),
+    ] = None
+    positions: Annotated[
+        Positions,
+        typer.Option(
+            help="published: the same in every sample where RULER's generator does so.",
+            rich_help_panel=DATA,
+        ),
+    ] = Positions.PUBLISHED
+    nested: Annotated[
+        bool,
+        typer.Option(
+            "--nested",
+            help="The same needles and questions at every length.",
+            rich_help_panel=DATA,
+        ),
+    ] = False
+    allow_repeats: Annotated[
+        bool,
+        typer.Option(
+            "--allow-repeats", help="Filler paragraphs may come twice.", rich_help_panel=DATA
+        ),
+    ] = False
+    essays: Annotated[
+        list[Path] | None,
+        _file("Text of the essay haystack; may be repeated. Default: a shipped book."),
+    ] = None
+    frames: Annotated[Path | None, _file("Wording of the RULER tasks (TOML). Default: ours.")] = (
+        None
+    )
+    hotpotqa: Annotated[
+        list[Path] | None, _file("HotpotQA (JSON, also gzipped); may be repeated.")
+    ] = None
+    squad: Annotated[Path | None, _file("SQuAD v2 (JSON, also gzipped).")] = None
+    paragraphs: Annotated[
+        list[Path] | None, _file("Further paragraphs to hide the gold ones among.")
+    ] = None
+
+    def data(self) -> DataOptions:
+        """The options as tasks take them.
+
+        Raises:
+            ConfigError: there is no such tokenizer.
+        """
+        from memagent_bench.length_tokens import length_counter
+        from memagent_bench.options import DataOptions
+
+        return DataOptions(
+            counter=length_counter(self.length_tokenizer),
+            seed=self.seed,
+            positions=self.positions.value,
+            nested=self.nested,
+            allow_repeats=self.allow_repeats,
+            essays=tuple(self.essays or ()),
+            frames=self.frames,
+            hotpotqa=tuple(self.hotpotqa or ()),
+            squad=self.squad,
+            paragraphs=tuple(self.paragraphs or ()),
+        )
+
+
+def _limit(text: str, *names: str, low: float = 0) -> typer.models.OptionInfo:
+    return typer.Option(
+        *names, metavar="N", min=low, help=text, rich_help_panel=LIMITS, show_default=False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunChoice(DataChoice):
+    """What every command that runs a benchmark has, beside its data."""
+
+    model: opt.Model = None
+    base_url: opt.BaseUrl = None
+    tokenizer: opt.Tokenizer = None
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Where records go. A folder that was begun is gone on with.",
+            rich_help_panel=opt.RUN,
+        ),
+    ]
+    concurrency: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Calls at once.", rich_help_panel=opt.RUN)
+    ] = 16
+    max_calls: Annotated[
+        int | None, _limit("Stop, to be gone on with, after N calls in all.", low=1)
+    ] = None
+    max_tokens: Annotated[
+        int | None, _limit("Likewise after N prompt and completion tokens.", low=1)
+    ] = None
+    max_seconds: Annotated[
+        float | None, _limit("Likewise after N seconds of one session.", low=0)
+    ] = None
+    max_cost: Annotated[
+        float | None, _limit("Likewise once N is spent, in the currency of the prices.", low=0)
+    ] = None
+    prompt_price: Annotated[float | None, _limit("Price of a million prompt tokens.", low=0)] = None
+    completion_price: Annotated[
+        float | None, _limit("Price of a million completion tokens.", low=0)
+    ] = None
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say what would be done, and what it would take. No model is called.",
+            rich_help_panel=opt.RUN,
+        ),
+    ] = False
+    display: opt.DisplayOption = None
+
+    def limits(self) -> Limits:
+        """The limits that are set.
+
+        Raises:
+            ConfigError: a cost without prices.
+        """
+        from memagent.models.limit import Limits
+
+        return Limits(
+            calls=self.max_calls,
+            tokens=self.max_tokens,
+            seconds=self.max_seconds,
+            cost=self.max_cost,
+            prompt_price=self.prompt_price,
+            completion_price=self.completion_price,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure(RunChoice):
+    """The options of `ruler`, `qa` and `tracking`."""
+
+    lengths: Annotated[
+        str,
+        typer.Option(
+            metavar="L,L,...",
+            help="In tokens: 8192, 8k, 1m; `...` doubles, as in 8k,...,4m.",
+            rich_help_panel=WHAT,
+        ),
+    ] = LENGTHS
+    tasks: Annotated[
+        str, typer.Option(metavar="all|T,T,...", help="Which tasks.", rich_help_panel=WHAT)
+    ] = "all"
+    systems: Annotated[
+        str,
+        typer.Option(
+            metavar="S,S,...",
+            help="What answers: [b]memagent-bench systems[/] lists them.",
+            rich_help_panel=WHAT,
+        ),
+    ] = "memory"
+    samples: Annotated[
+        int,
+        typer.Option(
+            "-n",
+            "--samples",
+            metavar="N",
+            min=1,
+            help="Of each task at each length.",
+            rich_help_panel=WHAT,
+        ),
+    ] = SAMPLES
+    no_context: Annotated[
+        bool,
+        typer.Option(
+            "--no-context",
+            help="Also ask the same questions with nothing to read: what a model scores there it knew before.",
+            rich_help_panel=WHAT,
+        ),
+    ] = False
+    window: opt.Window = None
+    chunk_tokens: opt.ChunkTokens = None
+    memory_tokens: opt.MemoryTokens = None
+    cuts: opt.CutsOption = Cuts.EXACT
+    prompts: opt.Prompts = "plain"
+    trust: opt.TrustOption = Trust.NEUTRAL
+    temperature: opt.Temperature = TEMPERATURE
+    top_p: Annotated[
+        float,
+        typer.Option(
+            metavar="X", min=0, max=1, help="Nucleus sampling.", rich_help_panel=opt.MODEL
+        ),
+    ] = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generate(DataChoice):
+    """The options of `generate`."""
+
+    suite: Annotated[str, typer.Argument(metavar="SUITE", help="ruler, qa or tracking.")]
+    task: Annotated[str, typer.Option(metavar="T", help="[b]memagent-bench tasks[/] lists them.")]
+    length: Annotated[str, typer.Option(metavar="L", help="In tokens: 8192, 8k, 1m.")]
+    samples: Annotated[
+        int, typer.Option("-n", "--samples", metavar="N", min=1, help="How many.")
+    ] = 1
+    out: Annotated[Path, typer.Option(metavar="FILE", help="JSON, a sample a line.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(RunChoice):
+    """The options of `reproduce`."""
+
+    checkpoint: Annotated[
+        str, typer.Argument(metavar="CHECKPOINT", help="memagent-7b or memagent-14b.")
+    ]
+    prompts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The wording that the checkpoint was trained on (TOML); plain or boxed is ours.",
+            rich_help_panel=WHAT,
+            show_default=False,
+        ),
+    ] = None
+    suites: Annotated[
+        str, typer.Option(metavar="qa,ruler", help="Which suites.", rich_help_panel=WHAT)
+    ] = "all"
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            metavar="L,L,...",
+            help="Of the published lengths only these.",
+            rich_help_panel=WHAT,
+            show_default=False,
+        ),
+    ] = None
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            min=1,
+            help="Tokens a second of the server, for the estimate. Default: measured by a few calls.",
+            rich_help_panel=opt.RUN,
+            show_default=False,
+        ),
+    ] = None
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before it begins.", rich_help_panel=opt.RUN)
+    ] = False

@@ -1,0 +1,106 @@
+"""`memagent-bench report` and `diagnose`, `tasks` and `systems`: they look at what there is and run nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memagent.cli import options as opt
+from memagent.cli.exits import Outcome, reported, say
+from memagent.cli.options import Display
+from memagent.cli.output import Paper, terminal
+from memagent.cli.setup import chosen_display
+
+
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders that a benchmark wrote.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where the page and its pictures go. Default: the first folder.",
+            show_default=False,
+        ),
+    ] = None,
+    primary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TASK@LENGTH",
+            help="A cell to test, or mean@LENGTH; may be repeated. Default: the mean at the longest shared length.",
+            show_default=False,
+        ),
+    ] = None,
+    margin: Annotated[
+        float, typer.Option(metavar="POINTS", help="Of the non-inferiority tests.")
+    ] = 5.0,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SYSTEM",
+            help="What the other systems are compared with. Default: memory.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write a page with tables, charts and tests about one or more folders of records."""
+    with reported(Outcome(json=False)):
+        from memagent_bench.report import make_report
+
+        made = make_report(
+            folders, out or folders[0], primary=primary or (), margin=margin, baseline=baseline
+        )
+        for caution in made.cautions:
+            say("caution:", caution, style="yellow")
+        for paragraph in made.summary:
+            print(paragraph)
+        print(made.page)
+
+
+def diagnose(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that a benchmark wrote.")],
+    misses: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Show so many misses one by one.")
+    ] = 5,
+    display: opt.DisplayOption = None,
+) -> None:
+    """Say why answers were wrong: what the memories held, and at which chunk they lost it."""
+    shown = chosen_display(display)
+    outcome = Outcome(json=shown is Display.JSON)
+    with reported(outcome):
+        from memagent_bench.diagnose import diagnose as follow
+        from memagent_bench.diagnose import show, to_json
+
+        found = follow(folder)
+        if shown is Display.JSON:
+            outcome.told = True
+            print(to_json(found))
+        elif shown is Display.NONE:
+            for trace in found.misses:
+                record = trace.record
+                print(
+                    record.system, record.task, record.length, record.index, trace.label, sep="\t"
+                )
+        else:
+            show(found, terminal(sys.stdout), misses)
+
+
+def tasks() -> None:
+    """List the tasks of each suite."""
+    with reported(Outcome(json=False)):
+        from memagent_bench.suites import SUITES, tasks_of
+
+        Paper(colour=False).table([(suite, name) for suite in SUITES for name in tasks_of(suite)])
+
+
+def systems() -> None:
+    """List the systems; package.module:factory names one of your own."""
+    with reported(Outcome(json=False)):
+        from memagent_bench.systems.registry import SYSTEMS, WITHOUT_MODEL
+
+        free = {True: "calls no model", False: ""}
+        Paper(colour=False).table([(name, free[name in WITHOUT_MODEL]) for name in SYSTEMS])

@@ -1,0 +1,232 @@
+"""`memagent-bench reproduce`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from memagent.cli.exits import reported, say
+from memagent.cli.options import Display
+from memagent.cli.output import Paper
+from memagent.cli.session import drive
+from memagent.cli.setup import chosen_display
+from memagent.errors import ConfigError
+from memagent_bench.cli.measure import Going, forecast, leave, run
+from memagent_bench.cli.options import Reproduce
+from memagent_bench.cli.results import as_data, show_forecast, show_gaps
+from memagent_bench.lengths import show_length
+
+if TYPE_CHECKING:
+    from memagent_bench.reproduce.protocol import Part
+    from memagent_bench.reproduce.verdict import Verdict
+    from memagent_bench.runner import Summary
+    from memagent_bench.session import Benchmark
+
+
+def reproduce(given: Reproduce) -> None:
+    """Measure a published checkpoint as it was measured, and compare the figures.
+
+    Serve the checkpoint with vLLM or SGLang, then name it: --base-url URL --model NAME. What it will take is said
+    first, and nothing begins without a yes. Records go to DIR/results.jsonl; a killed run goes on where it was.
+    """
+    shown = chosen_display(given.display)
+    going = Going(json=shown is Display.JSON)
+    with reported(going):
+        asked = [(part, benchmark_of(part, given)) for part in parts_of(given)]
+        _say_caveats(given, [part for part, _ in asked])
+        _check_data(given, [part for part, _ in asked])
+        left = [(bench, drive(forecast(bench))) for _, bench in asked]
+        speed = given.speed
+        if speed is None and not given.dry_run and any(shares for _, shares in left):
+            speed = drive(_speed(given, asked[0]))
+        if given.dry_run or shown is not Display.JSON:
+            show_forecast(left, shown, speed=speed)
+        if given.dry_run:
+            going.told = True
+            return
+        if any(shares for _, shares in left):
+            _confirm(given)
+        summaries = _run(given, [part for part, _ in asked], shown, going)
+        _report(given, asked, summaries, shown, going)
+        leave(*summaries)
+
+
+def parts_of(given: Reproduce) -> list[Part]:
+    """The published rows that are asked for.
+
+    Raises:
+        ConfigError: there is nothing to compare with.
+    """
+    from memagent_bench.lengths import parse_lengths
+    from memagent_bench.reproduce.protocol import parts
+    from memagent_bench.suites import several_of
+
+    suites = several_of(given.suites, ("qa", "ruler"), "suite")
+    lengths = None if given.lengths is None else parse_lengths(given.lengths)
+    return parts(given.checkpoint, suites, lengths)
+
+
+def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
+    """The benchmark of one published row.
+
+    Raises:
+        ConfigError: an option is wrong, or no wording is named.
+    """
+    from memagent.models.spec import SCHEMES, open_model
+    from memagent.prompts import PromptSet
+    from memagent_bench.grid import Grid
+    from memagent_bench.reproduce.protocol import SYSTEM, settings
+    from memagent_bench.session import Benchmark
+    from memagent_bench.suites import tasks_of
+
+    if given.prompts is None:
+        raise ConfigError(
+            f"{given.checkpoint} was trained on one exact wording: give it with --prompts FILE (docs/prompts.md says "
+            f"how to write it down), or --prompts boxed for memagent's own, with which less is to be expected"
+        )
+    model = given.model
+    if model is not None and model.partition(":")[0] not in SCHEMES:
+        model = f"vllm:{model}"
+    tasks = tasks_of(part.suite)
+    return Benchmark(
+        grid=Grid(
+            suite=part.suite,
+            tasks={name: tasks[name] for name in part.tasks},
+            lengths=part.lengths,
+            samples=part.table.samples,
+            systems=[SYSTEM],
+            options=given.data(),
+            longest=part.table.until,
+        ),
+        model=open_model(model, base_url=given.base_url, tokenizer=given.tokenizer),
+        prompts=PromptSet.load(given.prompts),
+        settings=settings(given.seed),
+        out=given.out,
+        limits=given.limits(),
+        concurrency=given.concurrency,
+    )
+
+
+def _say_caveats(given: Reproduce, parts: Sequence[Part]) -> None:
+    from memagent.prompts.promptset import BUILT_IN
+
+    if given.prompts in BUILT_IN:
+        say(
+            "other wording:",
+            f"--prompts {given.prompts} is memagent's own, and the checkpoint was trained on another: its figures will "
+            f"rather be lower, and are no reproduction",
+            style="yellow",
+        )
+    for part in parts:
+        say("published:", f"{part.table.source}. {part.table.caveat}", style="dim")
+
+
+def _check_data(given: Reproduce, parts: Sequence[Part]) -> None:
+    """Looks for the data files; a dry run only says which are missing.
+
+    Raises:
+        ConfigError: a file is nowhere.
+    """
+    from memagent_bench.longqa.sources import hotpotqa_of, squad_of
+
+    find = {"qa": hotpotqa_of, "ruler": squad_of}
+    options = given.data()
+    for part in parts:
+        try:
+            find[part.suite](options)
+        except ConfigError as error:
+            if not given.dry_run:
+                raise
+            say("needed:", str(error), style="yellow")
+
+
+async def _speed(given: Reproduce, asked: tuple[Part, Benchmark]) -> float:
+    from memagent_bench.reproduce.speed import tokens_per_second
+
+    bench = benchmark_of(asked[0], given)
+    try:
+        return await tokens_per_second(bench.model, await bench.plan(), bench.concurrency)
+    finally:
+        await bench.model.aclose()
+
+
+def _confirm(given: Reproduce) -> None:
+    if given.yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError("nobody is there to be asked whether it should begin: give --yes")
+    if not typer.confirm("Begin?", err=True):
+        raise typer.Exit
+
+
+def _run(given: Reproduce, parts: Sequence[Part], shown: Display, going: Going) -> list[Summary]:
+    """One suite after the other, until a limit is reached."""
+    summaries: list[Summary] = []
+    for part in parts:
+        summaries.append(drive(run(benchmark_of(part, given), shown, going)))
+        if summaries[-1].limit:
+            break
+    return summaries
+
+
+def _report(
+    given: Reproduce,
+    asked: Sequence[tuple[Part, Benchmark]],
+    summaries: Sequence[Summary],
+    shown: Display,
+    going: Going,
+) -> None:
+    from memagent_bench.records import read_records
+    from memagent_bench.reproduce.verdict import verdicts
+
+    records = read_records(given.out)
+    found = [
+        verdict
+        for part, _ in asked
+        for verdict in verdicts(part, [r for r in records if r.suite == part.suite])
+    ]
+    going.told = True
+    if shown is Display.JSON:
+        runs = [as_data(bench, s) for (_, bench), s in zip(asked, summaries, strict=False)]
+        print(json.dumps({"verdicts": [*map(_plain, found)], "runs": runs}, ensure_ascii=False))
+    elif shown is Display.NONE:
+        for verdict in found:
+            measured = "" if verdict.measured is None else verdict.measured.mean
+            cells = (verdict.suite, verdict.length, measured, verdict.published.mean)
+            print(*cells, verdict.agreement, sep="\t")
+    else:
+        paper = Paper(colour=shown is Display.FULL)
+        paper.table([(f"{v.suite} at {show_length(v.length)}", _words(v)) for v in found])
+    for summary in summaries:
+        show_gaps(summary, going.resume_command(None))
+
+
+def _words(verdict: Verdict) -> str:
+    published = f"published {verdict.published.mean:.1%}"
+    if verdict.measured is None or verdict.difference is None:
+        return f"not measured yet, {published}"
+    m, d = verdict.measured, verdict.difference
+    missing = f", {m.unscored} without an answer" if m.unscored else ""
+    return (
+        f"measured {m.mean:.1%} ({m.low:.1%} to {m.high:.1%}, n={m.n}{missing}), {published}: {verdict.agreement} "
+        f"(difference {100 * d.low:+.1f} to {100 * d.high:+.1f} points)"
+    )
+
+
+def _plain(verdict: Verdict) -> dict[str, object]:
+    measured, difference = verdict.measured, verdict.difference
+    return {
+        "suite": verdict.suite,
+        "length": verdict.length,
+        "published": verdict.published.mean,
+        "measured": None if measured is None else measured.mean,
+        "interval": None if measured is None else [measured.low, measured.high],
+        "n": 0 if measured is None else measured.n,
+        "unscored": 0 if measured is None else measured.unscored,
+        "difference": None if difference is None else [difference.low, difference.high],
+        "agreement": verdict.agreement,
+    }

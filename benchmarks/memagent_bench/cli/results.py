@@ -1,0 +1,172 @@
+"""What is shown of a benchmark: forecasts before it, means and what is missing after it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memagent.cli.exits import say
+from memagent.cli.options import Display
+from memagent.cli.output import Paper, amount, duration, plural, shorten
+from memagent_bench.lengths import show_length
+
+if TYPE_CHECKING:
+    from memagent_bench.costs import Cost, Share
+    from memagent_bench.runner import Summary
+    from memagent_bench.session import Benchmark
+    from memagent_bench.table import Mean
+
+REASONS = 8
+"""Most kinds of failures that are listed."""
+REASON = 160
+"""Characters of each."""
+
+
+def show_forecast(
+    asked: Sequence[tuple[Benchmark, Sequence[Share]]],
+    shown: Display,
+    *,
+    speed: float | None = None,
+) -> None:
+    """What would be done, and what it would take.
+
+    Args:
+        asked: benchmarks, and what is left of each.
+        shown: how.
+        speed: tokens a second, where it is known.
+    """
+    from memagent_bench.costs import total
+
+    shares = [share for _, of_one in asked for share in of_one]
+    cost, records = total(shares), sum(share.samples for share in shares)
+    seconds = None if speed is None else cost.tokens / speed
+    if shown is Display.JSON:
+        parts = [
+            {"suite": b.grid.suite, **_share(share)} for b, of_one in asked for share in of_one
+        ]
+        whole = {"records": records, **_cost(cost), "seconds": seconds}
+        print(json.dumps({"forecast": whole | {"shares": parts}}))
+        return
+    if shown is Display.NONE:
+        print(records, cost.calls, cost.prompt_tokens, cost.completion_tokens, sep="\t")
+        return
+    paper = Paper(colour=shown is Display.FULL)
+    rows: list[tuple[str, str]] = []
+    for bench, of_one in asked:
+        grid = bench.grid
+        paper.line((f"{grid.suite}: ", "bold"), ", ".join(grid.tasks))
+        rows += [
+            (
+                f"{grid.suite}, {share.system} at {show_length(share.length)}",
+                f"{plural(share.samples, 'record')}, {_words(share.cost)}",
+            )
+            for share in of_one
+        ]
+    rows.append(("in all", f"{plural(records, 'record')}, {_words(cost)}"))
+    if speed is not None and seconds is not None:
+        rows.append(("time", f"at most {duration(seconds)} at {amount(speed)} tokens/s"))
+    paper.table(rows)
+    paper.line("With memories and replies as long as they may be; retries come on top.")
+
+
+def _cost(cost: Cost) -> dict[str, int]:
+    return {
+        "calls": cost.calls,
+        "prompt_tokens": cost.prompt_tokens,
+        "completion_tokens": cost.completion_tokens,
+    }
+
+
+def _share(share: Share) -> dict[str, str | int]:
+    place = {"system": share.system, "length": share.length, "records": share.samples}
+    return place | _cost(share.cost)
+
+
+def _words(cost: Cost) -> str:
+    return (
+        f"{plural(cost.calls, 'call')}, {amount(cost.prompt_tokens)} prompt and "
+        f"{amount(cost.completion_tokens)} completion tokens"
+    )
+
+
+def show_means(bench: Benchmark, shown: Display) -> None:
+    """The table of means: for people, or one mean a line."""
+    from memagent_bench.table import lines
+
+    found = _means(bench)
+    if shown is Display.NONE:
+        for mean in found:
+            print(mean.system, mean.length, mean.score, mean.n, mean.missing, sep="\t")
+    else:
+        paper = Paper(colour=shown is Display.FULL)
+        for line in lines(found):
+            paper.line(line)
+        paper.line((f"records in {bench.out}", "dim"))
+
+
+def _means(bench: Benchmark) -> list[Mean]:
+    from memagent_bench.records import read_records
+    from memagent_bench.table import means
+
+    return means([r for r in read_records(bench.out) if r.suite == bench.grid.suite])
+
+
+def show_gaps(summary: Summary, again: str | None) -> None:
+    """What a reader of the means should know, and how to go on, on standard error."""
+    for (task, length), why in summary.impossible.items():
+        say("cannot be made:", f"{task} at {show_length(length)}: {why}", style="yellow")
+    if summary.missing:
+        say(
+            "without an answer:",
+            f"{plural(len(summary.missing), 'record')} of this session; they count as 0 and are tried again when the "
+            f"command is repeated",
+            style="yellow",
+        )
+        reasons = Counter(
+            f"{record.system}, {record.status}: {shorten(record.detail, REASON)}"
+            for record in summary.missing
+        )
+        for reason, n in reasons.most_common(REASONS):
+            say(f"  {n} x", reason, style="yellow")
+        if len(reasons) > REASONS:
+            say(f"  and {len(reasons) - REASONS} other reasons", style="yellow")
+    if summary.limit is not None:
+        begun = (
+            f"; {plural(summary.cut, 'sample')} under way can be gone on with"
+            if summary.cut
+            else ""
+        )
+        say("stopped:", summary.limit + begun, style="yellow")
+    if (summary.limit is not None or summary.missing) and again is not None:
+        say("go on with:", again, style="dim")
+
+
+def as_data(bench: Benchmark, summary: Summary) -> dict[str, object]:
+    """Means and gaps, for JSON."""
+    return {
+        "suite": bench.grid.suite,
+        "out": str(bench.out),
+        "means": [
+            {
+                "system": mean.system,
+                "length": mean.length,
+                "score": mean.score,
+                "n": mean.n,
+                "missing": mean.missing,
+            }
+            for mean in _means(bench)
+        ],
+        "missing": [
+            {"task": r.task, "length": r.length, "index": r.index, "system": r.system}
+            | {"status": r.status, "detail": r.detail}
+            for r in summary.missing
+        ],
+        "impossible": [
+            {"task": task, "length": length, "why": why}
+            for (task, length), why in summary.impossible.items()
+        ],
+        "limit": summary.limit,
+        "cut": summary.cut,
+    }

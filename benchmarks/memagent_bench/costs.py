@@ -1,0 +1,120 @@
+"""What a benchmark will take, by arithmetic, before any call is made.
+
+Memories and replies are taken to be as long as they may be. The text of a sample is taken for its length in the model's
+tokens, so calls are right but for a chunk more or less a sample.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memagent.agents.plan import Plan
+from memagent.budget import JOINT_SLACK
+from memagent.tokens import TokenCounter
+from memagent_bench.grid import Job
+from memagent_bench.perf.chunks import book
+from memagent_bench.systems.map_reduce import MapReduce, Sizes
+from memagent_bench.systems.registry import WITHOUT_MODEL
+
+SAMPLE_CHARS = 40_000
+"""Of the shipped book: enough to tell how many of one tokenizer's tokens are one of another's."""
+ONE_CALL = re.compile(r"direct(-\w+)?|\w+-model")
+"""Systems that ask once, with as much as the window holds."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Retries come on top."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Of both kinds."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+        )
+
+    def times(self, n: int) -> Cost:
+        """Of `n` such samples."""
+        return Cost(n * self.calls, n * self.prompt_tokens, n * self.completion_tokens)
+
+
+@dataclass(frozen=True)
+class Share:
+    """The jobs of one system at one length."""
+
+    system: str
+    length: int
+    samples: int
+    each: Cost
+
+    @property
+    def cost(self) -> Cost:
+        """Of all of them."""
+        return self.each.times(self.samples)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What samples will take."""
+
+    plan: Plan
+    """Of a nominal question."""
+    ratio: float = 1.0
+    """The model's tokens that one token of a length is, about."""
+
+    def shares(self, jobs: Iterable[Job]) -> list[Share]:
+        """Jobs by length and system. Blocks: some tokens are counted."""
+        samples = Counter((job.length, job.system) for job in jobs)
+        return [
+            Share(system, length, n, self.of(system, length))
+            for (length, system), n in sorted(samples.items())
+        ]
+
+    def of(self, system: str, length: int) -> Cost:
+        """One sample of `length` tokens; a system that is not known here is taken for one that reads all of it."""
+        tokens = round(length * self.ratio)
+        budget, frames = self.plan.budget, self.plan.frames
+        if system in WITHOUT_MODEL:
+            return Cost()
+        if ONE_CALL.fullmatch(system):
+            prompt = frames["answer"] + budget.question + JOINT_SLACK + tokens
+            return Cost(1, min(prompt, budget.window - budget.output), budget.output)
+        chunks = -(-tokens // budget.chunk)
+        each = frames["update"] + budget.question + JOINT_SLACK
+        if system == MapReduce.name:
+            calls = Sizes.of(self.plan).most_calls(chunks)
+            prompts = chunks * each + tokens + (calls - chunks) * budget.prompt
+        else:
+            calls = chunks + 1
+            prompts = calls * (each + budget.memory) + tokens
+        return Cost(calls, prompts, calls * budget.output)
+
+
+def total(shares: Sequence[Share]) -> Cost:
+    """All together."""
+    return sum((share.cost for share in shares), Cost())
+
+
+def tokens_ratio(counter: TokenCounter, lengths: TokenCounter) -> float:
+    """The model's tokens for each token that lengths are named in, on English prose. Blocks.
+
+    Args:
+        counter: the model's.
+        lengths: that of the samples.
+    """
+    if counter.name == lengths.name:
+        return 1.0
+    text = book()[:SAMPLE_CHARS]
+    return counter.count(text) / lengths.count(text)

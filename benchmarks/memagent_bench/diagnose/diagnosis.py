@@ -1,0 +1,160 @@
+"""Reads a benchmark's records and runs, and says what became of every wanted reference."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from memagent.errors import StoreError
+from memagent.runstore import RunStore
+from memagent_bench.diagnose.traces import Fate, Trace, traces
+from memagent_bench.folder import RUNS
+from memagent_bench.record import Record
+from memagent_bench.records import read_records
+from memagent_bench.systems.base import Status
+
+CONFIDENCE = 0.95
+THREE = 3.0
+"""-ln(1 - 0.95), rounded up: the rule of three."""
+
+Cell: TypeAlias = tuple[str, str, str, int]
+"""System, suite, task, length."""
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """How often a memory loses what it holds, a chunk."""
+
+    losses: int
+    steps: int
+    """Chunk steps at risk: each began with a memory that held what is wanted."""
+
+    @property
+    def rate(self) -> float | None:
+        """Losses / steps; None where there was nothing to lose."""
+        return self.losses / self.steps if self.steps else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Bounds at 95%: Clopper and Pearson's exact ones (Biometrika 26, 1934), as if steps were independent.
+
+        Where nothing was lost, 0 and the rule of three's 3 / steps (Hanley and Lippman-Hand, JAMA 249,
+        1983), an upper bound at 95% by itself.
+        """
+        if not self.steps:
+            return None
+        if not self.losses:
+            return 0.0, min(1.0, THREE / self.steps)
+        # scipy has no types, and takes long to load.
+        stats: Any = import_module("scipy.stats")
+        test: Any = stats.binomtest(self.losses, self.steps)
+        bounds: Any = test.proportion_ci(CONFIDENCE, method="exact")
+        return float(bounds.low), float(bounds.high)
+
+
+@dataclass
+class Diagnosis:
+    """What became of every wanted reference of the runs in a folder."""
+
+    folder: Path
+    traces: list[Trace] = field(default_factory=list[Trace])
+    """Of all answered samples of systems that keep runs, right or wrong."""
+    unanswered: int = 0
+    """Samples without an answer: why is in their records."""
+    without_run: int = 0
+    """Records of systems that keep no runs."""
+    unread: dict[str, str] = field(default_factory=dict[str, str])
+    """Run ids that a record names, and why they could not be followed."""
+
+    @property
+    def misses(self) -> list[Trace]:
+        """What answers lack."""
+        return [trace for trace in self.traces if not trace.got]
+
+    @property
+    def cells(self) -> dict[Cell, list[Trace]]:
+        """By system, suite, task and length, in this order."""
+        cells: dict[Cell, list[Trace]] = {}
+        for trace in self.traces:
+            record = trace.record
+            cell = (record.system, record.suite, record.task, record.length)
+            cells.setdefault(cell, []).append(trace)
+        return dict(sorted(cells.items()))
+
+
+def diagnose(folder: Path) -> Diagnosis:
+    """Follows every wanted reference of a benchmark through the memories of its runs. Blocks.
+
+    Records of systems that keep no runs, samples without an answer and runs that cannot be followed are
+    counted, and left out.
+
+    Args:
+        folder: where a benchmark put its records and runs (`--out`).
+
+    Raises:
+        StoreError: it has no records, or they name runs and there is no run store.
+        StoreCorrupt: a line is no record, or the run store is damaged.
+    """
+    folder = Path(folder)
+    found = Diagnosis(folder)
+    records: list[Record] = []
+    for record in read_records(folder):
+        if record.run_id is None:
+            found.without_run += 1
+        elif record.status is not Status.ANSWERED or record.answer is None:
+            found.unanswered += 1
+        else:
+            records.append(record)
+    if records:
+        with open_runs(folder) as store:
+            for record in records:
+                _follow(record, store, found)
+    return found
+
+
+def hazard(traces: Iterable[Trace]) -> Hazard:
+    """The hazard of some traces, of right answers too: leaving those out would overstate it."""
+    steps = losses = 0
+    for trace in traces:
+        steps += trace.risk
+        losses += trace.fate is Fate.LOST
+    return Hazard(losses, steps)
+
+
+@contextmanager
+def open_runs(folder: Path) -> Generator[RunStore]:
+    """The run store of a benchmark's folder, closed again.
+
+    Raises:
+        StoreError: there is none, or it cannot be opened.
+    """
+    path = folder / RUNS
+    if not path.is_file():  # opening would make it
+        raise StoreError(
+            f"no run store {str(path)!r}: the memories were kept there; copy it back, or run the benchmark again"
+        )
+    store = RunStore(path)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _follow(record: Record, store: RunStore, found: Diagnosis) -> None:
+    run_id = record.run_id or ""
+    if store.find(run_id) is None:
+        found.unread[run_id] = "not in the run store"
+        return
+    if not store.is_answered(run_id):
+        found.unread[run_id] = "no answer in the run store, though its record has one"
+        return
+    try:
+        found.traces += traces(record, store.events(run_id))
+    except ValidationError as error:
+        found.unread[run_id] = f"damaged: {error.errors()[0]['msg']}"

@@ -1,0 +1,84 @@
+"""The step at which a reference was lost, not written, or not read: the texts before and after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memagent.cli.changes import Change, changes, sentences
+from memagent.events import Answered, ChunkRead, MemoryKept, MemoryTruncated, MemoryUpdated
+from memagent.runstore import RunStore
+from memagent.tasks.scores import FORMS
+from memagent_bench.diagnose.traces import Trace
+
+
+@dataclass(frozen=True)
+class Fatal:
+    """One step of a run."""
+
+    chunk: int | None
+    """Index of the chunk; None for the answer."""
+    span: tuple[int, int] | None
+    """First character of the chunk, and one past its last."""
+    before: str
+    """The memory that went into the step, empty for the first chunk."""
+    after: str
+    """The memory that came out of it; the answer, where `chunk` is None."""
+    kept: bool = False
+    """The model kept the memory as it was."""
+    truncated: tuple[int, int] | None = None
+    """Tokens before and after, where the new memory was cut to its budget."""
+
+
+def fatal(trace: Trace, store: RunStore) -> Fatal:
+    """The step where a miss was decided.
+
+    That is the chunk in `trace.chunk`, else the answer call: the memory held it, or nobody can say.
+
+    Args:
+        trace: of a miss.
+        store: with its run.
+
+    Raises:
+        RunNotFound: the store has no such run.
+    """
+    run_id = trace.record.run_id or ""
+    store.get(run_id)
+    span, memory, truncated = None, "", None
+    for event in store.events(run_id):
+        match event:
+            case ChunkRead():
+                span, truncated = (event.start, event.end), None
+            case MemoryTruncated():
+                truncated = (event.tokens_before, event.tokens_after)
+            case MemoryKept() if event.chunk == trace.chunk:
+                return Fatal(event.chunk, span, memory, memory, kept=True)
+            case MemoryUpdated():
+                if event.chunk == trace.chunk:
+                    return Fatal(event.chunk, span, memory, event.memory, truncated=truncated)
+                memory = event.memory
+            case Answered():
+                return Fatal(None, None, memory, event.answer)
+            case _:
+                pass
+    return Fatal(None, None, memory, trace.record.answer or "")
+
+
+def difference(step: Fatal, trace: Trace, most: int = 5) -> list[Change]:
+    """What the step did, in at most so many sentences, those first that hold what was wanted.
+
+    For the answer call: the memory's sentences that hold it, and the answer in their place.
+    """
+    form = FORMS[trace.record.scorer]
+    nothing = form("")
+    forms = [found for note in trace.notes if (found := form(note)) != nothing]
+
+    def holds(text: str) -> bool:
+        whole = form(text)
+        return any(found in whole for found in forms)
+
+    if step.chunk is None:
+        told = [text.strip() for text in sentences(step.before) if holds(text)][: most - 1]
+        return [*(Change(text, "") for text in told), Change("", step.after.strip())]
+    found = changes(step.before, step.after)
+    found.sort(key=lambda change: not (holds(change.removed) or holds(change.added)))
+    return found[:most]

@@ -1,0 +1,214 @@
+"""What became of each wanted reference in the memories of a run, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from memagent.events import ChunkRead, Event, MemoryKept, MemoryUpdated
+from memagent.tasks import SCORERS, Evidence
+from memagent.tasks.scores import ALL_WANTED, FORMS
+from memagent_bench.record import Record
+
+F1_GOT = 0.5
+"""From this F1 on an answer counts as right here: the score has no threshold of its own."""
+
+
+class Fate(StrEnum):
+    """What became of a reference in the memories."""
+
+    HELD = "held"
+    """The final memory holds all that it needs. Where the answer lacks it: unread at answer."""
+    NEVER_WRITTEN = "never-written"
+    """No memory held what a needed place says, from that place on."""
+    LOST = "lost"
+    """A memory held it, a later one did not, and neither did the final one."""
+    NO_EVIDENCE = "no-evidence"
+    """Nobody can say where it stands: it is spread over all of the document."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One thing that an answer has to have."""
+
+    reference: str
+    """The value; where several forms of it are as good, the first."""
+    forms: tuple[str, ...]
+    got: bool
+    """The answer has it."""
+    places: tuple[Evidence, ...]
+    """That say what it needs, in the order of the document."""
+
+
+@dataclass
+class Place:
+    """One place of the document, followed through the memories.
+
+    A memory that holds a note before the place was read has guessed, or met the same text elsewhere: that counts
+    as written only from the chunk on that shows the place. A memory is all that is carried over, so what
+    comes back was there in other words (unless the document says it again): a loss is what lasts to the end.
+    """
+
+    evidence: Evidence
+    forms: tuple[str, ...]
+    """Of its notes: a memory that noted the place holds one of them."""
+    shown: tuple[int, int] | None = None
+    """First and last chunk that shows a part of it."""
+    early: bool = False
+    """A memory held it before it was read."""
+    written: int | None = None
+    """The first chunk whose memory held it."""
+    lost: int | None = None
+    """The chunk whose memory was the first without it."""
+    returned: int = 0
+    """How often it came back."""
+
+    def read(self, chunk: ChunkRead) -> None:
+        """A chunk is about to be shown."""
+        if chunk.start < self.evidence.end and chunk.end > self.evidence.start:
+            first = chunk.chunk if self.shown is None else self.shown[0]
+            self.shown = (first, chunk.chunk)
+
+    def step(self, chunk: int, memory: str) -> None:
+        """A chunk's memory was committed, in the form in which texts are compared."""
+        held = any(form in memory for form in self.forms)
+        if self.shown is None:
+            self.early |= held
+        elif held and self.written is None:
+            self.written = chunk
+        elif held and self.lost is not None:
+            self.lost = None
+            self.returned += 1
+        elif not held and self.written is not None and self.lost is None:
+            self.lost = chunk
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A reference of one sample under one system, and what became of it."""
+
+    record: Record = field(repr=False)
+    reference: str
+    notes: tuple[str, ...]
+    """One of them had to be in the memory: of the place where it broke off, else of all places."""
+    got: bool
+    """The answer has it."""
+    fate: Fate
+    chunk: int | None
+    """Where it broke off: the chunk whose memory lost it, or the last that showed what was never written; None where
+    it did not, or where that was never read (the run had settled)."""
+    risk: int
+    """Chunk steps behind the one that wrote it first, up to the end or to where it broke off."""
+    early: bool
+    """A memory held something of it before it was read."""
+    returned: int
+    """How often something of it was gone, and came back."""
+
+    @property
+    def label(self) -> str:
+        """The verdict on a miss: exactly one."""
+        if self.fate is Fate.HELD:
+            return "unread-at-answer"
+        return f"lost-at-chunk-{self.chunk}" if self.fate is Fate.LOST else self.fate.value
+
+
+def wanted(record: Record) -> list[Wanted]:
+    """What a record's answer has to have: each reference, or one thing where they are forms of one answer."""
+    outputs, answer = record.outputs, record.answer or ""
+    if record.scorer not in ALL_WANTED:
+        score = SCORERS[record.scorer](answer, outputs)
+        got = score >= (F1_GOT if record.scorer == "f1" else 1)
+        places = tuple(place for place in record.evidence if place.supports)
+        return [Wanted(outputs[0], outputs, got, places)]
+    scorer = SCORERS["set_recall" if record.scorer == "set_precision" else record.scorer]
+    return [
+        Wanted(
+            output,
+            (output,),
+            scorer(answer, [output]) == 1,
+            tuple(place for place in record.evidence if number in place.supports),
+        )
+        for number, output in enumerate(outputs)
+    ]
+
+
+def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
+    """Follows what a record's answer has to have through the memories of its run.
+
+    Args:
+        record: of a sample with an answer.
+        events: of its run (one question), in order.
+    """
+    form = FORMS[record.scorer]
+    items = wanted(record)
+    followed = [_followed(item, record.scorer) for item in items]
+    memory, last = form(""), -1
+    for event in events:
+        match event:
+            case ChunkRead():
+                for place in (place for places in followed for place in places):
+                    place.read(event)
+                continue
+            case MemoryUpdated():
+                memory = form(event.memory)
+            case MemoryKept():
+                pass
+            case _:
+                continue
+        last = event.chunk
+        for place in (place for places in followed for place in places):
+            place.step(last, memory)
+    return [
+        _trace(record, item, places, last) for item, places in zip(items, followed, strict=True)
+    ]
+
+
+def _followed(item: Wanted, scorer: str) -> list[Place]:
+    """The places to follow: those with notes; else the last one, from which on the reference can be known."""
+    form = FORMS[scorer]
+    nothing = form("")
+    followed: list[Place] = []
+    for place in item.places:
+        # A form of nothing (a note without a number, where numbers are compared) would be in every memory.
+        forms = tuple(found for note in place.notes if (found := form(note)) != nothing)
+        if forms:
+            followed.append(Place(place, forms))
+    if not followed and item.places:
+        last = item.places[-1].model_copy(update={"notes": item.forms})
+        followed.append(Place(last, tuple(map(form, item.forms))))
+    return followed
+
+
+def _trace(record: Record, item: Wanted, places: Sequence[Place], last: int) -> Trace:
+    """The fate of a reference is that of the place where it broke off first.
+
+    A loss and a place that was not written may fall on one chunk (a sum went wrong): then it was lost.
+    """
+    breaks: list[tuple[int, int, Place]] = []
+    for place in places:
+        if place.lost is not None:
+            breaks.append((place.lost, 0, place))
+        elif place.written is None:
+            breaks.append((last + 1 if place.shown is None else place.shown[1], 1, place))
+    fate, chunk, end = Fate.HELD, None, last
+    notes = tuple(dict.fromkeys(note for place in places for note in place.evidence.notes))
+    if not places:
+        fate = Fate.NO_EVIDENCE
+    elif breaks:
+        at, kind, place = min(breaks, key=lambda entry: entry[:2])
+        fate = Fate.NEVER_WRITTEN if kind else Fate.LOST
+        chunk = at if at <= last else None
+        notes, end = place.evidence.notes, min(at, last)
+    first = min((place.written for place in places if place.written is not None), default=last)
+    return Trace(
+        record=record,
+        reference=item.reference,
+        notes=notes,
+        got=item.got,
+        fate=fate,
+        chunk=chunk,
+        risk=max(0, end - first),
+        early=any(place.early for place in places),
+        returned=sum(place.returned for place in places),
+    )

@@ -1,0 +1,127 @@
+"""Samples at work: made in a thread, shared by systems, dropped when the last one is through."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from memagent.errors import RunMismatch
+from memagent.tasks import Sample, Task
+from memagent_bench.grid import Cell, Facts, Grid, Job
+
+CHARS_IN_FLIGHT = 256 * 1024 * 1024
+"""Of all samples at work together: fifteen of 4M tokens, some 17M characters each."""
+CHARS_PER_TOKEN = 5
+"""More than English has by any tokenizer: what a sample is taken for until it is made."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A sample and its task."""
+
+    task: Task
+    sample: Sample
+    bytes: int
+    """Of the document, in UTF-8."""
+    document: str
+    """First 16 hex digits of the SHA-256 of the document's bytes."""
+
+
+class Draft:
+    """A sample that is being made, or is there."""
+
+    def __init__(
+        self, making: asyncio.Future[Made], give: Callable[[int], None], taken: int, systems: int
+    ) -> None:
+        self._making, self._give, self._taken, self._left = making, give, taken, systems
+        making.add_done_callback(self._weigh)
+
+    async def get(self) -> Made:
+        """The sample; raises what making it raised."""
+        return await asyncio.shield(self._making)
+
+    def leave(self) -> None:
+        """One system is through with it."""
+        self._left -= 1
+        if not self._left:
+            self._give(self._taken)
+            self._taken = 0
+
+    def _weigh(self, made: asyncio.Future[Made]) -> None:
+        """Keeps only the room that it really needs."""
+        if made.cancelled() or made.exception() is not None or not self._left:
+            return
+        more = self._taken - len(made.result().sample.context)
+        if more > 0:
+            self._taken -= more
+            self._give(more)
+
+
+class Drafts:
+    """Makes samples, no more at a time than there is room for. One that is larger than all of it comes alone.
+
+    Args:
+        grid: names the tasks.
+        known: what the records that there are say of their data.
+        chars: room for the documents of all samples at work.
+    """
+
+    def __init__(
+        self, grid: Grid, known: Mapping[Cell, Facts], *, chars: int = CHARS_IN_FLIGHT
+    ) -> None:
+        self._grid, self._known, self._chars, self._used = grid, known, chars, 0
+        self._changed = asyncio.Event()
+        # One thread: samples are made one after the other, and a task needs no locks.
+        self._maker = ThreadPoolExecutor(1, thread_name_prefix="memagent-bench-sample")
+        self._cell: tuple[Cell, Task] | None = None
+
+    async def begin(self, job: Job, systems: int) -> Draft:
+        """Begins to make a job's sample as soon as there is room.
+
+        Args:
+            job: any of the sample's.
+            systems: how many will `leave` it.
+        """
+        chars = job.length * CHARS_PER_TOKEN
+        while self._used and self._used + chars > self._chars:
+            self._changed.clear()
+            await self._changed.wait()
+        self._used += chars
+        making = asyncio.get_running_loop().run_in_executor(self._maker, self._make, job)
+        return Draft(making, self._give, chars, systems)
+
+    def close(self) -> None:
+        """Makes no more; nobody waits for the one that is being made."""
+        self._maker.shutdown(wait=False, cancel_futures=True)
+
+    def _give(self, chars: int) -> None:
+        self._used -= chars
+        self._changed.set()
+
+    def _make(self, job: Job) -> Made:
+        if self._cell is None or self._cell[0] != job.cell:
+            self._cell = None  # first, so that two haystacks are not held at once
+            task = self._grid.tasks[job.task](job.length, self._grid.options)
+            self._compare(job, task.facts)
+            self._cell = (job.cell, task)
+        task = self._cell[1]
+        sample = task.sample(job.index)
+        raw = sample.context.encode("utf-8", "surrogatepass")
+        return Made(task, sample, len(raw), hashlib.sha256(raw).hexdigest()[:16])
+
+    def _compare(self, job: Job, facts: Facts) -> None:
+        """Data may differ though the options do not: found in another folder, or made by another version."""
+        known = self._known.get(job.cell, facts)
+        differences = [
+            f"{name} was {known.get(name)!r}, is {facts.get(name)!r}"
+            for name in sorted({*known, *facts})
+            if known.get(name) != facts.get(name)
+        ]
+        if differences:
+            raise RunMismatch(
+                f"the records of {job.task!r} at {job.length} were made with other data: {'; '.join(differences)}. "
+                f"Use the same data and version to go on, or another --out"
+            )

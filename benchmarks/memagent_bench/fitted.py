@@ -1,0 +1,105 @@
+"""Tasks whose samples are made to a length by adding up the tokens of their parts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memagent.errors import ConfigError
+from memagent.tasks import Sample
+from memagent_bench.lengths import show_length
+from memagent_bench.options import DataOptions
+
+STEP = 64
+"""The least length is named in steps of this many tokens."""
+Order = NDArray[np.int64]
+"""Indexes."""
+
+
+class FittedTask(ABC):
+    """What such tasks share: how a sum is checked against the whole, and what chance depends on.
+
+    Where tokens of parts add up to those of the whole, a sample is never tokenised whole after the first.
+    With a tokenizer for which they do not, each is, and is made smaller until it fits.
+    """
+
+    def __init__(self, name: str, scorer: str, length: int, options: DataOptions) -> None:
+        self.name, self.scorer = name, scorer
+        self._length, self._options = length, options
+        self._count = options.counter.count
+
+    @property
+    def facts(self) -> dict[str, str | int | bool]:
+        """See `Task`."""
+        return {
+            "positions": self._options.positions,
+            "nested": self._options.nested,
+            "length_tokenizer": self._options.counter.name,
+        }
+
+    def sample(self, index: int) -> Sample:
+        """See `Task`. Takes time and memory that are linear in the length."""
+        target = self._length * self._scale
+        while True:
+            sample = self._made(index, int(target))
+            if self._scale == 1.0:
+                return sample
+            tokens = self._whole(sample)
+            if tokens <= self._length:
+                return sample.model_copy(update={"tokens": tokens})
+            target -= tokens - self._length
+
+    @abstractmethod
+    def _made(self, index: int, limit: int) -> Sample:
+        """A sample of at most `limit` tokens by adding up its parts."""
+
+    @cached_property
+    def _scale(self) -> float:
+        """Tokens by adding up, for each token of the whole. Decided by sample 0, whichever is asked for first."""
+        sample = self._made(0, self._length)
+        return sample.tokens / self._whole(sample)
+
+    def _whole(self, sample: Sample) -> int:
+        return self._count(sample.prompt) + sample.generate
+
+    def _rng(self, what: str, index: int | None = None) -> Random:
+        """Chance that is the same for the same options, length (unless nested), and index (where given)."""
+        length = "" if self._options.nested else f":{self._length}"
+        sample = "" if index is None else f":{index}"
+        return Random(f"{self._options.seed}:{self.name}:{what}{sample}{length}")
+
+    def _places_rng(self, what: str, index: int) -> Random:
+        """Chance that decides where things stand: RULER's is the same in every sample of a length."""
+        return self._rng(what, None if self._options.positions == "published" else index)
+
+    def _too_short(self, index: int, needed: int) -> ConfigError:
+        # Samples differ by the words drawn, and more so by the question asked.
+        least = -(-needed * 9 // 8 // STEP) * STEP
+        return ConfigError(
+            f"{show_length(self._length)} tokens are too few for {self.name} (sample {index} takes {needed}): "
+            f"give a length of at least {least}"
+        )
+
+
+def shuffled(n: int, rng: Random) -> Order:
+    """0..n-1 in random order: sorts by random keys of 32 bits, ascending where two are equal.
+
+    The bits are those of Python's generator, which no later version will change. Sorted by 16 bits
+    at a time, which numpy does in linear time: 0.04 us for each number, where `Random.shuffle` takes 0.5 us.
+    """
+    low, high = np.frombuffer(rng.randbytes(4 * n), dtype="<u2").reshape(2, n)
+    order = np.argsort(low, kind="stable")
+    return order[np.argsort(high[order], kind="stable")]
+
+
+def objects(texts: Sequence[str]) -> NDArray[Any]:
+    """Texts as an array, to be picked by index at once."""
+    array = np.empty(len(texts), dtype=object)
+    array[:] = list(texts)
+    return array

@@ -1,0 +1,107 @@
+"""Samples as files: JSON lines with RULER's field names, so that other harnesses can read them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from memagent.errors import ConfigError
+from memagent.tasks import Sample, Task
+
+
+def write_samples(
+    task: Task, n: int, out: Path, *, written: Callable[[int], None] = lambda count: None
+) -> None:
+    """Writes the first n samples of a task, one at a time, as JSON lines in UTF-8.
+
+    A file appears when it is complete: until then the samples go to a temporary one beside it, which is removed
+    if the work ends early, and what stood in its place stays.
+
+    Args:
+        task: of any suite.
+        n: how many.
+        out: a file; `-` for standard output. What is no regular file (a pipe) is written to as it is.
+        written: called after each sample with how many there are.
+
+    Raises:
+        ConfigError: n is not positive, the file cannot be written, or the task has no such sample.
+    """
+    if n < 1:
+        raise ConfigError(f"{n!r} samples are none: ask for at least one")
+    facts = task.facts
+    with _opened(out) as file:
+        for index in range(n):
+            text = line(task.sample(index), facts)
+            with _named(out):
+                file.write(text)
+            written(index + 1)
+
+
+def line(sample: Sample, facts: dict[str, str | int | bool]) -> bytes:
+    """One sample as a line of JSON.
+
+    `index`, `input`, `outputs` and `length` are RULER's (`length` is what the prompt and its reply take);
+    `context_span` says from where to where in `input` the document stands, in characters.
+    """
+    start = len(sample.before)
+    fields = {
+        "index": sample.index,
+        "input": sample.prompt,
+        "outputs": sample.outputs,
+        "length": sample.tokens,
+        "max_length": sample.length,
+        "tokens_to_generate": sample.generate,
+        "question": sample.question,
+        "context_span": [start, start + len(sample.context)],
+        "task": sample.task,
+        "facts": facts,
+    }
+    # Half a surrogate pair becomes the escape that JSON has for it.
+    return (json.dumps(fields, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+
+
+@contextmanager
+def _opened(out: Path) -> Generator[IO[bytes]]:
+    if str(out) == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with _named(out):
+        if out.is_dir():
+            raise ConfigError(
+                f"{str(out)!r} is a folder: name a file, such as {str(out / 'samples.jsonl')!r}"
+            )
+        pipe = out.exists() and not out.is_file()
+        # Beside the file, so that it can take its place in one step; named apart from that of a rival.
+        target = out if pipe else out.with_name(f".{out.name}.{secrets.token_hex(4)}.part")
+        file = target.open("wb" if pipe else "xb")
+    try:
+        yield file
+        with _named(out):
+            file.close()
+            if not pipe:
+                target.replace(out)
+    finally:
+        with suppress(OSError):
+            file.close()
+        if not pipe:
+            target.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(out: Path) -> Generator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        # Whoever reads has had enough: that is for the command line to end quietly.
+        raise
+    except OSError as error:
+        raise ConfigError(
+            f"{str(out)!r} cannot be written: {error.strerror or error}; name a file in a folder that exists "
+            f"and has room"
+        ) from error

@@ -1,0 +1,169 @@
+"""What needles are hidden in: books by sentences, one line over and over, or lines that are all different."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+import numpy as np
+import regex
+from numpy.typing import NDArray
+
+from memagent.documents import open_document
+from memagent.errors import ConfigError
+from memagent.runner import run_sync
+from memagent.tokens import TokenCounter
+from memagent_bench.filler import Filler
+
+BOOK = "samples/war_and_peace.txt.gz"
+BOOK_NAME = "War and Peace (public domain, for lack of RULER's essays)"
+_PARAGRAPH = regex.compile(r"\n\s*\n")
+_ENDS = regex.compile(r"[.!?…。！？]")
+# After a sign that ends sentences and what closes quotes, before a capital; but not after titles and initials.
+_BREAK = regex.compile(
+    r"""(?<=[.!?…]["'”’)\]]{0,3})(?<!\b(?:Mr|Mrs|Ms|Dr|St|Prof|vs|\p{Lu})\.)[ ](?=["'“‘(\[]*[\p{Lu}\p{N}])"""
+    r"|(?<=[。！？][」』”’]?)(?![」』”’。！？])",
+    regex.VERSION1,
+)
+
+
+class Haystack(Protocol):
+    """Units of text to hide needles among."""
+
+    @property
+    def filler(self) -> Filler:
+        """How units are counted and joined."""
+        ...
+
+    def lay(self, room: int, rng: Random, without: Sequence[str]) -> tuple[list[str], int]:
+        """Units of one sample, and the sum of their costs, at most `room` tokens.
+
+        Args:
+            room: tokens.
+            rng: what decides where units are drawn; haystacks in fixed order leave it alone.
+            without: texts that no drawn unit may hold.
+        """
+        ...
+
+    def rounds(self, room: int) -> int:
+        """How often a text of `room` tokens goes through the units; 1 where none comes twice."""
+        ...
+
+
+class Fixed:
+    """The first units of a filler, the same in every sample, over and over where they do not suffice."""
+
+    def __init__(self, filler: Filler) -> None:
+        self.filler = filler
+
+    def lay(self, room: int, rng: Random, without: Sequence[str]) -> tuple[list[str], int]:
+        """See `Haystack`."""
+        n = self.filler.within(room + self.filler.edge)
+        return self.filler.take(0, n), self.filler.tokens(n) - self.filler.edge if n else 0
+
+    def rounds(self, room: int) -> int:
+        """See `Haystack`."""
+        return self.filler.rounds(self.filler.within(room))
+
+
+class Drawn:
+    """A pool of units, each different, counted once; each sample has some of them in an order of its own.
+
+    Args:
+        filler: the pool.
+        nested: a larger room adds units, among those that a smaller one has in the same order. (Then all
+            samples have the same units.)
+    """
+
+    def __init__(self, filler: Filler, *, nested: bool) -> None:
+        self.filler = filler
+        self._nested = nested
+        # Picked by index, an array of texts is three times as fast as a list.
+        self._units = np.array(filler.take(0, len(filler)), dtype=object)
+        sums = [filler.tokens(n + 1) for n in range(len(filler))]
+        self._costs = np.diff(np.array(sums, dtype=np.int64), prepend=filler.edge)
+
+    def lay(self, room: int, rng: Random, without: Sequence[str]) -> tuple[list[str], int]:
+        """See `Haystack`."""
+        # Each unit has a random key of its own whatever number there are, so a longer order holds a shorter one.
+        # The bits are those of Python's generator, which no later version will change.
+        keys = np.frombuffer(rng.randbytes(8 * len(self._units)), dtype="<u8")
+        if self._nested:
+            order = np.argsort(keys[: _most(self._costs, room)], kind="stable")
+        else:
+            order = np.argsort(keys, kind="stable")
+            order = order[: _most(self._costs[order], room)]
+        units: list[str] = self._units[order].tolist()
+        cost = int(self._costs[order].sum())
+        # Hardly ever is one to go, and one long text is searched sooner than many short ones.
+        whole = self.filler.joiner.join(units)
+        for text in without:
+            for unit in [unit for unit in units if text in unit] if text in whole else []:
+                units.remove(unit)
+                cost -= self.filler.cost(unit)
+        return units, cost
+
+    def rounds(self, room: int) -> int:
+        """See `Haystack`."""
+        return 1
+
+
+def _most(costs: NDArray[np.int64], room: int) -> int:
+    """How many of the first units fit."""
+    return int(np.searchsorted(np.cumsum(costs), room, side="right"))
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, on one line each, without paragraphs that hold none (titles, tables of contents)."""
+    found: list[str] = []
+    for paragraph in _PARAGRAPH.split(text):
+        if _ENDS.search(paragraph):
+            found += [part for part in _BREAK.split(" ".join(paragraph.split())) if part]
+    return found
+
+
+@lru_cache(maxsize=2)
+def essays(paths: tuple[Path, ...], counter: TokenCounter) -> Filler:
+    """The sentences of the user's texts, one after another; of the shipped book where there are none.
+
+    A path is a text file, gzipped or not, or JSON with the text under `text`, as RULER keeps its essays.
+
+    Raises:
+        DocumentError: a path cannot be read as text.
+        ConfigError: there is no sentence in them.
+    """
+    if not paths:
+        packed = resources.files("memagent").joinpath(BOOK).read_bytes()
+        return Filler(BOOK_NAME, sentences(gzip.decompress(packed).decode()), " ", counter)
+    texts = [_read(path) for path in paths]
+    digest = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    name = f"{', '.join(path.name for path in paths)} (sha256 {digest})"
+    return Filler(name, [s for text in texts for s in sentences(text)], " ", counter)
+
+
+def _read(path: Path) -> str:
+    document = open_document(path)
+
+    async def whole() -> str:
+        return "".join([piece async for piece in document.pieces()])
+
+    text = run_sync(whole())
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        content = json.loads(text)["text"]
+    except (ValueError, KeyError, RecursionError) as error:
+        raise ConfigError(
+            f"{str(path)!r} begins like JSON, but is no object with the essays under 'text'; "
+            f"give the text itself in a file"
+        ) from error
+    if not isinstance(content, str):
+        raise ConfigError(f"'text' in {str(path)!r} is no text")
+    return content

@@ -1,0 +1,85 @@
+"""From an outcome to a record: the scores, and everything needed to judge them again."""
+
+from __future__ import annotations
+
+from memagent.errors import ConfigError
+from memagent.tasks import SCORERS, Sample, Task
+from memagent_bench.drafts import Made
+from memagent_bench.grid import Job
+from memagent_bench.record import Provenance, Record
+from memagent_bench.systems.base import Outcome, Status
+
+QA_SCORES = ("sub_exact_match", "exact_match", "f1")
+"""Beside the headline score: what publications on question answering report."""
+QA_SUITE, QA_TASKS = "qa", "qa_"
+"""The suite, and the beginning of the names of RULER's tasks, that are question answering."""
+
+
+def scores_of(suite: str, task: Task, sample: Sample, answer: str) -> dict[str, float]:
+    """The headline score of an answer, and further ones, by name."""
+    names = [task.scorer]
+    if suite == QA_SUITE or task.name.startswith(QA_TASKS):
+        names += QA_SCORES
+    return {name: SCORERS[name](answer, sample.outputs) for name in names}
+
+
+def record_of(
+    job: Job,
+    made: Made,
+    outcome: Outcome,
+    *,
+    seconds: float,
+    resumed: bool,
+    started: str,
+    provenance: Provenance,
+) -> Record:
+    """The record of one sample under one system. A missing answer has no score.
+
+    Args:
+        job: suite, system and index.
+        made: the sample and its task.
+        outcome: what the system made of it.
+        seconds: wall time of this session's part.
+        resumed: there was an earlier session's part.
+        started: UTC, ISO 8601.
+        provenance: of this session.
+    """
+    task, sample, answer = made.task, made.sample, outcome.answer
+    scores: dict[str, float] = {}
+    if outcome.status is Status.ANSWERED and answer is not None:
+        try:
+            scores = scores_of(job.suite, task, sample, answer)
+        except ConfigError as error:  # of data: a reference that nothing can be compared with
+            detail = f"the answer cannot be scored: {error}"
+            outcome = outcome.model_copy(update={"status": Status.FAILED, "detail": detail})
+    return Record(
+        suite=job.suite,
+        task=job.task,
+        length=job.length,
+        index=job.index,
+        system=job.system,
+        score=scores.get(task.scorer),
+        status=outcome.status,
+        scorer=task.scorer,
+        scores=scores,
+        answer=answer,
+        outputs=sample.outputs,
+        question=sample.question,
+        detail=outcome.detail,
+        tokens=sample.tokens,
+        chars=len(sample.context),
+        bytes=made.bytes,
+        evidence=sample.evidence,
+        facts=dict(task.facts),
+        run_id=outcome.run_id,
+        chunks=outcome.chunks,
+        usage=outcome.usage,
+        predicted_calls=outcome.predicted_calls,
+        predicted_tokens=outcome.predicted_tokens,
+        shown=outcome.shown,
+        seconds=seconds,
+        resumed=resumed,
+        started=started,
+        document=made.document,
+        provenance=provenance,
+    )

@@ -1,0 +1,62 @@
+"""Lengths as people write them: `8k`, `1m`, `8k,16k,...,4m`."""
+
+from __future__ import annotations
+
+import re
+
+from memagent.errors import ConfigError
+
+K, M = 1024, 1024 * 1024
+MAX_LENGTH = 1024 * M
+"""A sample is held in memory: this many tokens are some 4 GB of text."""
+_UNITS = {"": 1, "k": K, "m": M}
+_DOTS = ("...", "…")
+
+
+def parse_length(text: str) -> int:
+    """Tokens that `8192`, `8k` (1024 each) or `4m` (1024 * 1024 each) stand for.
+
+    Raises:
+        ConfigError: it is no positive length, or one that no sample can have.
+    """
+    found = re.fullmatch(r"([0-9]{1,12})([km]?)", text.strip().lower())
+    length = int(found[1]) * _UNITS[found[2]] if found else 0
+    if not 0 < length <= MAX_LENGTH:
+        raise ConfigError(
+            f"{text!r} is no length in tokens: write a number such as 8192, 8k or 1m, at most {show_length(MAX_LENGTH)}"
+        )
+    return length
+
+
+def parse_lengths(text: str) -> tuple[int, ...]:
+    """Several lengths with commas between; `...` doubles the one before it until the one after it.
+
+    Raises:
+        ConfigError: a part is no length, `...` does not stand between a smaller and a larger length, or
+            a length comes twice.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    lengths: list[int] = []
+    for i, part in enumerate(parts):
+        if part not in _DOTS:
+            lengths.append(parse_length(part))
+            continue
+        end = parse_length(parts[i + 1]) if 0 < i < len(parts) - 1 else 0
+        if not lengths or end <= lengths[-1]:
+            raise ConfigError(
+                f"'...' in {text!r} must stand between a length and a larger one, as in 8k,...,128k"
+            )
+        while lengths[-1] * 2 < end:
+            lengths.append(lengths[-1] * 2)
+    twice = [length for length in dict.fromkeys(lengths) if lengths.count(length) > 1]
+    if twice:
+        raise ConfigError(f"{text!r} names {show_length(twice[0])} more than once")
+    return tuple(lengths)
+
+
+def show_length(length: int) -> str:
+    """`8K` for 8192, `1M` for 1048576, digits for what is no multiple of 1024."""
+    for name, size in (("M", M), ("K", K)):
+        if length % size == 0 and length >= size:
+            return f"{length // size}{name}"
+    return str(length)

@@ -1,0 +1,1 @@
+"""Questions about paragraphs among many others: HotpotQA and SQuAD at any length that their data allow."""

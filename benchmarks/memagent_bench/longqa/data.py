@@ -1,0 +1,163 @@
+"""Questions and paragraphs from files: HotpotQA (distractor setting), SQuAD 2.0, lists of titled paragraphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from html import unescape
+from pathlib import Path
+
+from memagent.errors import DocumentError
+from memagent_bench.longqa.forms import (
+    HOTPOT_FORM,
+    SQUAD_FORM,
+    HotpotEntry,
+    any_form,
+    articles,
+    content,
+    hotpot,
+    named,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """Text without white space at its ends."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Paragraphs are indexes into the collection that the question belongs to."""
+
+    text: str
+    answers: tuple[str, ...]
+    """Forms of one answer, each once."""
+    gold: tuple[int, ...]
+    """The paragraphs that an answer needs."""
+    near: tuple[int, ...]
+    """Those that the data set gives with the question or that are of the same article; gold ones may be among them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """What one data set holds. Equal only to itself, so that what is computed from it can be cached."""
+
+    name: str
+    """Files with the beginning of their SHA-256, for records."""
+    paragraphs: Sequence[Paragraph]
+    """Each once, in the order of the files."""
+    questions: Sequence[Question]
+    left_out: int = 0
+    """Questions whose gold paragraphs are in none of the files."""
+
+
+@dataclass
+class Pool:
+    """Paragraphs, each once: white space does not make another of it."""
+
+    paragraphs: list[Paragraph] = field(default_factory=list[Paragraph])
+    _known: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+
+    def add(self, title: str, text: str) -> int:
+        """Its index, a new one if it is new."""
+        key = (plain(title), " ".join(text.split()))
+        if key not in self._known:
+            self._known[key] = len(self.paragraphs)
+            self.paragraphs.append(Paragraph(key[0], text.strip()))
+        return self._known[key]
+
+
+def plain(title: str) -> str:
+    """A title as people write it: some of HotpotQA's have `&amp;` for `&`."""
+    return " ".join(unescape(title).split())
+
+
+@lru_cache(maxsize=2)
+def hotpotqa(paths: tuple[Path, ...]) -> Collection:
+    """HotpotQA's questions, in order, without those whose gold paragraphs are in none of the files.
+
+    Raises:
+        DocumentError: a file cannot be read, is of another form, or all of them hold no question.
+    """
+    pool = Pool()
+    names: list[str] = []
+    entries: dict[str, tuple[HotpotEntry, tuple[int, ...]]] = {}
+    for path in paths:
+        raw = content(path)
+        names.append(named(path, raw))
+        for entry in hotpot(path, raw):
+            near = tuple(pool.add(t, "".join(s)) for t, s in entry.context if "".join(s).strip())
+            entries.setdefault(entry.id or entry.question, (entry, near))
+    by_title = {paragraph.title: i for i, paragraph in enumerate(pool.paragraphs)}
+    questions: list[Question] = []
+    for entry, near in entries.values():
+        own = by_title | {pool.paragraphs[i].title: i for i in near}
+        gold = [own.get(plain(title)) for title in entry.gold]
+        found = tuple(i for i in gold if i is not None)
+        if found and len(found) == len(gold) and entry.answer.strip():
+            questions.append(Question(entry.question.strip(), (entry.answer.strip(),), found, near))
+    left_out = len(entries) - len(questions)
+    return _collection(names, pool, questions, left_out, paths, HOTPOT_FORM)
+
+
+@lru_cache(maxsize=2)
+def squad(path: Path) -> Collection:
+    """SQuAD's answerable questions, in order.
+
+    Raises:
+        DocumentError: the file cannot be read, is of another form, or holds no such question.
+    """
+    raw = content(path)
+    pool = Pool()
+    questions: list[Question] = []
+    for article in articles(path, raw):
+        kept = [part for part in article.paragraphs if part.context.strip()]
+        near = tuple(pool.add(article.name, part.context) for part in kept)
+        for gold, part in zip(near, kept, strict=True):
+            for asked in part.qas:
+                forms = tuple(
+                    dict.fromkeys(a.text.strip() for a in asked.answers if a.text.strip())
+                )
+                if forms and not asked.is_impossible:
+                    questions.append(Question(asked.question.strip(), forms, (gold,), near))
+    return _collection([named(path, raw)], pool, questions, 0, (path,), SQUAD_FORM)
+
+
+@lru_cache(maxsize=2)
+def paragraphs(paths: tuple[Path, ...]) -> Collection:
+    """Paragraphs alone, from files of any of the three forms.
+
+    Raises:
+        DocumentError: a file cannot be read, is of none of these forms, or holds no paragraph.
+    """
+    pool = Pool()
+    names: list[str] = []
+    for path in paths:
+        raw = content(path)
+        names.append(named(path, raw))
+        found = [(title, text) for title, text in any_form(path, raw) if text.strip()]
+        if not found:
+            raise DocumentError(f"{str(path)!r} holds no paragraph: give files with some")
+        for title, text in found:
+            pool.add(title, text)
+    return Collection(", ".join(names), pool.paragraphs, ())
+
+
+def _collection(
+    names: list[str],
+    pool: Pool,
+    questions: list[Question],
+    left_out: int,
+    paths: Sequence[Path],
+    form: str,
+) -> Collection:
+    if not questions:
+        files = ", ".join(repr(str(path)) for path in paths)
+        raise DocumentError(
+            f"no question in {files} has an answer and its gold paragraphs; expected {form}"
+        )
+    return Collection(", ".join(names), pool.paragraphs, questions, left_out)

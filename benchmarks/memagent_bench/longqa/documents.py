@@ -1,0 +1,149 @@
+"""Paragraphs as numbered documents, each counted once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+
+import numpy as np
+
+from memagent.tokens import TokenCounter
+from memagent_bench.fitted import Order
+from memagent_bench.longqa.data import Collection
+from memagent_bench.numbered import Numbered
+
+_ANY = "word"
+MOST_NAMING = 0.01
+"""Share of the tokens that is taken for paragraphs which name a gold one. Of 300 HotpotQA questions among 16,827
+paragraphs none had more than 0.003."""
+
+
+class Documents:
+    """Paragraphs of a collection, then further ones; indexes are those of the collection, and go on after it.
+
+    Args:
+        collection: whose questions are asked.
+        further: paragraphs of other data; those that the collection has too are left out.
+        titled: documents show the title of their paragraph on a line of its own.
+        form: how a document is written: `{number}` and `{text}`.
+        between: what parts documents.
+        counter: by which lengths are named.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        further: Collection | None,
+        titled: bool,
+        form: str,
+        between: str,
+        counter: TokenCounter,
+    ) -> None:
+        known = {" ".join(p.text.split()) for p in collection.paragraphs}
+        others = further.paragraphs if further else ()
+        new = [p for p in others if " ".join(p.text.split()) not in known]
+        paragraphs = [*collection.paragraphs, *new]
+        self.own = len(collection.paragraphs)
+        self.titles = [p.title for p in paragraphs]
+        self.texts = [f"{p.title}\n{p.text}" if titled else p.text for p in paragraphs]
+        self._form, self._between, self._count = form, between, counter.count
+        self._numbered = Numbered(self._document, between, counter)
+        self._any = self._document(1, _ANY)
+        after = self._count(self._any)
+        costs = (
+            self._count(self._document(1, text) + between + self._any) - after
+            for text in self.texts
+        )
+        self.costs = np.fromiter(costs, dtype=np.int64, count=len(paragraphs))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def tokens(self) -> int:
+        """Of all documents together."""
+        return self.tokens_of(np.arange(len(self)))
+
+    @property
+    def longest(self) -> int:
+        """Tokens that every sample can have without a paragraph twice, nor one that has or names a gold title."""
+        by_title: dict[str, int] = {}
+        for title, cost in zip(self.titles, self.costs.tolist(), strict=True):
+            by_title[title] = by_title.get(title, 0) + cost
+        return int(self.tokens * (1 - MOST_NAMING)) - max(by_title.values())
+
+    def tokens_of(self, order: Order) -> int:
+        """Of these documents by themselves."""
+        return int(self.costs[order].sum()) + self._numbered.more(len(order))
+
+    def titled(self, title: str) -> list[int]:
+        """Documents of paragraphs of that title."""
+        return [i for i, other in enumerate(self.titles) if other == title]
+
+    def naming(self, phrase: str) -> list[int]:
+        """Documents that show the phrase, as whole words."""
+        found = [i for i, text in enumerate(self.texts) if phrase in text]
+        whole = re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)")
+        return [i for i in found if whole.search(self.texts[i])]
+
+    def within(self, order: Order, room: int) -> int:
+        """How many of these documents, from the first on, take at most `room` tokens."""
+        sums = np.cumsum(self.costs[order])
+        low, high = 0, int(np.searchsorted(sums, room, side="right"))
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = int(sums[middle - 1]) + self._numbered.more(middle) <= room
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
+
+    def prompt_tokens(self, before: str, order: Order, after: str) -> int:
+        """Of these documents (at least one) with what stands around them."""
+        last = int(order[-1])
+        start = self._count(before + self._any) - self._count(self._any)
+        end = self._count(self._document(1, self.texts[last]) + after) - int(self.costs[last])
+        return start + self.tokens_of(order) + end
+
+    def text(self, order: Order, gold: AbstractSet[int]) -> tuple[str, dict[int, tuple[int, int]]]:
+        """The documents, numbered from 1, and where in them the paragraphs of `gold` stand."""
+        parts: list[str] = []
+        spans: dict[int, tuple[int, int]] = {}
+        chars = 0
+        indexes: list[int] = order.tolist()
+        for number, i in enumerate(indexes, start=1):
+            part = self._document(number, self.texts[i])
+            if i in gold:
+                start = chars + part.index(self.texts[i])
+                spans[i] = (start, start + len(self.texts[i]))
+            parts.append(part)
+            chars += len(part) + len(self._between)
+        return self._between.join(parts), spans
+
+    def _document(self, number: int, text: str) -> str:
+        return self._form.format(number=number, text=text)
+
+
+@lru_cache(maxsize=4)
+def documents(
+    collection: Collection,
+    further: Collection | None,
+    titled: bool,
+    form: str,
+    between: str,
+    counter: TokenCounter,
+) -> Documents:
+    """Counting takes a second for each million tokens, so that all lengths share it. See `Documents`."""
+    return Documents(collection, further, titled, form, between, counter)
+
+
+def rounds(tokens: int, documents: Documents) -> int:
+    """How often a text of so many tokens goes through the documents; 1 where none has to come twice."""
+    return max(1, -(-tokens // documents.tokens))
+
+
+def places(gold: Sequence[int], others: Order, shares: Sequence[float]) -> Order:
+    """The order of all documents: each gold one after its share of the others."""
+    before = [int(share * (len(others) + 1)) for share in shares]
+    pairs = sorted(zip(before, gold, strict=True), key=lambda pair: pair[0])
+    return np.insert(others, [place for place, _ in pairs], [i for _, i in pairs])

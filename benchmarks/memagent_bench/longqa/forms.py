@@ -1,0 +1,162 @@
+"""Forms of data files: HotpotQA's, SQuAD's, and lists of titled paragraphs."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from memagent.errors import DocumentError, DocumentNotFound, EmptyDocument
+
+T = TypeVar("T")
+
+
+class HotpotEntry(BaseModel):
+    """One question of HotpotQA's own files. The gold paragraphs' titles come under one of two names."""
+
+    id: str = Field(default="", alias="_id")
+    question: str
+    answer: str
+    context: list[tuple[str, list[str] | str]]
+    supporting_facts: list[tuple[str, int]] = []
+    gold_titles: list[str] = []
+
+    @property
+    def gold(self) -> list[str]:
+        """Titles, each once."""
+        return list(
+            dict.fromkeys([*self.gold_titles, *(title for title, _ in self.supporting_facts)])
+        )
+
+
+class SquadAnswer(BaseModel):
+    text: str
+
+
+class SquadQuestion(BaseModel):
+    question: str
+    answers: list[SquadAnswer] = []
+    is_impossible: bool = False
+
+
+class SquadParagraph(BaseModel):
+    context: str
+    qas: list[SquadQuestion] = []
+
+
+class SquadArticle(BaseModel):
+    title: str
+    paragraphs: list[SquadParagraph]
+
+    @property
+    def name(self) -> str:
+        """The title as people write it."""
+        return self.title.replace("_", " ")
+
+
+class SquadFile(BaseModel):
+    """SQuAD's own form, version 1.1 or 2.0."""
+
+    data: list[SquadArticle]
+
+
+class Titled(BaseModel):
+    """A paragraph by itself."""
+
+    title: str
+    text: str
+
+
+HOTPOT = TypeAdapter(list[HotpotEntry])
+SQUAD = TypeAdapter(SquadFile)
+TITLED = TypeAdapter(list[Titled])
+HOTPOT_FORM = (
+    "a JSON list of questions with question, answer, context ([[title, [sentence, ...]], ...]) and "
+    "supporting_facts, as in HotpotQA's distractor files"
+)
+SQUAD_FORM = (
+    "a JSON object with data[].title, paragraphs[].context and qas[], as in SQuAD's own files"
+)
+TITLED_FORM = "a JSON list of paragraphs with title and text"
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file, unpacked where they are gzipped, without a byte order mark.
+
+    Raises:
+        DocumentNotFound: there is no such file, or it may not be read.
+        EmptyDocument: nothing is in it.
+        DocumentError: it is a broken gzip file.
+    """
+    try:
+        raw = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: it can be no path
+        reason = getattr(error, "strerror", None) or error
+        raise DocumentNotFound(f"{str(path)!r} cannot be read: {reason}") from error
+    if raw.startswith(b"\x1f\x8b"):
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DocumentError(
+                f"{str(path)!r} is a gzip file that is cut off or damaged ({error}): fetch it again"
+            ) from error
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    if not raw.strip():
+        raise EmptyDocument(f"{str(path)!r} is empty; expected JSON (gzipped or not)")
+    return raw
+
+
+def named(path: Path, raw: bytes) -> str:
+    """What records call a file: its name, and the beginning of the SHA-256 of its unpacked bytes."""
+    return f"{path.name}:{hashlib.sha256(raw).hexdigest()[:8]}"
+
+
+def hotpot(path: Path, raw: bytes) -> list[HotpotEntry]:
+    """The questions of a HotpotQA file.
+
+    Raises:
+        DocumentError: it has another form.
+    """
+    return _parsed(path, raw, HOTPOT.validate_json, HOTPOT_FORM)
+
+
+def articles(path: Path, raw: bytes) -> list[SquadArticle]:
+    """The articles of a SQuAD file.
+
+    Raises:
+        DocumentError: it has another form.
+    """
+    return _parsed(path, raw, SQUAD.validate_json, SQUAD_FORM).data
+
+
+def any_form(path: Path, raw: bytes) -> Iterable[tuple[str, str]]:
+    """Titles and texts of the paragraphs of a file of any form.
+
+    Raises:
+        DocumentError: it has none of them.
+    """
+    form = f"one of: {TITLED_FORM}; {HOTPOT_FORM}; {SQUAD_FORM}"
+    if raw.lstrip().startswith(b"{"):
+        squad_file = _parsed(path, raw, SQUAD.validate_json, form)
+        return [(a.name, part.context) for a in squad_file.data for part in a.paragraphs]
+    try:
+        entries = HOTPOT.validate_json(raw)
+    except ValidationError:
+        return [(p.title, p.text) for p in _parsed(path, raw, TITLED.validate_json, form)]
+    return [(title, "".join(text)) for entry in entries for title, text in entry.context]
+
+
+def _parsed(path: Path, raw: bytes, parse: Callable[[bytes], T], form: str) -> T:
+    try:
+        return parse(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise DocumentError(
+            f"{str(path)!r} is not of the form expected, {form} ({where}: {first['msg']})"
+        ) from error

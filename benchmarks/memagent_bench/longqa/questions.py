@@ -1,0 +1,212 @@
+"""Questions whose gold paragraphs stand among other paragraphs, as numbered documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+
+from memagent.errors import ConfigError
+from memagent.tasks import Evidence, Sample
+from memagent_bench.fitted import FittedTask, Order, shuffled
+from memagent_bench.lengths import show_length
+from memagent_bench.longqa.data import Collection, Question
+from memagent_bench.longqa.documents import Documents, documents, places, rounds
+from memagent_bench.longqa.sources import further_of
+from memagent_bench.options import DataOptions
+from memagent_bench.ruler.frames import load_frames
+
+GENERATE = 32
+"""Tokens that RULER gives the reply to a question."""
+NUMBER = 8
+"""More tokens than the number of a document takes beyond those of a 1."""
+NO_NOTE = {"yes", "no", "noanswer"}
+"""Answers that a paragraph does not say in as many words."""
+
+
+@dataclass(frozen=True)
+class Manner:
+    """What RULER's questions and the long ones do differently."""
+
+    scorer: str
+    titled: bool
+    """Documents show titles."""
+    clean: bool
+    """Other documents neither have nor name the title of a gold one."""
+    fresh: bool
+    """The places of gold documents are drawn for each sample, whatever the options say."""
+    further: bool
+    """Further paragraphs are used where the question's own data set runs out."""
+    repeats: bool
+    """Paragraphs come again where all run out."""
+
+
+class QuestionTask(FittedTask):
+    """The questions of a collection, in order, at one length.
+
+    A sample has the gold paragraphs, then those that the data give with the question, then others of the same data,
+    then further ones, as many as fit, in random order. RULER puts the paragraphs that come with a question at
+    places that are the same in each sample of a length; here those are the gold ones' places, as shares of
+    the documents, since how many documents fit differs by question.
+
+    Raises:
+        ConfigError: the data at hand do not suffice without repeating paragraphs.
+        DocumentError: a file of further paragraphs is unusable.
+    """
+
+    def __init__(
+        self, name: str, length: int, options: DataOptions, collection: Collection, manner: Manner
+    ) -> None:
+        super().__init__(name, manner.scorer, length, options)
+        self._manner, self._collection = manner, collection
+        self._frames = load_frames(options.frames)
+        self._frame = self._frames.qa
+        self._further: Collection | None = None
+        self._documents = self._counted()
+        if manner.further and length > self._documents.longest:
+            self._further = further_of(options)
+            self._documents = self._counted()
+        if not manner.repeats and length > self._documents.longest:
+            raise self._too_long()
+
+    def __len__(self) -> int:
+        """Samples that there are."""
+        return len(self._collection.questions)
+
+    @property
+    def facts(self) -> dict[str, str | int | bool]:
+        """See `Task`."""
+        return {
+            **super().facts,
+            "data": self._collection.name,
+            "further": self._further.name if self._further else "",
+            "questions": len(self),
+            "left_out": self._collection.left_out,
+            "paragraphs": len(self._documents),
+            "rounds": rounds(self._length, self._documents),
+            "wording": self._frames.wording,
+            "positions": "shuffled" if self._manner.fresh else self._options.positions,
+        }
+
+    def _made(self, index: int, limit: int) -> Sample:
+        if not 0 <= index < len(self):
+            raise ConfigError(
+                f"{self.name} has no sample {index}: its data hold {len(self)} questions, from 0 on"
+            )
+        question = self._collection.questions[index]
+        before = self._frame.before.format(question=question.text)
+        after = self._frame.after.format(question=question.text)
+        order, tokens = self._order(question, index, limit - GENERATE, before, after)
+        context, spans = self._documents.text(order, set(question.gold))
+        return Sample(
+            task=self.name,
+            index=index,
+            length=self._length,
+            tokens=tokens + GENERATE,
+            context=context,
+            question=self._frame.question.format(question=question.text),
+            outputs=question.answers,
+            generate=GENERATE,
+            before=before,
+            after=after,
+            evidence=tuple(
+                Evidence(
+                    start=start,
+                    end=end,
+                    supports=tuple(range(len(question.answers))),
+                    notes=self._notes(question, i),
+                )
+                for i, (start, end) in sorted(spans.items(), key=lambda span: span[1])
+            ),
+        )
+
+    def _order(
+        self, question: Question, index: int, limit: int, before: str, after: str
+    ) -> tuple[Order, int]:
+        """Documents in their order, and the tokens of the prompt."""
+        docs, gold = self._documents, np.array(question.gold, dtype=np.int64)
+        ends = docs.prompt_tokens(before, gold, after) - docs.tokens_of(gold)
+        others = self._others(question, index, limit)
+        at = self._rng("gold", index) if self._manner.fresh else self._places_rng("gold", index)
+        shares = [at.random() for _ in question.gold]
+        room = limit - ends
+        while (most := docs.within(np.concatenate([gold, others]), room) - len(gold)) >= 0:
+            chosen = self._filled(gold, others, most, room)
+            order = places(question.gold, self._mixed(chosen, index), shares)
+            tokens = docs.prompt_tokens(before, order, after)
+            if tokens <= limit:
+                return order, tokens
+            room -= tokens - limit
+        raise self._too_short(index, docs.prompt_tokens(before, gold, after) + GENERATE)
+
+    def _filled(self, gold: Order, others: Order, most: int, room: int) -> Order:
+        """The first `most` of the others, and that of the rest which fills the room best (but in nested samples)."""
+        chosen = others[:most]
+        left = room - self._documents.tokens_of(np.concatenate([gold, chosen])) - NUMBER
+        costs = self._documents.costs[others[most:]]
+        if self._options.nested or not len(costs) or costs.min() > left:
+            return chosen
+        best = int(np.argmax(np.where(costs <= left, costs, -1)))
+        return np.append(chosen, others[most + best])
+
+    def _others(self, question: Question, index: int, limit: int) -> Order:
+        """Documents that are not gold, those to be taken first first; enough of them for the limit where repeated."""
+        rng = self._rng("others", index)
+        left_out = np.zeros(len(self._documents), dtype=bool)
+        left_out[list(question.gold)] = True
+        if self._manner.clean:
+            for title in {self._documents.titles[i] for i in question.gold}:
+                left_out[self._documents.titled(title)] = True
+                left_out[self._documents.naming(title)] = True
+        order = self._round(rng, question.near)
+        found = order[~left_out[order]]
+        while self._manner.repeats and len(found) and self._documents.tokens_of(found) < limit:
+            order = self._round(rng, ())
+            found = np.concatenate([found, order[~left_out[order]]])
+        return found
+
+    def _round(self, rng: Random, near: Sequence[int]) -> Order:
+        """All documents once: the near ones, others of the collection, further ones; each part in random order."""
+        own = shuffled(self._documents.own, rng)
+        near_first = np.ones(self._documents.own, dtype=np.uint8)
+        near_first[list(near)] = 0
+        own = own[np.argsort(near_first[own], kind="stable")]
+        further = shuffled(len(self._documents) - self._documents.own, rng)
+        return np.concatenate([own, further + self._documents.own])
+
+    def _mixed(self, chosen: Order, index: int) -> Order:
+        """In random order; of more documents, those that were there keep theirs."""
+        keys = np.frombuffer(self._rng("mix", index).randbytes(4 * len(chosen)), dtype="<u4")
+        return chosen[np.argsort(keys, kind="stable")]
+
+    def _notes(self, question: Question, paragraph: int) -> tuple[str, ...]:
+        """The forms of the answer that a gold paragraph says, else the other gold titles that it names."""
+        text = self._documents.texts[paragraph]
+        others = (self._documents.titles[i] for i in question.gold if i != paragraph)
+        said = [a for a in question.answers if a.lower() not in NO_NOTE and _says(text, a)]
+        return tuple(said or [title for title in others if _says(text, title)])
+
+    def _counted(self) -> Documents:
+        return documents(
+            self._collection,
+            self._further,
+            self._manner.titled,
+            self._frame.document,
+            self._frame.between,
+            self._options.counter,
+        )
+
+    def _too_long(self) -> ConfigError:
+        longest = self._documents.longest
+        return ConfigError(
+            f"the {len(self._documents)} paragraphs at hand make samples of {self.name} of up to {longest} tokens, "
+            f"not of {show_length(self._length)}: give more with --paragraphs FILE, or have them come again with "
+            f"--allow-repeats"
+        )
+
+
+def _says(text: str, phrase: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) is not None

@@ -1,0 +1,75 @@
+"""Where data files are found: the options, else the folder that MEMAGENT_DATA names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from memagent.errors import ConfigError
+from memagent_bench.longqa.data import Collection, hotpotqa, paragraphs, squad
+from memagent_bench.options import DataOptions
+
+FOLDER = "MEMAGENT_DATA"
+HOTPOT_NAMES = ("*hotpot*distractor*.json", "*hotpot*distractor*.json.gz")
+SQUAD_NAMES = ("*dev-v2*.json", "*dev-v2*.json.gz")
+PARAGRAPH_NAMES = ("*corpus*.json", "*corpus*.json.gz", "*paragraphs*.json", "*paragraphs*.json.gz")
+
+
+def hotpotqa_of(options: DataOptions) -> Collection:
+    """HotpotQA as the options name it, else from the data folder.
+
+    Raises:
+        ConfigError: it is nowhere; the message names the flags.
+        DocumentError: a file is unusable.
+    """
+    files = options.hotpotqa or _found(HOTPOT_NAMES)
+    if not files:
+        raise ConfigError(
+            "there is no HotpotQA at hand: give --hotpotqa FILE (may come several times), its development set in "
+            "the distractor setting, published as hotpot_dev_distractor_v1.json, gzipped or not; for long "
+            f"texts --paragraphs FILE too; or set {FOLDER} to a folder that holds such files"
+        )
+    return hotpotqa(files)
+
+
+def squad_of(options: DataOptions) -> Collection:
+    """SQuAD as the options name it, else from the data folder.
+
+    Raises:
+        ConfigError: it is nowhere, or there twice; the message names the flags.
+        DocumentError: the file is unusable.
+    """
+    found = _found(SQUAD_NAMES) if options.squad is None else (options.squad,)
+    if len(found) == 0:
+        raise ConfigError(
+            "there is no SQuAD at hand: give --squad FILE, its development set, published as dev-v2.0.json, "
+            "gzipped or not; for long texts --paragraphs FILE too; "
+            f"or set {FOLDER} to a folder that holds such files"
+        )
+    if len(found) > 1:
+        files = ", ".join(str(path) for path in found)
+        raise ConfigError(f"{FOLDER} holds several SQuAD files ({files}): name one with --squad")
+    return squad(found[0])
+
+
+def further_of(options: DataOptions) -> Collection:
+    """Further paragraphs: those that the options name, else all that is in the data folder, of any data set.
+
+    Raises:
+        ConfigError: the data folder is none.
+        DocumentError: a file is unusable.
+    """
+    every = (*PARAGRAPH_NAMES, *HOTPOT_NAMES, *SQUAD_NAMES)
+    return paragraphs(options.paragraphs or _found(every))
+
+
+def _found(names: tuple[str, ...]) -> tuple[Path, ...]:
+    """Files of the data folder and the folders in it, by pattern and in the order of their paths."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return ()
+    root = Path(folder)
+    if not root.is_dir():
+        raise ConfigError(f"{FOLDER} is {folder!r}, which is no folder")
+    found = [p for name in names for p in sorted([*root.glob(name), *root.glob(f"*/{name}")])]
+    return tuple(dict.fromkeys(path for path in found if path.is_file()))

@@ -1,0 +1,108 @@
+"""The long QA tasks by name: HotpotQA in the manner of RULER-HQA, and SQuAD."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memagent.tasks import Sample, Task
+from memagent.tokens import TokenCounter
+from memagent_bench.longqa.questions import Manner, QuestionTask
+from memagent_bench.longqa.sources import hotpotqa_of, squad_of
+from memagent_bench.options import DataOptions, MakeTask
+
+TOKENS_PER_DOCUMENT = 7 * 1024 / 50
+"""RULER-HQA's lengths: 50 documents for 7K tokens, 100 for 14K, ... 25,600 for 3.5M (arXiv 2507.02259)."""
+NOTHING = "(There is no document.)"
+
+
+def documents_for(length: int) -> int:
+    """How many documents RULER-HQA has at about so many tokens: the name of its lengths.
+
+    Args:
+        length: in tokens.
+    """
+    return max(1, round(length / TOKENS_PER_DOCUMENT))
+
+
+def hotpotqa(length: int, options: DataOptions) -> QuestionTask:
+    """HotpotQA's questions among its paragraphs, then further ones; gold paragraphs at places fresh for each sample.
+
+    Raises:
+        ConfigError: the data are nowhere, or do not suffice for the length.
+        DocumentError: a file is unusable.
+    """
+    return QuestionTask("hotpotqa", length, options, hotpotqa_of(options), _manner(options))
+
+
+def squad(length: int, options: DataOptions) -> QuestionTask:
+    """SQuAD's answerable questions, likewise. No other paragraph is of the gold one's article.
+
+    Raises:
+        ConfigError: the data are nowhere, or do not suffice for the length.
+        DocumentError: the file is unusable.
+    """
+    return QuestionTask("squad", length, options, squad_of(options), _manner(options))
+
+
+def _manner(options: DataOptions) -> Manner:
+    return Manner(
+        scorer="sub_exact_match",
+        titled=True,
+        clean=True,
+        fresh=True,
+        further=True,
+        repeats=options.allow_repeats,
+    )
+
+
+@dataclass(frozen=True)
+class WithoutContext:
+    """The control: the same questions and nothing to read. What a model scores here it knew before.
+
+    It is a task by itself, of the name `NAME_no_context`; its samples do not depend on the length, so one length is
+    enough.
+    """
+
+    task: Task
+    counter: TokenCounter
+    """That of the task's lengths."""
+
+    @property
+    def name(self) -> str:
+        """See `Task`."""
+        return f"{self.task.name}_no_context"
+
+    @property
+    def scorer(self) -> str:
+        """See `Task`."""
+        return self.task.scorer
+
+    @property
+    def facts(self) -> dict[str, str | int | bool]:
+        """See `Task`."""
+        return {**self.task.facts, "context": "none"}
+
+    def sample(self, index: int) -> Sample:
+        """See `Task`."""
+        sample = self.task.sample(index)
+        tokens = self.counter.count(sample.before + NOTHING + sample.after) + sample.generate
+        changed = {"task": self.name, "context": NOTHING, "evidence": (), "tokens": tokens}
+        return sample.model_copy(update=changed)
+
+
+def hotpotqa_no_context(length: int, options: DataOptions) -> WithoutContext:
+    """HotpotQA's questions with nothing to read. Raises what `hotpotqa` raises."""
+    return WithoutContext(hotpotqa(length, options), options.counter)
+
+
+def squad_no_context(length: int, options: DataOptions) -> WithoutContext:
+    """SQuAD's questions with nothing to read. Raises what `squad` raises."""
+    return WithoutContext(squad(length, options), options.counter)
+
+
+TASKS: dict[str, MakeTask] = {
+    "hotpotqa": hotpotqa,
+    "squad": squad,
+    "hotpotqa_no_context": hotpotqa_no_context,
+    "squad_no_context": squad_no_context,
+}

@@ -1,0 +1,153 @@
+"""The file of records: one JSON object a line, only ever appended to, by one process at a time."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from memagent.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly
+from memagent_bench.record import Record
+
+logger = logging.getLogger("memagent.bench")
+
+RESULTS = "results.jsonl"
+_TAIL = 65536
+"""Bytes looked through at a time for the last line's beginning."""
+
+
+def read_records(folder: Path) -> list[Record]:
+    """The records of a folder, the last one of each key, in the order in which keys came first.
+
+    What stands behind the last line end is a line that is being written, or was when its writer was killed: it
+    is no record.
+
+    Raises:
+        StoreError: there is no such file, or it cannot be read.
+        StoreCorrupt: a line is no record; the message has its number.
+    """
+    last: dict[tuple[str, str, int, str, int], Record] = {}
+    for record in every_record(folder):
+        last[record.key] = record
+    return list(last.values())
+
+
+def every_record(folder: Path) -> Iterator[Record]:
+    """All records of a folder as they were written, also those that later ones replace.
+
+    Raises:
+        StoreError, StoreCorrupt: as `read_records`.
+    """
+    path = Path(folder) / RESULTS
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.endswith(b"\n"):
+                    yield _parse(line, path, number)
+    except OSError as error:
+        raise StoreError(
+            f"no records in {str(folder)!r}: {RESULTS} cannot be read ({error.strerror}); name a folder that a "
+            f"benchmark wrote (--out)"
+        ) from error
+
+
+class RecordFile:
+    """Appends records; each is on the disk when `append` returns. Blocks: some milliseconds a record.
+
+    Its user sees to it that no other process writes (`memagent_bench.folder`).
+
+    Args:
+        folder: where the file is, or is made.
+
+    Raises:
+        StoreReadOnly: the file cannot be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / RESULTS
+        try:
+            self._file = self.path.open("ab", buffering=0)
+        except OSError as error:
+            raise StoreReadOnly(f"cannot write {str(self.path)!r}: {error.strerror}") from error
+        try:
+            self._mend()
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, record: Record) -> None:
+        """Adds one record.
+
+        Raises:
+            StoreFull: the disk is full; what was there before is intact.
+            StoreReadOnly: the file cannot be written for another reason.
+        """
+        line = _line(record)
+        before = os.fstat(self._file.fileno()).st_size
+        try:
+            written = self._file.write(line)
+            while written < len(line):
+                written += self._file.write(line[written:])
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            # Half a line in the middle of the file would make all of it unreadable.
+            os.ftruncate(self._file.fileno(), before)
+            kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreReadOnly
+            raise kind(f"cannot write {str(self.path)!r}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _mend(self) -> None:
+        """Cuts off half a line that a killed writer left; a whole one only lacks its end."""
+        size = os.fstat(self._file.fileno()).st_size
+        start, tail = size, b""
+        with self.path.open("rb") as file:
+            while start and b"\n" not in tail:
+                end, start = start, max(0, start - _TAIL)
+                file.seek(start)
+                tail = file.read(end - start) + tail
+        torn = tail[tail.rfind(b"\n") + 1 :]
+        if not torn:
+            return
+        try:
+            Record.model_validate_json(torn)
+        except ValidationError:
+            os.ftruncate(self._file.fileno(), size - len(torn))
+            logger.warning(
+                "%s ended in the middle of a record (its writer was killed): these %d bytes are cut off, "
+                "the sample is done again",
+                *(self.path, len(torn)),
+            )
+        else:
+            self._file.write(b"\n")
+
+
+def _line(record: Record) -> bytes:
+    try:
+        return record.model_dump_json().encode() + b"\n"
+    except (
+        PydanticSerializationError
+    ):  # half a surrogate pair, which data files and errors may hold
+        return (
+            json.dumps(record.model_dump(), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        )
+
+
+def _parse(line: bytes, path: Path, number: int) -> Record:
+    try:
+        return Record.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the line"
+        raise StoreCorrupt(
+            f"{str(path)!r}, line {number} is no record ({where}: {first['msg']}); remove that line to go on "
+            f"without it"
+        ) from error

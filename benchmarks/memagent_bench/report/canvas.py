@@ -1,0 +1,83 @@
+"""matplotlib, loaded when it is first used: figures without a window or global state, in the page's style."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from importlib import import_module
+from io import BytesIO, StringIO
+from typing import Any
+
+from memagent_bench.report.theme import LIGHT
+
+DPI = 200
+"""Of PNG files: sharp in print at the width of a column."""
+TICK_SIZE = 8.5
+_INK, _SOFT, _RULE = LIGHT["ink"], LIGHT["soft"], LIGHT["rule"]
+_STYLE = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": _SOFT,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.labelcolor": _SOFT,
+    "axes.labelsize": 9.5,
+    "axes.linewidth": 0.7,
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": _INK,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "errorbar.capsize": 0,
+    "figure.facecolor": LIGHT["paper"],
+    "font.family": "sans-serif",
+    "font.size": 9.5,
+    "grid.color": _RULE,
+    "grid.linewidth": 0.7,
+    "legend.fontsize": 9,
+    "legend.labelcolor": _INK,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5.5,
+    # Text in an SVG stays text: it can be searched, and takes the page's font.
+    "svg.fonttype": "none",
+    # The same chart has the same ids, so the same records give the same page.
+    "svg.hashsalt": "memagent",
+    "text.color": _INK,
+    # A `$` in a model's name is no formula.
+    "text.parse_math": False,
+    "xtick.color": _SOFT,
+    "xtick.labelsize": TICK_SIZE,
+    "ytick.color": _SOFT,
+    "ytick.labelsize": 9,
+    "ytick.major.size": 0,
+}
+
+
+def style() -> AbstractContextManager[None]:
+    """The style, for as long as the context lasts; a caller's own settings of matplotlib change nothing."""
+    mpl: Any = import_module("matplotlib")
+    return mpl.rc_context(dict(mpl.rcParamsDefault) | {"backend": mpl.rcParams["backend"]} | _STYLE)
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty figure. Sizes are in inches, of 72 units each in an SVG."""
+    return import_module("matplotlib.figure").Figure(figsize=(width, height))
+
+
+def ticker() -> Any:
+    """matplotlib.ticker."""
+    return import_module("matplotlib.ticker")
+
+
+def as_png(figure: Any, **how: Any) -> bytes:
+    """The picture, without the name of the program in it."""
+    out = BytesIO()
+    figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None}, **how)
+    return out.getvalue()
+
+
+def as_svg(figure: Any) -> str:
+    """The drawing, without a date in it."""
+    out = StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    return out.getvalue()

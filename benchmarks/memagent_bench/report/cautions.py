@@ -1,0 +1,157 @@
+"""What a reader should know before trusting a number: each caution is one sentence, from the records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from memagent_bench.lengths import show_length
+from memagent_bench.published import RULER_TASKS
+from memagent_bench.record import Record
+from memagent_bench.report.cells import Suite
+from memagent_bench.report.facts import PROVENANCE
+from memagent_bench.report.words import counted, listed, share, suite_title
+from memagent_bench.stats import wilson
+
+FEW = 100
+"""Samples of a task and length below which its score is good to no better than about ±10 points."""
+MIXED = (
+    "server",
+    "prompt set",
+    "chunker",
+    "window",
+    "memory",
+    "sampling",
+    "seed",
+    "commit",
+    "packages",
+)
+"""What of a system's provenance should be one. Machines may differ: they change times, not scores."""
+
+
+def cautions(suites: Sequence[Suite]) -> list[str]:
+    """All that apply, the gravest first."""
+    found: list[str] = []
+    for suite in suites:
+        name = f"{suite_title(suite.name)}: " if len(suites) > 1 else ""
+        found += [
+            f"{name}{text}"
+            for part in (_unscored, _samples, _tasks, _few, _repeated, _resumed)
+            for text in part(suite)
+        ]
+    return [*_provenance(suites), *found]
+
+
+def _provenance(suites: Sequence[Suite]) -> Iterator[str]:
+    records = [record for suite in suites for record in suite.records]
+    for name in MIXED:
+        values = dict.fromkeys(PROVENANCE[name](record.provenance) for record in records)
+        if len(values) > 1:
+            shown = listed([str(value) for value in list(values)[:3]])
+            more = "" if len(values) <= 3 else f" and {len(values) - 3} more"
+            yield f"Records differ in their {name}: {shown}{more}."
+    dirty = sum(record.provenance.dirty is True for record in records)
+    if dirty:
+        yield (
+            f"{share(dirty / len(records))} of the records come from a source tree with changes that were not "
+            f"committed: the commit alone does not reproduce them."
+        )
+
+
+def _unscored(suite: Suite) -> Iterator[str]:
+    records = suite.records
+    missing = [record for record in records if record.score is None]
+    if missing:
+        of = [
+            f"{share(n / len(own))} of {label}"
+            for label in suite.labels
+            if (own := suite.of(label)) and (n := sum(r.score is None for r in own))
+        ]
+        yield (
+            f"{len(missing):,} of {counted(len(records), 'sample')} have no score ({_some(of)}): they count as 0, and "
+            f"are listed apart."
+        )
+
+
+def _samples(suite: Suite) -> Iterator[str]:
+    """Systems that did not get the same samples, or not all of them."""
+    other: list[str] = []
+    fewer: list[str] = []
+    for task in suite.tasks:
+        for length in suite.lengths:
+            cells = [suite.cells.get((label, task, length), ()) for label in suite.labels]
+            given = [records for records in cells if records]
+            if _conflict(given):
+                other.append(f"{task} at {show_length(length)}")
+            elif len({frozenset(r.index for r in records) for records in given}) > 1:
+                fewer.append(f"{task} at {show_length(length)}")
+    if other:
+        yield (
+            f"Systems were given different documents under the same numbers in {_some(other)}: they are compared "
+            f"without pairing."
+        )
+    if fewer:
+        yield f"Systems have different sets of samples in {_some(fewer)}: a run may not be finished."
+
+
+def _conflict(cells: Sequence[Sequence[Record]]) -> bool:
+    documents: dict[int, str] = {}
+    return any(
+        documents.setdefault(record.index, record.document) != record.document
+        for records in cells
+        for record in records
+    )
+
+
+def _tasks(suite: Suite) -> Iterator[str]:
+    partial = [
+        f"{label} at {show_length(length)} ({len(tasks)} of {len(suite.tasks)})"
+        for label in suite.labels
+        for length in suite.lengths_of(label)
+        if len(tasks := suite.tasks_of(label, length)) < len(suite.tasks)
+    ]
+    if partial:
+        yield f"Some means are over fewer tasks than others: {_some(partial)}."
+    if suite.name == "ruler" and not set(RULER_TASKS) <= set(suite.tasks):
+        yield (
+            f"Only {len(set(suite.tasks) & set(RULER_TASKS))} of RULER's 13 tasks were run: the mean is not RULER's score, "
+            f"and there is no effective length."
+        )
+
+
+def _few(suite: Suite) -> Iterator[str]:
+    least = min(map(len, suite.cells.values()))
+    if least < FEW:
+        low, high = wilson(0.5, least)
+        yield (
+            f"The smallest cell has {counted(least, 'sample')}: such a score is good to ±{50 * (high - low):.0f} "
+            f"points where it is near 50, with 95% confidence."
+        )
+
+
+def _repeated(suite: Suite) -> Iterator[str]:
+    rounds: dict[tuple[str, int], int] = {}
+    for record in suite.records:
+        times = record.facts.get("rounds", 1)
+        if isinstance(times, int) and times > 1:
+            rounds[record.task, record.length] = times
+    if rounds:
+        worst, times = max(rounds.items(), key=lambda item: item[1])
+        tasks = list(dict.fromkeys(task for task, _ in rounds))
+        whose = "every task" if len(tasks) == len(suite.tasks) > 1 else _some(tasks)
+        shortest = min(length for _, length in rounds)
+        yield (
+            f"The filler of {whose} repeats from {show_length(shortest)} on (up to {times:,} times, in "
+            f"{worst[0]} at {show_length(worst[1])}): a text that repeats may be easier to skip."
+        )
+
+
+def _resumed(suite: Suite) -> Iterator[str]:
+    resumed = sum(record.resumed for record in suite.records)
+    if resumed:
+        yield f"{counted(resumed, 'sample')} went on after an interruption and have no time: seconds leave them out."
+
+
+def _some(items: Sequence[str], most: int = 4) -> str:
+    if len(items) <= most:
+        return listed(list(items))
+    return f"{', '.join(items[:most])} and {len(items) - most} more"

@@ -1,0 +1,139 @@
+"""Scores of cells, and what separates two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from memagent_bench.record import Record
+from memagent_bench.report.cells import Suite
+from memagent_bench.stats import (
+    Difference,
+    Estimate,
+    Verdict,
+    estimate,
+    non_inferiority,
+    paired_difference,
+    unpaired_difference,
+)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A system's mean over tasks at one length."""
+
+    tasks: tuple[str, ...]
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One cell less another: a longer length less the shortest, or a system less the baseline."""
+
+    label: str
+    """Of the system whose score comes first."""
+    other: str
+    """Of the system that is subtracted; the same one where lengths are compared."""
+    length: int
+    start: int
+    """Length of what is subtracted."""
+    tasks: tuple[str, ...]
+    """That both have."""
+    old: float
+    """What is subtracted, a mean over the samples compared."""
+    difference: Difference
+    verdict: Verdict
+    pairs: tuple[tuple[float, ...], ...] | None
+    """Differences of the same samples, by task; None where the samples are not the same."""
+
+    @property
+    def relative(self) -> float | None:
+        """The difference as a part of what it is a difference to; None where that is 0."""
+        return self.difference.mean / self.old if self.old else None
+
+
+def scores(strata: Sequence[Sequence[Record]]) -> list[list[float | None]]:
+    """Headline scores by task, None where a sample has none."""
+    return [[record.score for record in records] for records in strata]
+
+
+def means(suite: Suite) -> dict[tuple[str, int], Mean]:
+    """The mean over its tasks, by label and length; what was not run is missing."""
+    return {
+        (label, length): Mean(
+            suite.tasks_of(label, length), estimate(scores(suite.strata(label, length)))
+        )
+        for label in suite.labels
+        for length in suite.lengths_of(label)
+    }
+
+
+def losses(suite: Suite, margin: float) -> list[Contrast]:
+    """Each system's longer lengths against its shortest one, over the tasks that both have."""
+    found: list[Contrast] = []
+    for label in suite.labels:
+        start, *longer = suite.lengths_of(label)
+        for length in longer:
+            tasks = suite.shared_tasks((label, length), (label, start))
+            if tasks:
+                found.append(_contrast(suite, (label, length), (label, start), tasks, margin))
+    return found
+
+
+def contrast(
+    suite: Suite, label: str, baseline: str, length: int, margin: float, task: str | None = None
+) -> Contrast | None:
+    """A system less the baseline at one length, over the shared tasks or one of them; None where they share none."""
+    tasks = suite.shared_tasks((label, length), (baseline, length))
+    tasks = tasks if task is None else tuple(t for t in tasks if t == task)
+    return _contrast(suite, (label, length), (baseline, length), tasks, margin) if tasks else None
+
+
+def _contrast(
+    suite: Suite, new: tuple[str, int], old: tuple[str, int], tasks: tuple[str, ...], margin: float
+) -> Contrast:
+    a, b = suite.strata(*new, tasks), suite.strata(*old, tasks)
+    same = _same_document if new[1] == old[1] else _same_question
+    pairs = [_pairs(x, y, same) for x, y in zip(a, b, strict=True)]
+    strata = None
+    if all(pairs):
+        strata = tuple(tuple(_score(x) - _score(y) for x, y in of) for of in pairs)
+        difference = paired_difference(strata)
+        before = sum(sum(_score(y) for _, y in of) / len(of) for of in pairs) / len(pairs)
+    else:
+        older = estimate(scores(b))
+        difference = unpaired_difference(estimate(scores(a)), older)
+        before = older.mean
+    return Contrast(
+        label=new[0],
+        other=old[0],
+        length=new[1],
+        start=old[1],
+        tasks=tasks,
+        old=before,
+        difference=difference,
+        verdict=non_inferiority(difference, margin),
+        pairs=strata,
+    )
+
+
+def _pairs(
+    a: Sequence[Record], b: Sequence[Record], same: Callable[[Record, Record], bool]
+) -> list[tuple[Record, Record]]:
+    """Records of the same index, none if any two of them are not comparable."""
+    others = {record.index: record for record in b}
+    pairs = [(record, others[record.index]) for record in a if record.index in others]
+    return pairs if all(same(x, y) for x, y in pairs) else []
+
+
+def _same_document(a: Record, b: Record) -> bool:
+    return a.document == b.document and _same_question(a, b)
+
+
+def _same_question(a: Record, b: Record) -> bool:
+    """A longer sample is the shorter one with more around it: asked the same, with the same answer."""
+    return a.question == b.question and a.outputs == b.outputs
+
+
+def _score(record: Record) -> float:
+    return record.score or 0.0

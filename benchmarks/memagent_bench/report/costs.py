@@ -1,0 +1,130 @@
+"""What samples cost: calls, tokens and seconds by system and length, and whether they grow as predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from memagent_bench.record import Record
+from memagent_bench.report.cells import Suite
+from memagent_bench.report.fits import Line, Ratio, against_prediction, straight_line
+from memagent_bench.stats import amount_interval
+from memagent_bench.systems.base import Status
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Mean over tasks of what a sample took, with its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of the answered samples of a system at one length; others stopped somewhere on the way."""
+
+    label: str
+    length: int
+    answered: int
+    calls: Amount
+    tokens: Amount
+    """Prompt and completion."""
+    completion: Amount
+    seconds: Amount | None
+    """Without samples that were resumed, whose first part is not timed; None where all were."""
+    predicted_calls: float | None
+    """Mean; None where the system predicts none."""
+    predicted_tokens: float | None
+    """Upper bound, mean."""
+    retries: int
+    """Of all samples, calls that led to nothing."""
+    shown: float
+    """Mean share of the document that the model saw."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a system's cost grows, over all its answered samples."""
+
+    label: str
+    calls: Ratio | None
+    """None where the system predicts none."""
+    tokens: Ratio | None
+    """Against the upper bound: below 1 where samples take less."""
+    seconds: Line | None
+    """Against tokens of the document."""
+
+
+def costs(suite: Suite) -> list[Cost]:
+    """By label and length, where any sample was answered."""
+    found = [
+        _cost(suite, label, length) for label in suite.labels for length in suite.lengths_of(label)
+    ]
+    return [cost for cost in found if cost is not None]
+
+
+def growth(suite: Suite) -> list[Growth]:
+    """By label, where any sample was answered."""
+    found: list[Growth] = []
+    for label in suite.labels:
+        records = _answered(suite.of(label))
+        if records:
+            found.append(_growth(label, records))
+    return found
+
+
+def _growth(label: str, records: list[Record]) -> Growth:
+    # Read only once: a system that predicts does so for every sample.
+    calls = [(r.predicted_calls, r.usage.calls) for r in records if r.predicted_calls is not None]
+    tokens = [(r.predicted_tokens, tokens_of(r)) for r in records if r.predicted_tokens is not None]
+    timed = [r for r in records if not r.resumed]
+    return Growth(
+        label=label,
+        calls=against_prediction([p for p, _ in calls], [m for _, m in calls]),
+        tokens=against_prediction([p for p, _ in tokens], [m for _, m in tokens]),
+        seconds=straight_line([r.tokens for r in timed], [r.seconds for r in timed]),
+    )
+
+
+def tokens_of(record: Record) -> int:
+    """Prompt and completion tokens of the calls that were used."""
+    return record.usage.prompt_tokens + record.usage.completion_tokens
+
+
+def _cost(suite: Suite, label: str, length: int) -> Cost | None:
+    every = suite.strata(label, length)
+    strata = [answered for records in every if (answered := _answered(records))]
+    if not strata:
+        return None
+    timed = [part for records in strata if (part := [r for r in records if not r.resumed])]
+    return Cost(
+        label=label,
+        length=length,
+        answered=sum(map(len, strata)),
+        calls=_amount(strata, lambda r: r.usage.calls),
+        tokens=_amount(strata, tokens_of),
+        completion=_amount(strata, lambda r: r.usage.completion_tokens),
+        seconds=_amount(timed, lambda r: r.seconds) if timed else None,
+        predicted_calls=_predicted(strata, lambda r: r.predicted_calls),
+        predicted_tokens=_predicted(strata, lambda r: r.predicted_tokens),
+        retries=sum(r.usage.retries for records in every for r in records),
+        shown=_amount(strata, lambda r: r.shown).mean,
+    )
+
+
+def _answered(records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if record.status is Status.ANSWERED]
+
+
+def _amount(strata: Sequence[Sequence[Record]], of: Callable[[Record], float]) -> Amount:
+    return Amount(*amount_interval([[of(r) for r in records] for records in strata]))
+
+
+def _predicted(
+    strata: Sequence[Sequence[Record]], of: Callable[[Record], int | None]
+) -> float | None:
+    given = [[p for r in records if (p := of(r)) is not None] for records in strata]
+    values = [sum(part) / len(part) for part in given if part]
+    return sum(values) / len(values) if values else None

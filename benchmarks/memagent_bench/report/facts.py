@@ -1,0 +1,122 @@
+"""What has to be the same before two results can be compared, as the records say it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from memagent_bench.record import Provenance, Record
+from memagent_bench.report.cells import Suite
+from memagent_bench.report.words import listed, suite_title
+
+ORDER = (
+    "The question is given apart from the document, and memagent's prompt sets put it first (query-first). RULER's "
+    "own prompt has it behind the document, which is harder."
+)
+
+
+def _commit(provenance: Provenance) -> str:
+    if provenance.commit is None:
+        return "unknown: not run from a source tree"
+    return f"{provenance.commit[:12]}{', with changes not committed' if provenance.dirty else ''}"
+
+
+PROVENANCE: dict[str, Callable[[Provenance], str]] = {
+    "model": lambda p: p.model,
+    "server": lambda p: p.server or "none: the model ran in the same process",
+    "prompt set": lambda p: p.prompts,
+    "chunker": lambda p: p.chunker,
+    "window": lambda p: f"{p.window:,} tokens",
+    "memory": lambda p: f"{p.memory_tokens:,} tokens",
+    "sampling": lambda p: f"temperature {p.sampling.temperature:g}, top-p {p.sampling.top_p:g}",
+    "seed": lambda p: str(p.seed),
+    "commit": _commit,
+    "packages": lambda p: ", ".join(f"{name} {version}" for name, version in p.packages.items()),
+    "Python": lambda p: p.python,
+    "machine": lambda p: p.machine,
+}
+"""Row of the table -> what a provenance says there."""
+TASK_FACTS = {
+    "haystack": "haystack",
+    "positions": "positions of the evidence",
+    "wording": "wording of the tasks",
+    "nested": "nested lengths",
+    "rounds": "rounds of filler",
+    "length_tokenizer": "length tokenizer",
+}
+"""Facts of tasks that this page has words for; others are shown by their own names."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One row: values, each with what it holds for."""
+
+    name: str
+    values: tuple[tuple[str, str], ...]
+    """Value, and the systems or tasks that have it; nothing where all have it."""
+
+
+def provenance_facts(suites: Sequence[Suite]) -> list[Fact]:
+    """Model, server, prompts, chunker, sampling, commit, machine."""
+    found: list[Fact] = []
+    for name, of in PROVENANCE.items():
+        holders: dict[str, dict[str, None]] = {}
+        for suite in suites:
+            for (label, _, _), records in suite.cells.items():
+                for record in records:
+                    holders.setdefault(of(record.provenance), {})[label] = None
+        found.append(Fact(name, _values(holders, len({x for s in suites for x in s.labels}))))
+    found.append(Fact("question", ((ORDER, ""),)))
+    return found
+
+
+def task_facts(suite: Suite) -> list[Fact]:
+    """What the tasks of a suite say of their data, their scorers, and how many samples there are."""
+    holders: dict[str, dict[str, dict[str, None]]] = {}
+    for record in suite.records:
+        said = {"scorer": record.scorer, **record.facts}
+        for name, value in said.items():
+            holders.setdefault(name, {}).setdefault(_said(value), {})[record.task] = None
+    rows = [
+        Fact(TASK_FACTS.get(name, name), _values(values, len(suite.tasks)))
+        for name, values in holders.items()
+    ]
+    return [*rows, _samples(suite), _period(suite.records)]
+
+
+def _samples(suite: Suite) -> Fact:
+    """Samples a task, by system: one number, or from the fewest to the most."""
+    sizes: dict[str, dict[str, None]] = {}
+    for label in suite.labels:
+        of = [len(records) for (name, _, _), records in suite.cells.items() if name == label]
+        text = f"{min(of):,}" if min(of) == max(of) else f"{min(of):,} to {max(of):,}"
+        sizes.setdefault(text, {})[label] = None
+    return Fact("samples of each task and length", _values(sizes, len(suite.labels)))
+
+
+def _period(records: Sequence[Record]) -> Fact:
+    days = sorted({record.started[:10] for record in records})
+    return Fact("run on", ((days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}", ""),))
+
+
+def suite_sizes(suites: Sequence[Suite]) -> str:
+    """`RULER (13 tasks) and Tracking (5 tasks)`."""
+    return listed(
+        [
+            f"{suite_title(s.name)} ({len(s.tasks)} task{'s' if len(s.tasks) > 1 else ''})"
+            for s in suites
+        ]
+    )
+
+
+def _values(holders: dict[str, dict[str, None]], everyone: int) -> tuple[tuple[str, str], ...]:
+    if len(holders) == 1:
+        (value, who) = next(iter(holders.items()))
+        return ((value, "" if len(who) == everyone else ", ".join(who)),)
+    return tuple((value, ", ".join(who)) for value, who in holders.items())
+
+
+def _said(value: str | int | bool) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else value

@@ -1,0 +1,88 @@
+"""Whether cost grows as it should: measured amounts against predicted ones, and against a straight line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from memagent.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Measured amounts as a multiple of predicted ones."""
+
+    ratio: float
+    """1 where the prediction is right on the whole."""
+    r2: float | None
+    """Share of the variance that the multiple explains; None where the measured amounts are all equal."""
+    worst: float
+    """Largest |measured / (ratio * predicted) - 1|."""
+    n: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight line through measured amounts."""
+
+    slope: float
+    """Of the amount, for each token of the document."""
+    intercept: float
+    r2: float | None
+    """None where the amounts are all equal."""
+    worst: float
+    """Largest distance of an amount from the line, as a part of the largest amount."""
+    n: int
+
+
+def against_prediction(predicted: Sequence[float], measured: Sequence[float]) -> Ratio | None:
+    """Least squares through the origin: ratio = sum(p m) / sum(p^2).
+
+    R^2 = 1 - sum((m - ratio p)^2) / sum((m - mean(m))^2).
+
+    Returns:
+        None without samples, or where nothing was predicted to be used.
+
+    Raises:
+        ConfigError: the two have different lengths.
+    """
+    p, m = _pair(predicted, measured)
+    if not len(p) or not p.all():
+        return None
+    ratio = float(p @ m / (p @ p))
+    worst = float(np.max(np.abs(m / (ratio * p) - 1))) if ratio else 0.0
+    return Ratio(ratio, _r2(m, ratio * p), worst, len(p))
+
+
+def straight_line(tokens: Sequence[float], measured: Sequence[float]) -> Line | None:
+    """Ordinary least squares of an amount on the length of the document.
+
+    Returns:
+        None where there are not two different lengths.
+
+    Raises:
+        ConfigError: the two have different lengths.
+    """
+    x, y = _pair(tokens, measured)
+    if len(x) < 2 or x.min() == x.max():
+        return None
+    dx = x - x.mean()
+    slope = float(dx @ (y - y.mean()) / (dx @ dx))
+    intercept = float(y.mean() - slope * x.mean())
+    fitted = intercept + slope * x
+    largest = float(np.max(np.abs(y)))
+    worst = float(np.max(np.abs(y - fitted))) / largest if largest else 0.0
+    return Line(slope, intercept, _r2(y, fitted), worst, len(x))
+
+
+def _pair(a: Sequence[float], b: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    if len(a) != len(b):
+        raise ConfigError(f"{len(a)} and {len(b)} values cannot be compared one by one")
+    return np.array(a, dtype=float), np.array(b, dtype=float)
+
+
+def _r2(measured: np.ndarray, fitted: np.ndarray) -> float | None:
+    total = float(((measured - measured.mean()) ** 2).sum())
+    return None if total == 0 else 1 - float(((measured - fitted) ** 2).sum()) / total

@@ -1,0 +1,107 @@
+"""Scores by task and length as coloured cells with numbers in them: as a PNG file, and as cells of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memagent_bench.lengths import show_length
+from memagent_bench.report.canvas import as_png, new_figure, style
+from memagent_bench.report.cells import Suite
+from memagent_bench.report.compare import Mean, scores
+from memagent_bench.report.theme import LIGHT
+from memagent_bench.stats import Estimate, estimate
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """One system: a row for each task, and one for their mean."""
+
+    label: str
+    lengths: tuple[int, ...]
+    rows: tuple[tuple[str, tuple[Estimate | None, ...]], ...]
+    """Task and its scores by length, None where nothing was run."""
+
+
+def heat_map(suite: Suite, label: str, means: dict[tuple[str, int], Mean]) -> HeatMap:
+    """The scores of a system at all lengths of the suite."""
+    rows = [
+        (task, tuple(_cell(suite, label, task, length) for length in suite.lengths))
+        for task in suite.tasks
+    ]
+    if len(rows) > 1:
+        found = [means.get((label, length)) for length in suite.lengths]
+        rows.append(("mean", tuple(mean.estimate if mean else None for mean in found)))
+    return HeatMap(label, suite.lengths, tuple(rows))
+
+
+def _cell(suite: Suite, label: str, task: str, length: int) -> Estimate | None:
+    strata = suite.strata(label, length, [task])
+    return estimate(scores(strata)) if strata else None
+
+
+def blend(score: float) -> tuple[str, int]:
+    """Which end of the scale a score is nearer to, and how much of its colour it takes, in percent."""
+    return ("good" if score >= 0.5 else "bad"), round(abs(score - 0.5) * 200)
+
+
+def heat_map_png(heat: HeatMap, suite: str) -> bytes:
+    """The map as a picture.
+
+    Args:
+        heat: what to draw.
+        suite: its title, the first line.
+    """
+    columns, rows = len(heat.lengths), len(heat.rows)
+    # Letters of a task are about 0.085 inches wide, bold ones of the title 0.1.
+    left = 0.25 + 0.085 * max(len(task) for task, _ in heat.rows)
+    width = max(left + 0.62 * columns + 0.15, 0.2 + 0.1 * max(len(heat.label), len(suite)))
+    height = 0.95 + 0.3 * rows
+    place = (left / width, 0.05 / height, 0.62 * columns / width, 0.3 * rows / height)
+    with style():
+        figure = new_figure(width, height)
+        _fill(figure.add_axes(place), heat)
+        where = {"x": 0.1 / width, "y": 1 - 0.12 / height, "va": "top"}
+        figure.text(s=f"{suite}\n{heat.label}", weight="bold", **where)
+        return as_png(figure)
+
+
+def _fill(axes: Any, heat: HeatMap) -> None:
+    axes.set_xlim(0, len(heat.lengths))
+    axes.set_ylim(len(heat.rows), 0)
+    for y, (task, estimates) in enumerate(heat.rows):
+        weight = "bold" if _is_mean(heat.rows, y) else "normal"
+        axes.text(-0.12, y + 0.5, task, ha="right", va="center", weight=weight)
+        for x, one in enumerate(estimates):
+            if one is None:
+                axes.text(x + 0.5, y + 0.5, "–", ha="center", va="center", color=LIGHT["soft"])
+                continue
+            axes.bar(x + 0.5, 0.94, 0.96, bottom=y + 0.03, color=colour(one.mean))
+            text = f"{100 * one.mean:.0f}"
+            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", weight=weight)
+    axes.xaxis.tick_top()
+    axes.set_xticks(
+        [x + 0.5 for x in range(len(heat.lengths))], [show_length(n) for n in heat.lengths]
+    )
+    axes.tick_params(length=0, colors=LIGHT["soft"])
+    axes.set_yticks([])
+    axes.set_frame_on(False)
+    axes.grid(visible=False)
+
+
+def _is_mean(rows: Sequence[tuple[str, object]], y: int) -> bool:
+    return len(rows) > 1 and y == len(rows) - 1
+
+
+def colour(score: float) -> str:
+    """The light theme's colour of a score, mixed in sRGB as the page's `color-mix` does."""
+    end, percent = blend(score)
+    mixed = (
+        round(
+            int(LIGHT["paper"][i : i + 2], 16) * (100 - percent) / 100
+            + int(LIGHT[end][i : i + 2], 16) * percent / 100
+        )
+        for i in (1, 3, 5)
+    )
+    return "#" + "".join(f"{part:02x}" for part in mixed)

@@ -1,0 +1,166 @@
+"""From folders of records to a page and pictures."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from memagent.errors import ConfigError
+from memagent_bench.record import Record
+from memagent_bench.records import read_records
+from memagent_bench.report.cautions import cautions
+from memagent_bench.report.cells import Suite, sort_records
+from memagent_bench.report.charts import png
+from memagent_bench.report.heatmap import heat_map_png
+from memagent_bench.report.page import page
+from memagent_bench.report.primary import primary_tests
+from memagent_bench.report.summary import summary
+from memagent_bench.report.view import View, view
+
+PAGE = "report.html"
+DEFAULT_MARGIN = 5.0
+"""Points: what this project calls a small loss."""
+BASELINE = "memory"
+"""The system that others are compared with, if it is there: the one that this project is about."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written."""
+
+    page: Path
+    pictures: tuple[Path, ...]
+    summary: tuple[str, ...]
+    """Two paragraphs a suite, as on the page."""
+    cautions: tuple[str, ...]
+
+
+def make_report(
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    primary: Sequence[str] = (),
+    margin: float = DEFAULT_MARGIN,
+    baseline: str | None = None,
+) -> Report:
+    """Writes `report.html` and PNG files.
+
+    Args:
+        folders: each with a `results.jsonl`; the same folder twice counts once.
+        out: the folder to write to, made if need be. Files of the same names are replaced, each at once.
+        primary: cells to test, `TASK@LENGTH` or `mean@LENGTH`; none: the mean at the longest shared length.
+        margin: of non-inferiority, in points.
+        baseline: the system to compare the others with, by its label on the page (its name, and its model where
+            there are several); None: `memory`, else the first system.
+
+    Raises:
+        ConfigError: no folder, no record, a margin, cell or baseline that cannot be, or `out` cannot be written.
+        StoreError: a folder has no records that can be read.
+    """
+    if not 0 < margin <= 100:
+        raise ConfigError(f"margin={margin!r} is not between 0 and 100 points; 5 is usual")
+    named = _read(folders)
+    suites = sort_records(named)
+    labels = tuple(dict.fromkeys(label for suite in suites for label in suite.labels))
+    fraction = margin / 100
+    baselines = {suite.name: _baseline(suite, baseline, labels) for suite in suites}
+    tests = primary_tests(suites, baselines, primary, fraction)
+    views = [view(suite, baselines[suite.name], labels, fraction) for suite in suites]
+    warned = cautions(suites)
+    with _folder(out), _quiet_fonts():
+        html = page(views, tests, warned, margin=fraction, named=bool(primary), folders=list(named))
+        pictures = [
+            _write(out / f"{name}.png", data) for one in views for name, data in _pictures(one)
+        ]
+        # Last: a page that is there has its pictures beside it.
+        written = _write(out / PAGE, html.encode("utf-8", "replace"))
+    return Report(
+        written,
+        tuple(pictures),
+        tuple(text for one in views for text in summary(one, tests, fraction) if text),
+        tuple(warned),
+    )
+
+
+def _read(folders: Sequence[Path]) -> dict[str, list[Record]]:
+    """Records by the name of their folder; by its path where two have the same name."""
+    paths = list(dict.fromkeys(Path(folder).resolve() for folder in folders))
+    if not paths:
+        raise ConfigError(
+            "no folder was named to report on; name one that a benchmark wrote (--out)"
+        )
+    names = [path.name for path in paths]
+    found = {
+        path.name if names.count(path.name) == 1 else str(path): read_records(path)
+        for path in paths
+    }
+    if not any(found.values()):
+        raise ConfigError(
+            f"there is no record yet in {', '.join(map(repr, found))}: run the benchmark first"
+        )
+    return {name: records for name, records in found.items() if records}
+
+
+def _baseline(suite: Suite, name: str | None, labels: Sequence[str]) -> str:
+    if name is not None:
+        if name not in labels:
+            raise ConfigError(
+                f"baseline={name!r} is none of the systems here: {', '.join(map(repr, labels))}"
+            )
+        if name in suite.labels:
+            return name
+    return next(
+        (label for label in suite.labels if label.split(" · ")[0] == BASELINE), suite.labels[0]
+    )
+
+
+def _pictures(of: View) -> Iterator[tuple[str, bytes]]:
+    for chart in (*of.charts, *(chart for _, chart in of.overlays)):
+        yield chart.name, png(chart)
+    taken: set[str] = set()
+    for heat in of.heat_maps:
+        name = f"{of.suite.name}-tasks-{_file_name(heat.label)}"
+        while name in taken:
+            name += "-"
+        taken.add(name)
+        yield _file_name(name), heat_map_png(heat, of.title)
+
+
+def _file_name(text: str) -> str:
+    """Letters, digits, dots and hyphens: a model's name may hold a slash."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:80] or "system"
+
+
+@contextmanager
+def _folder(out: Path) -> Generator[None]:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"the report cannot be written to {str(out)!r}: {error.strerror or error}"
+        ) from error
+
+
+@contextmanager
+def _quiet_fonts() -> Generator[None]:
+    """A name in a script that matplotlib's font lacks shows boxes in the PNG files; the page has it right."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph \d+", category=UserWarning)
+        yield
+
+
+def _write(path: Path, data: bytes) -> Path:
+    """At once: a reader sees the old file or the new one. Two reports at a time do not mix within a file."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path

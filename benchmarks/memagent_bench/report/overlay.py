@@ -1,0 +1,91 @@
+"""Published figures beside measured ones, where tasks and metric are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memagent_bench.published import Published, published
+from memagent_bench.record import Record
+from memagent_bench.report.cells import Suite
+from memagent_bench.report.charts import Chart, Point, Series
+from memagent_bench.report.theme import Mark, mark
+from memagent_bench.stats import Estimate, estimate
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """One published table, and what was measured that compares with it."""
+
+    table: Published
+    measured: Mapping[str, Mapping[int, Estimate]]
+    """By label and length: the mean over the table's tasks, by the table's metric."""
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Of both, rising."""
+        own = {length for means in self.measured.values() for length in means}
+        return tuple(sorted(own | set(self.table.lengths)))
+
+
+def overlays(suite: Suite) -> list[Overlay]:
+    """Published tables with which any cell compares."""
+    found: list[Overlay] = []
+    for table in published(suite.name):
+        measured = {label: _measured(suite, label, table) for label in suite.labels}
+        measured = {label: means for label, means in measured.items() if means}
+        if measured:
+            found.append(Overlay(table, measured))
+    return found
+
+
+def overlay_chart(name: str, overlay: Overlay, marks: Mapping[str, Mark]) -> Chart:
+    """Measured lines as everywhere, published ones thin and dashed, and named so."""
+    lines = [
+        Series(label, marks[label], {n: Point(e.mean, e.low, e.high) for n, e in means.items()})
+        for label, means in overlay.measured.items()
+    ]
+    lines += [
+        Series(
+            f"published: {system}",
+            mark(i),
+            {n: Point(score, score, score) for n, score in scores.items()},
+            published=True,
+        )
+        for i, (system, scores) in enumerate(overlay.table.scores.items())
+    ]
+    return Chart(
+        name, f"Measured and published: {overlay.table.title}", "score in points", lines, True
+    )
+
+
+def _measured(suite: Suite, label: str, table: Published) -> dict[int, Estimate]:
+    found: dict[int, Estimate] = {}
+    for length in suite.lengths_of(label):
+        tasks = table.tasks_at(length)
+        if not set(tasks) <= set(suite.tasks_of(label, length)):
+            continue
+        scores = _scores(suite.strata(label, length, tasks), table)
+        if scores is not None:
+            found[length] = estimate(scores)
+    return found
+
+
+def _scores(
+    strata: Sequence[Sequence[Record]], table: Published
+) -> list[list[float | None]] | None:
+    """By the table's metric; None where an answer was not scored by it."""
+    found: list[list[float | None]] = []
+    for records in strata:
+        names = [table.metric_of(r.scorer, r.scores) for r in records]
+        if any(
+            name is None and r.score is not None for name, r in zip(names, records, strict=True)
+        ):
+            return None
+        found.append(
+            [
+                None if name is None else r.score if name == r.scorer else r.scores[name]
+                for name, r in zip(names, records, strict=True)
+            ]
+        )
+    return found

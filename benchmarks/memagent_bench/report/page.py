@@ -1,0 +1,163 @@
+"""The page: templates filled with views. Texts come from models and documents, so everything is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from memagent.cli.output import amount, clean
+from memagent_bench.lengths import show_length
+from memagent_bench.report.cells import Suite
+from memagent_bench.report.charts import Chart, in_words, svg
+from memagent_bench.report.compare import Contrast
+from memagent_bench.report.facts import provenance_facts
+from memagent_bench.report.failures import SHOWN, Missing
+from memagent_bench.report.heatmap import blend
+from memagent_bench.report.primary import Tested
+from memagent_bench.report.summary import summary
+from memagent_bench.report.theme import variables
+from memagent_bench.report.view import View
+from memagent_bench.report.words import (
+    NOTHING,
+    between,
+    counted,
+    interval,
+    listed,
+    number,
+    p_text,
+    points,
+    share,
+    signed,
+    suite_title,
+)
+
+Placed: TypeAlias = "Contrast | Missing"
+"""What belongs to a system and a length."""
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+
+def page(
+    views: Sequence[View],
+    tests: Sequence[Tested],
+    cautions: Sequence[str],
+    *,
+    margin: float,
+    named: bool,
+    folders: Sequence[str],
+) -> str:
+    """The whole page.
+
+    Args:
+        views: of the suites, at least one.
+        tests: the primary comparisons.
+        cautions: sentences.
+        margin: of non-inferiority, as a fraction.
+        named: the primary cells were named, not chosen by default.
+        folders: names of what was read.
+    """
+    from markupsafe import Markup
+
+    environment = _environment(summary=partial(summary, tests=tests, margin=margin))
+    css = environment.loader.get_source(environment, "page.css")[0] if environment.loader else ""
+    suites = [view.suite for view in views]
+    text = environment.get_template("page.html.j2").render(
+        views=views,
+        tests=tests,
+        cautions=cautions,
+        facts=provenance_facts(suites),
+        margin=f"{100 * margin:g}",
+        named=named,
+        folders=folders,
+        listed=SHOWN,
+        title=title(suites),
+        byline=byline(suites),
+        count=counted(sum(len(suite.records) for suite in suites), "record"),
+        version=metadata.version("memagent"),
+        css=Markup(css),
+        light=variables(dark=False),
+        dark=variables(dark=True),
+    )
+    return clean(text)
+
+
+def title(suites: Sequence[Suite]) -> str:
+    """`RULER and Tracking, 8K to 1M tokens`."""
+    lengths = sorted({length for suite in suites for length in suite.lengths})
+    span = show_length(lengths[0])
+    if len(lengths) > 1:
+        span += f" to {show_length(lengths[-1])}"
+    return f"{listed([suite_title(suite.name) for suite in suites])}, {span} tokens"
+
+
+def byline(suites: Sequence[Suite]) -> str:
+    """Models, systems, days."""
+    records = [record for suite in suites for record in suite.records]
+    models = list(dict.fromkeys(record.provenance.model for record in records))
+    systems = dict.fromkeys(record.system for record in records)
+    days = sorted({record.started[:10] for record in records})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return f"{listed(models)} · {counted(len(systems), 'system')} · {when}"
+
+
+def _environment(**more: Callable[..., object]) -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("memagent_bench.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Any] = more | {
+        "amount": _amount,
+        "between": between,
+        "blend": blend,
+        "cell": _cell,
+        "counted": counted,
+        "in_words": in_words,
+        "interval": interval,
+        "length_name": show_length,
+        "number": number,
+        "p_text": p_text,
+        "pairing": _pairing,
+        "percent": _percent,
+        "points": points,
+        "share": share,
+        "signed": signed,
+        "svg": _svg,
+    }
+    environment.filters.update(filters)  # pyright: ignore[reportUnknownMemberType]
+    return environment
+
+
+def _amount(value: float | None) -> str:
+    return NOTHING if value is None else amount(value)
+
+
+def _percent(part: float) -> str:
+    return f"{signed(part)}%"
+
+
+def _svg(chart: Chart, prefix: str) -> Markup:
+    """matplotlib escapes the names in its own XML."""
+    from markupsafe import Markup
+
+    return Markup(svg(chart, prefix))
+
+
+def _cell(found: Sequence[Placed], label: str, length: int) -> Placed | None:
+    return next((one for one in found if (one.label, one.length) == (label, length)), None)
+
+
+def _pairing(contrasts: Sequence[Contrast], same: str, different: str) -> str:
+    """Which differences are paired, and why."""
+    kinds = {contrast.difference.paired for contrast in contrasts}
+    if len(kinds) == 2:
+        return f"Paired where {same}, else unpaired."
+    return f"All are paired: {same}." if True in kinds else f"All are unpaired: {different}."

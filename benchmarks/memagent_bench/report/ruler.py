@@ -1,0 +1,60 @@
+"""RULER's own summary of a system: effective length and averages over lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memagent_bench.published import EFFECTIVE, RULER_TASKS
+from memagent_bench.report.cells import Suite
+from memagent_bench.report.compare import Mean
+from memagent_bench.stats import effective_length, mean_over_lengths
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Of one system."""
+
+    label: str
+    tasks: int
+    """Of RULER's 13, at each of its lengths."""
+    effective: int | None
+    """Longest length that reaches the threshold; None where none does."""
+    below: tuple[int, ...]
+    """Shorter lengths that do not reach it."""
+    average: float
+    increasing: float
+    """Average with weights 1, 2, 3, ... from the shortest to the longest length."""
+    decreasing: float
+    lengths: int
+    complete: bool
+    """The 13 tasks and no others were run at every length: only then is it RULER's."""
+
+
+def summaries(suite: Suite, means: Mapping[tuple[str, int], Mean]) -> list[Summary]:
+    """By label; nothing for other suites."""
+    if suite.name != "ruler":
+        return []
+    found: list[Summary] = []
+    for label in suite.labels:
+        own = {length: means[label, length] for length in suite.lengths_of(label)}
+        scores = {length: mean.estimate.mean for length, mean in own.items()}
+        effective = effective_length(scores, EFFECTIVE)
+        found.append(
+            Summary(
+                label=label,
+                tasks=min(len(set(mean.tasks) & set(RULER_TASKS)) for mean in own.values()),
+                effective=effective,
+                below=tuple(
+                    length
+                    for length, score in scores.items()
+                    if effective is not None and length < effective and score < EFFECTIVE
+                ),
+                average=sum(scores.values()) / len(scores),
+                increasing=mean_over_lengths(scores, increasing=True),
+                decreasing=mean_over_lengths(scores, increasing=False),
+                lengths=len(scores),
+                complete=all(set(mean.tasks) == set(RULER_TASKS) for mean in own.values()),
+            )
+        )
+    return found

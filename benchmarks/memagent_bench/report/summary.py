@@ -1,0 +1,159 @@
+"""The answer in plain words: what a reader takes away who reads nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memagent_bench.lengths import show_length
+from memagent_bench.report.compare import Contrast
+from memagent_bench.report.costs import Growth
+from memagent_bench.report.primary import MEAN, Tested
+from memagent_bench.report.ruler import Summary
+from memagent_bench.report.view import View
+from memagent_bench.report.words import (
+    between,
+    counted,
+    interval,
+    listed,
+    number,
+    p_text,
+    points,
+    share,
+    signed,
+)
+from memagent_bench.stats import Verdict
+
+RANKED = 4
+"""Systems named in the ranking; the tables have all."""
+AS_PREDICTED = 0.02
+"""A ratio of measured to predicted calls within this of 1 is called as predicted."""
+
+
+def summary(view: View, tests: Sequence[Tested], margin: float) -> tuple[str, str]:
+    """A suite in two paragraphs: what became of the score, and everything else."""
+    more = [_effective(view), _calls(view), _ranking(view), _tests(view, tests), _missing(view)]
+    return _trend(view, margin), " ".join(sentence for sentence in more if sentence)
+
+
+def verdict_words(verdict: Verdict, margin: float) -> str:
+    """What a verdict means, as the end of a sentence."""
+    limit = f"{100 * margin:g} points"
+    return {
+        Verdict.NON_INFERIOR: f"a loss of {limit} or more is ruled out (non-inferior)",
+        Verdict.INFERIOR: f"the loss is more than {limit} (inferior)",
+        Verdict.INCONCLUSIVE: f"a loss of {limit} is neither shown nor ruled out (inconclusive)",
+    }[verdict]
+
+
+def _trend(view: View, margin: float) -> str:
+    """The baseline at its shortest and its longest length."""
+    label, lengths = view.baseline, view.suite.lengths_of(view.baseline)
+    first = view.means[label, lengths[0]]
+    over = "the only task" if len(first.tasks) == 1 else f"{len(first.tasks)} tasks"
+    where = f"{first.tasks[0]}" if len(first.tasks) == 1 else f"the mean of {over}"
+    start = (
+        f"On {where}, {label} scores {points(first.estimate.mean)} of 100 at {show_length(lengths[0])} "
+        f"(95% interval {interval(first.estimate)}, {counted(first.estimate.n, 'sample')})"
+    )
+    if len(lengths) == 1:
+        return f"{start}."
+    last = view.means[label, lengths[-1]].estimate
+    loss = _loss(view.losses, label, lengths[-1])
+    end = f" and {points(last.mean)} at {show_length(lengths[-1])} ({interval(last)})"
+    if loss is None:
+        return f"{start}{end}; no task was run at both lengths."
+    tasks = (
+        "" if loss.tasks == first.tasks else f" over the {counted(len(loss.tasks), 'task')} of both"
+    )
+    return (
+        f"{start}{end}. The change is {signed(loss.difference.mean)} points{tasks} ({between(loss.difference)}): "
+        f"{verdict_words(loss.verdict, margin)}."
+    )
+
+
+def _loss(losses: Sequence[Contrast], label: str, length: int) -> Contrast | None:
+    return next((one for one in losses if (one.label, one.length) == (label, length)), None)
+
+
+def _effective(view: View) -> str:
+    own = next((one for one in view.ruler if one.label == view.baseline and one.complete), None)
+    return "" if own is None else f"{_effective_words(own)}."
+
+
+def _effective_words(of: Summary) -> str:
+    if of.effective is None:
+        return "No length reaches RULER's threshold of 85.6"
+    but = f", though {listed([*map(show_length, of.below)])} does not reach it" if of.below else ""
+    return f"Its effective length by RULER's threshold of 85.6 is {show_length(of.effective)}{but}"
+
+
+def _ranking(view: View) -> str:
+    """All systems at the longest length that the baseline has, best first."""
+    length = view.suite.lengths_of(view.baseline)[-1]
+    tasks = view.means[view.baseline, length].tasks
+    means = {
+        label: view.means[label, length].estimate.mean
+        for label in view.suite.labels
+        if (label, length) in view.means and view.means[label, length].tasks == tasks
+    }
+    if len(means) < 2:
+        return ""
+    best = sorted(means, key=lambda label: -means[label])
+    named = [f"{label} {points(means[label])}" for label in best[:RANKED]]
+    rest = len(best) - RANKED
+    more = f"; {rest} more score less" if rest > 0 else ""
+    return f"At {show_length(length)} the scores are {listed(named)}{more}."
+
+
+def _tests(view: View, tests: Sequence[Tested]) -> str:
+    """The primary comparisons; only their number where they are many."""
+    own = [t for t in tests if t.suite == view.suite.name and t.adjusted is not None]
+    if len(own) > RANKED:
+        differ = sum((t.adjusted or 0) < 0.05 for t in own)
+        return (
+            f"Of {len(own)} primary comparisons with {view.baseline}, {differ} show a difference (adjusted p below "
+            f"0.05)."
+        )
+    cells = dict.fromkeys(t.cell for t in own)
+    return " ".join(_in_cell(cell, [t for t in own if t.cell == cell]) for cell in cells)
+
+
+def _in_cell(cell: str, tests: Sequence[Tested]) -> str:
+    task, _, length = cell.partition("@")
+    where = f"{'the mean' if task == MEAN else task} at {length}"
+    return f"In {where}, {'; '.join(_tested(t, t.contrast) for t in tests if t.contrast)}."
+
+
+def _tested(t: Tested, contrast: Contrast) -> str:
+    mean = contrast.difference.mean
+    by = (
+        f"{points(abs(mean))} points {'less' if mean < 0 else 'more'} than"
+        if mean
+        else "the same as"
+    )
+    p = p_text(t.adjusted)
+    return (
+        f"{t.label} scores {by} {t.baseline} ({between(contrast.difference)}; adjusted p "
+        f"{p if p.startswith('<') else f'= {p}'})"
+    )
+
+
+def _calls(view: View) -> str:
+    own: Growth | None = next((g for g in view.growth if g.label == view.baseline), None)
+    if own is None or own.calls is None:
+        return ""
+    if abs(own.calls.ratio - 1) <= AS_PREDICTED and len(view.suite.lengths_of(view.baseline)) > 1:
+        return f"Its calls grow with the length as predicted (measured / predicted {number(own.calls.ratio)})."
+    return f"It makes {number(own.calls.ratio)} times the calls predicted."
+
+
+def _missing(view: View) -> str:
+    n = len(view.suite.records)
+    if not view.failures:
+        return f"All {n:,} samples have a score." if n > 1 else ""
+    some = len(view.failures)
+    return (
+        f"{counted(some, 'sample')} of {n:,} ({share(some / n)}) have no score and count as 0."
+        if some > 1
+        else f"1 sample of {n:,} has no score and counts as 0."
+    )

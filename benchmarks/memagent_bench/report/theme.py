@@ -1,0 +1,99 @@
+"""Colours: one set for light paper, one for dark, told apart by people who do not see all colours too.
+
+A chart is drawn once, in the light set. On the page its colours become CSS variables, so it follows the reader's theme.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LIGHT = {
+    "paper": "#fdfdfc",
+    "ink": "#1b1e23",
+    "soft": "#5c636d",
+    "rule": "#dcdfe3",
+    "good": "#5ea3da",
+    "bad": "#eb9a5c",
+}
+DARK = {
+    "paper": "#14161a",
+    "ink": "#e7e9ec",
+    "soft": "#a2a9b3",
+    "rule": "#343941",
+    "good": "#22639b",
+    "bad": "#9a4f17",
+}
+"""`good` and `bad` are the ends of the heat map's scale, `paper` its middle: ink is readable on all of it."""
+
+SERIES = (
+    ("#0068b0", "#5ab4f0"),  # blue
+    ("#cf5a00", "#ff9350"),  # vermilion
+    ("#00805c", "#3ccb9a"),  # green
+    ("#a3458a", "#e592cf"),  # purple
+    ("#9a7000", "#dfb83c"),  # ochre
+    ("#2b8fc9", "#9ed8fb"),  # sky
+    ("#6d5a4e", "#bfa896"),  # brown
+    ("#4a5058", "#c9ced6"),  # slate
+)
+"""Light and dark, after Okabe and Ito (2008), each at least 3:1 against its paper (WCAG 2.1, 1.4.11)."""
+
+MARKERS = (
+    *(("o", "●", "○"), ("s", "■", "□"), ("^", "▲", "△"), ("D", "◆", "◇")),
+    *(("v", "▼", "▽"), ("P", "✚", "✛"), ("X", "✖", "✕")),
+)
+"""Of matplotlib, and as a character, full and hollow. Seven, so that with eight colours no pair comes twice in 56."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How one system looks in all charts."""
+
+    colour: str
+    """In the light set."""
+    marker: str
+    """Of matplotlib."""
+    sign: str
+    """The marker as a character, for legends on the page."""
+    hollow: str
+    """The same, as published series have it."""
+    css: str
+    """Name of the CSS variable of its colour."""
+
+
+def mark(number: int) -> Mark:
+    """The look of the series of that number, from 0."""
+    colour = number % len(SERIES)
+    marker, sign, hollow = MARKERS[number % len(MARKERS)]
+    return Mark(SERIES[colour][0], marker, sign, hollow, f"series-{colour}")
+
+
+def variables(*, dark: bool) -> dict[str, str]:
+    """CSS variables of a theme: name -> colour."""
+    named = DARK if dark else LIGHT
+    return named | {f"series-{i}": pair[dark] for i, pair in enumerate(SERIES)}
+
+
+_NAMES = {colour: name for name, colour in variables(dark=False).items()}
+
+
+def themed(svg: str, prefix: str) -> str:
+    """A chart as it can stand in a page: without XML header, ids its own, colours as variables.
+
+    Args:
+        svg: as matplotlib writes it.
+        prefix: for ids, different for each chart of a page.
+    """
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r'\bid="([^"]*)"', rf'id="{prefix}-\1"', body)
+    body = re.sub(r'(xlink:href="#|url\(#)', rf"\1{prefix}-", body)
+    body = re.sub(
+        r"#[0-9a-f]{6}\b",
+        lambda found: f"var(--{_NAMES[found[0]]})" if found[0] in _NAMES else found[0],
+        body,
+    )
+    # The size is the page's to choose; the shape is in the viewBox.
+    return re.sub(
+        r'(<svg[^>]*?) width="[^"]*"| height="[^"]*"(?=[^>]*viewBox)', r"\1", body, count=2
+    )

@@ -1,0 +1,144 @@
+"""Everything that the page says of a suite, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from memagent_bench.report.cells import Suite
+from memagent_bench.report.charts import Chart, Point, Series
+from memagent_bench.report.compare import Contrast, Mean, contrast, losses, means
+from memagent_bench.report.costs import Amount, Cost, Growth, costs, growth
+from memagent_bench.report.facts import Fact, task_facts
+from memagent_bench.report.failures import Failure, Missing, failures, missing
+from memagent_bench.report.heatmap import HeatMap, heat_map
+from memagent_bench.report.overlay import Overlay, overlay_chart, overlays
+from memagent_bench.report.ruler import Summary, summaries
+from memagent_bench.report.theme import Mark, mark
+from memagent_bench.report.words import suite_title
+
+
+@dataclass(frozen=True)
+class View:
+    """Of one suite."""
+
+    suite: Suite
+    title: str
+    baseline: str
+    """Label that the others are compared with."""
+    marks: dict[str, Mark]
+    means: dict[tuple[str, int], Mean]
+    heat_maps: list[HeatMap]
+    charts: list[Chart]
+    overlays: list[tuple[Overlay, Chart]]
+    losses: list[Contrast]
+    contrasts: list[Contrast]
+    costs: list[Cost]
+    growth: list[Growth]
+    ruler: list[Summary]
+    missing: list[Missing]
+    failures: list[Failure]
+    facts: list[Fact]
+
+
+def view(suite: Suite, baseline: str, labels: tuple[str, ...], margin: float) -> View:
+    """Computes everything.
+
+    Args:
+        suite: with records.
+        baseline: one of its labels.
+        labels: of all suites: a system looks the same in all of them.
+        margin: of non-inferiority, as a fraction.
+    """
+    marks = {label: mark(i) for i, label in enumerate(labels)}
+    scored = means(suite)
+    costed = costs(suite)
+    return View(
+        suite=suite,
+        title=suite_title(suite.name),
+        baseline=baseline,
+        marks=marks,
+        means=scored,
+        heat_maps=[heat_map(suite, label, scored) for label in suite.labels],
+        charts=_charts(suite, scored, costed, marks),
+        overlays=[
+            (one, overlay_chart(f"{suite.name}-published-{i}", one, marks))
+            for i, one in enumerate(overlays(suite), 1)
+        ],
+        losses=losses(suite, margin),
+        contrasts=[
+            one
+            for label in suite.labels
+            for length in suite.lengths
+            if label != baseline and (one := contrast(suite, label, baseline, length, margin))
+        ],
+        costs=costed,
+        growth=growth(suite),
+        ruler=summaries(suite, scored),
+        missing=missing(suite, {key: mean.estimate for key, mean in scored.items()}),
+        failures=failures(suite),
+        facts=task_facts(suite),
+    )
+
+
+def _charts(
+    suite: Suite, scored: dict[tuple[str, int], Mean], costed: list[Cost], marks: dict[str, Mark]
+) -> list[Chart]:
+    title = suite_title(suite.name)
+    tasks = (
+        "mean score of the tasks" if len(suite.tasks) > 1 else f"score of {next(iter(suite.tasks))}"
+    )
+    found = [
+        Chart(
+            f"{suite.name}-scores",
+            f"{title}: score against length",
+            f"{tasks} in points",
+            [
+                Series(
+                    label,
+                    marks[label],
+                    {
+                        n: Point(e.mean, e.low, e.high)
+                        for (name, n), mean in scored.items()
+                        if name == label and (e := mean.estimate)
+                    },
+                )
+                for label in suite.labels
+            ],
+            scores=True,
+        )
+    ]
+    amounts: list[
+        tuple[str, str, Callable[[Cost], Amount | None], Callable[[Cost], float | None]]
+    ] = [
+        ("seconds", "seconds for a sample", lambda c: c.seconds, lambda c: None),
+        ("calls", "calls for a sample", lambda c: c.calls, lambda c: c.predicted_calls),
+        ("tokens", "tokens for a sample", lambda c: c.tokens, lambda c: c.predicted_tokens),
+    ]
+    for name, axis, amount, predicted in amounts:
+        lines = _amounts(suite, costed, marks, amount, predicted)
+        if lines:
+            found.append(
+                Chart(f"{suite.name}-{name}", f"{title}: {name} against length", axis, lines)
+            )
+    return found
+
+
+def _amounts(
+    suite: Suite,
+    costed: list[Cost],
+    marks: dict[str, Mark],
+    amount: Callable[[Cost], Amount | None],
+    predicted: Callable[[Cost], float | None],
+) -> list[Series]:
+    """Systems of which anything was counted; a logarithmic axis has no place for nothing."""
+    found: list[Series] = []
+    for label in suite.labels:
+        own = [cost for cost in costed if cost.label == label]
+        points = {
+            c.length: Point(a.mean, a.low, a.high) for c in own if (a := amount(c)) and a.mean > 0
+        }
+        guesses = {c.length: p for c in own if (p := predicted(c))}
+        if points:
+            found.append(Series(label, marks[label], points, guesses))
+    return found

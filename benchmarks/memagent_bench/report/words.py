@@ -1,0 +1,75 @@
+"""How numbers and names read on the page. Scores are fractions in the code and points (0 to 100) for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memagent_bench.stats import Difference, Estimate
+
+SUITES = {"ruler": "RULER", "qa": "Long QA", "tracking": "Tracking"}
+"""Suites as headings; others are shown by name."""
+NOTHING = "–"
+"""Where there is no number."""
+
+
+def suite_title(name: str) -> str:
+    return SUITES.get(name, name)
+
+
+def points(score: float | None) -> str:
+    """`91.2`: a score in points."""
+    return NOTHING if score is None else f"{100 * score:.1f}"
+
+
+def signed(score: float) -> str:
+    """`+1.2`, `−3.4`, `0.0`: a difference in points."""
+    text = f"{100 * score:+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "\u2212")
+
+
+def interval(of: Estimate) -> str:
+    """`88.1–93.7`."""
+    return f"{points(of.low)}–{points(of.high)}"
+
+
+def between(of: Difference) -> str:
+    """`−6.1 to −1.2`; the dash of a range would be taken for a sign."""
+    return f"{signed(of.low)} to {signed(of.high)}"
+
+
+def share(fraction: float) -> str:
+    """`3%`, `0.4%`; never 0% for something or 100% for less than all."""
+    if fraction in (0, 1) or 0.01 <= fraction <= 0.99:
+        return f"{100 * fraction:.0f}%"
+    return (
+        f"{100 * fraction:.1f}%"
+        if 0.001 <= fraction <= 0.999
+        else "<0.1%"
+        if fraction < 0.5
+        else ">99.9%"
+    )
+
+
+def p_text(p: float | None) -> str:
+    """`0.034`, `< 0.001`."""
+    if p is None:
+        return NOTHING
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A plain number with at most that many digits behind the point."""
+    if value is None:
+        return NOTHING
+    text = f"{value:,.{digits}f}"
+    return text.replace("-", "\u2212" if text.strip("-0.") else "")
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def counted(number: int, word: str) -> str:
+    """`1 sample`, `12 samples`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"

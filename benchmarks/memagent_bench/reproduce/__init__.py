@@ -1,0 +1,1 @@
+"""Measures a published checkpoint again, as it was measured, and says whether the figures agree."""

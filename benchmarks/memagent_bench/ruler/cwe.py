@@ -1,0 +1,182 @@
+"""The most common words of a long numbered list: RULER's first task of aggregation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from random import Random
+
+import numpy as np
+
+from memagent.errors import ConfigError
+from memagent.tasks import Sample
+from memagent.tokens import TokenCounter
+from memagent_bench.fitted import FittedTask, Order, shuffled
+from memagent_bench.lengths import show_length
+from memagent_bench.numbered import Numbered
+from memagent_bench.options import DataOptions
+from memagent_bench.ruler.frames import load_frames
+from memagent_bench.ruler.vocabulary import Vocabulary, english, further, wonderwords
+
+GENERATE = 120
+"""Tokens that the published protocol gives the reply."""
+COMMON = 10
+"""Words that are asked for."""
+TIMES = (30, 3)
+"""How often each of these comes, and each of the others."""
+EXAMPLE_WORDS = 40
+EXAMPLE_TIMES = (10, 3)
+LISTS = {"wonderwords": wonderwords, "English": english, "further English": further}
+"""The words by what records call them."""
+
+
+def times(words: int, common: int, others: int) -> Order:
+    """How often each of so many words comes; the first `COMMON` are those asked for."""
+    return np.repeat(np.array([common, others]), [COMMON, words - COMMON])
+
+
+@dataclass(frozen=True)
+class Part:
+    """Words of one list that a sample has."""
+
+    words: str
+    """Of `LISTS`."""
+    vocabulary: Vocabulary
+    costs: Order
+    """Tokens of each word: the same in all samples of a length."""
+
+
+class CweTask(FittedTask):
+    """Samples of the numbered list at one length.
+
+    Words come from wonderwords' 8,169 as long as these suffice, beyond that all from a list of English words, as in
+    RULER; nested samples take English words only where wonderwords' are used up. Samples of a length differ in
+    their words, but neither in their number nor in their tokens.
+    """
+
+    def __init__(self, length: int, options: DataOptions) -> None:
+        super().__init__("cwe", "string_match_all", length, options)
+        self._frames = load_frames(options.frames)
+        self._frame = self._frames.cwe
+        self._numbered = _numbered(self._frame.item, self._frame.between, options.counter)
+        self._fits: dict[int, list[Part]] = {}
+
+    @property
+    def facts(self) -> dict[str, str | int | bool]:
+        """See `Task`."""
+        parts = self._fit(self._length)
+        return {
+            **super().facts,
+            "haystack": ", then ".join(
+                f"{len(part.costs)} words of {part.words}" for part in parts
+            ),
+            "wording": self._frames.wording,
+        }
+
+    def _made(self, index: int, limit: int) -> Sample:
+        parts = self._fit(limit)
+        rng = self._rng("words", index)
+        before = self._example(rng, index) + self._fill(self._frame.before)
+        after = self._fill(self._frame.after)
+        words = np.concatenate([p.vocabulary.words[p.vocabulary.draw(p.costs, rng)] for p in parts])
+        often = times(len(words), *TIMES)
+        entries = np.repeat(words, often)
+        entries = entries[shuffled(len(entries), self._places_rng("order", index))]
+        tokens = self._around(before, after) + GENERATE + self._numbered.more(len(entries))
+        tokens += int(np.concatenate([part.costs for part in parts]) @ often)
+        return Sample(
+            task=self.name,
+            index=index,
+            length=self._length,
+            tokens=tokens,
+            context=self._numbered.text(entries),
+            question=self._fill(self._frame.question),
+            outputs=tuple(words[:COMMON].tolist()),
+            generate=GENERATE,
+            before=before,
+            after=after,
+        )
+
+    def _fit(self, limit: int) -> list[Part]:
+        """As many words as fit."""
+        if limit not in self._fits:
+            example = self._example(self._rng("words", 0), 0)
+            before, after = self._fill(self._frame.before), self._fill(self._frame.after)
+            around = self._around(example + before, after) + GENERATE
+            self._fits[limit] = self._search(limit - around)
+        return self._fits[limit]
+
+    def _search(self, room: int) -> list[Part]:
+        beyond = ("wonderwords", "further English") if self._options.nested else ("English",)
+        for names in (("wonderwords",), beyond):
+            rng = self._rng("pattern")
+            parts: list[Part] = []
+            for name in names:
+                words = _vocabulary(name, self._numbered)
+                parts.append(Part(name, words, words.costs[shuffled(len(words), rng)]))
+            costs = np.concatenate([part.costs for part in parts])
+            most = self._most(costs, room)
+            if most < len(costs):
+                last = most - sum(len(part.costs) for part in parts[:-1])
+                return [*parts[:-1], replace(parts[-1], costs=parts[-1].costs[:last])]
+        raise ConfigError(
+            f"{show_length(self._length)} tokens of cwe would take more different words than there are "
+            f"({len(english())} English ones): give a shorter length"
+        )
+
+    def _most(self, costs: Order, room: int) -> int:
+        """How many words fit, given what each takes."""
+        sums = np.cumsum(costs * times(len(costs), *TIMES))
+
+        def tokens(words: int) -> int:
+            entries = int(times(words, *TIMES).sum())
+            return int(sums[words - 1]) + self._numbered.more(entries)
+
+        if tokens(COMMON) > room:
+            raise self._too_short(0, self._length - room + tokens(COMMON))
+        low, high = COMMON, max(COMMON, int(np.searchsorted(sums, room, side="right")))
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if tokens(middle) <= room else (low, middle - 1)
+        return low
+
+    def _around(self, before: str, after: str) -> int:
+        """Tokens around the list, and where it meets them."""
+        item = self._numbered.item(1, "word")
+        return self._count(before + item + after) - self._numbered.cost("word")
+
+    def _example(self, rng: Random, index: int) -> str:
+        """A whole prompt with its reply, to stand before the sample's own; the same tokens in each."""
+        vocabulary = _vocabulary("wonderwords", self._numbered)
+        pattern = shuffled(len(vocabulary), self._rng("example pattern"))[:EXAMPLE_WORDS]
+        words = vocabulary.words[vocabulary.draw(vocabulary.costs[pattern], rng)]
+        entries = np.repeat(words, times(EXAMPLE_WORDS, *EXAMPLE_TIMES))
+        entries = entries[shuffled(len(entries), self._places_rng("example order", index))]
+        before, after = self._fill(self._frame.before), self._fill(self._frame.after)
+        reply = self._frame.answer.format(items=self._numbered.text(words[:COMMON]))
+        return before + self._numbered.text(entries) + after + reply
+
+    def _fill(self, template: str) -> str:
+        return template.format(count=COMMON)
+
+
+@lru_cache(maxsize=2)
+def _numbered(item: str, between: str, counter: TokenCounter) -> Numbered:
+    if item.format(rank=1, word="\0").count("\0") != 1:
+        raise ConfigError(f"an item of cwe shows {{word}} once, unlike {item!r} in the wording")
+    return Numbered(lambda rank, word: item.format(rank=rank, word=word), between, counter)
+
+
+@lru_cache(maxsize=3)
+def _vocabulary(name: str, numbered: Numbered) -> Vocabulary:
+    """Counting English takes seconds, so that all lengths share it."""
+    return Vocabulary(LISTS[name](), numbered.cost)
+
+
+def cwe(length: int, options: DataOptions) -> CweTask:
+    """Common words of a numbered list.
+
+    Raises:
+        ConfigError: the wording is unusable, or wonderwords is not installed.
+    """
+    return CweTask(length, options)

@@ -1,0 +1,211 @@
+"""The wording of the RULER tasks, as data: one TOML file, checked when it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from importlib import resources
+from pathlib import Path
+from string import Formatter
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationError
+
+from memagent.errors import ConfigError
+from memagent.messages import Leaf
+
+
+def _fields(needed: str = "", allowed: str = "") -> AfterValidator:
+    """A template that shows each of `needed`, may show those of `allowed`, and has no other field."""
+    must = set(needed.split())
+    may = must | set(allowed.split())
+
+    def check(template: str) -> str:
+        shown: set[str] = set()
+        for _, field, form, conversion in Formatter().parse(template):
+            if field is None:
+                continue
+            if field not in may or form or conversion:
+                known = ", ".join(f"{{{name}}}" for name in sorted(may)) or "none"
+                whole = (
+                    field + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
+                )
+                raise ValueError(f"unknown field {{{whole}}}; those known here: {known}")
+            shown.add(field)
+        for missing in sorted(must - shown):
+            raise ValueError(f"the field {{{missing}}} is missing")
+        return template
+
+    return AfterValidator(check)
+
+
+Text = Annotated[str, _fields()]
+Line = Annotated[str, Field(min_length=1), _fields()]
+
+
+class Kind(Leaf):
+    """What a kind of value is called."""
+
+    one: str = Field(min_length=1)
+    many: str = Field(min_length=1)
+
+
+class Kinds(Leaf):
+    """Words for the values of needles."""
+
+    words: Kind
+    numbers: Kind
+    uuids: Kind
+
+    def of(self, name: Literal["words", "numbers", "uuids"]) -> Kind:
+        """The words for one kind."""
+        return {"words": self.words, "numbers": self.numbers, "uuids": self.uuids}[name]
+
+
+class NiahFrame(Leaf):
+    """The prompt around a haystack. `{kind}` and `{kinds}` are one and many of what is sought, `{query}` the keys."""
+
+    before: Annotated[str, _fields(allowed="kind kinds query")]
+    after: Annotated[str, _fields("query", "kind kinds")]
+    """Question and answer prefix."""
+    question: Annotated[str, _fields("query", "kind kinds")]
+    """All that an agent is told: what to find, and the form of the reply."""
+
+
+class Niah(Leaf):
+    """Needles in a haystack."""
+
+    needle: Annotated[str, _fields("key value", "kind kinds")]
+    noise: Line
+    """One line of the noise haystack."""
+    between: Text
+    """Between the keys of a query of several, but for the last two."""
+    last: Text
+    """Between the last two."""
+    kinds: Kinds
+    one: NiahFrame
+    """For one value of one key."""
+    many: NiahFrame
+    """For several values or keys."""
+
+    def query(self, keys: list[str]) -> str:
+        """The keys as a question names them."""
+        return self.between.join(keys[:-1]) + self.last + keys[-1] if len(keys) > 1 else keys[0]
+
+
+class Vt(Leaf):
+    """Variable tracking."""
+
+    assign: Annotated[str, _fields("name value")]
+    """The line that starts a chain."""
+    copy_: Annotated[str, _fields("name source")] = Field(alias="copy")
+    """A further hop."""
+    noise: Line
+    before: Annotated[str, _fields(allowed="value count")]
+    after: Annotated[str, _fields("value", "count")]
+    question: Annotated[str, _fields("value", "count")]
+    answer: Annotated[str, _fields("names")]
+    """How the example's reply follows its `after`, with what parts it from the prompt itself."""
+    between: Text
+    """Between the names of that reply."""
+
+
+class Words(Leaf):
+    """Common or frequent words."""
+
+    before: Annotated[str, _fields(allowed="count")]
+    after: Annotated[str, _fields(allowed="count")]
+    question: Annotated[str, _fields(allowed="count")]
+
+
+class Cwe(Words):
+    """Common words of a numbered list."""
+
+    item: Annotated[str, _fields("word", "rank")]
+    """One word of the list, and of the example's reply."""
+    between: Text
+    """Between items."""
+    answer: Annotated[str, _fields("items")]
+    """How the example's reply follows its `after`, with what parts it from the prompt itself."""
+
+
+class Fwe(Words):
+    """Frequent coded words."""
+
+    rank_one: Line
+    """Stands for the most frequent of all, which is no answer."""
+    between: Text
+    """Between words."""
+
+
+class Qa(Leaf):
+    """Questions about documents."""
+
+    document: Annotated[str, _fields("text", "number")]
+    between: Text
+    """Between documents."""
+    before: Annotated[str, _fields(allowed="question")]
+    after: Annotated[str, _fields("question")]
+    question: Annotated[str, _fields("question")]
+
+
+class Frames(Leaf):
+    """All wording of the 13 tasks."""
+
+    name: str = Field(min_length=1)
+    niah: Niah
+    vt: Vt
+    cwe: Cwe
+    fwe: Fwe
+    qa: Qa
+    _hash: str = PrivateAttr(default="")
+
+    @property
+    def hash(self) -> str:
+        """First 16 hex digits of the SHA-256 of the file, with line ends and BOM normalised."""
+        return self._hash
+
+    @property
+    def wording(self) -> str:
+        """What records call it: name and hash."""
+        return f"{self.name}:{self.hash}"
+
+    @classmethod
+    def parse(cls, raw: bytes, name: str) -> Frames:
+        """Reads wording from TOML bytes.
+
+        Raises:
+            ConfigError: no TOML in UTF-8, or a template with a field missing or unknown.
+        """
+        try:
+            text = raw.decode("utf-8-sig").replace("\r\n", "\n").rstrip("\n") + "\n"
+            frames = cls.model_validate(tomllib.loads(text))
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+            raise ConfigError(f"{name!r} is not TOML in UTF-8: {error}") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the file"
+            reason = first["msg"].removeprefix("Value error, ")
+            raise ConfigError(
+                f"wording in {name!r}, {where}: {reason} (copy ruler/frames.toml of memagent_bench, and change it)"
+            ) from error
+        frames._hash = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return frames
+
+
+def load_frames(path: Path | None) -> Frames:
+    """The wording of a TOML file; None for the shipped one.
+
+    Raises:
+        ConfigError: it cannot be read, or is no wording (see `Frames.parse`).
+    """
+    if path is None:
+        raw = resources.files("memagent_bench.ruler").joinpath("frames.toml").read_bytes()
+        return Frames.parse(raw, "frames.toml")
+    try:
+        raw = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: it can be no path
+        raise ConfigError(
+            f"no wording at {str(path)!r}: give a TOML file that can be read ({getattr(error, 'strerror', error)})"
+        ) from error
+    return Frames.parse(raw, str(path))

@@ -1,0 +1,239 @@
+"""Needles in a haystack: RULER's eight retrieval tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import Literal
+
+from memagent.tasks import Evidence, Sample
+from memagent_bench.filler import Filler
+from memagent_bench.fitted import FittedTask
+from memagent_bench.haystacks import Drawn, Fixed, Haystack, essays
+from memagent_bench.options import DataOptions
+from memagent_bench.ruler.frames import load_frames
+from memagent_bench.ruler.words import KindName, draw
+
+GENERATE = 128
+"""Tokens that the published protocol gives the reply of these tasks."""
+DEPTHS = [round(100 * i / 39) for i in range(40)]
+"""Where needles may stand in essays, in percent of the sentences: 40 places from 0 to 100, as published."""
+SPARE = 1.25
+"""Tokens of the pool of distractors for each of the length: a sample has about four fifths of them."""
+PROBE = 100
+"""Distractors that tell how many more there have to be."""
+
+
+@dataclass(frozen=True)
+class Needles:
+    """One line of RULER's table of retrieval tasks."""
+
+    haystack: Literal["noise", "essay", "needles"]
+    key: KindName = "words"
+    value: KindName = "numbers"
+    keys: int = 1
+    values: int = 1
+    """For each key."""
+    queries: int = 1
+
+
+NIAH = {
+    "niah_single_1": Needles("noise"),
+    "niah_single_2": Needles("essay"),
+    "niah_single_3": Needles("essay", value="uuids"),
+    "niah_multikey_1": Needles("essay", keys=4),
+    "niah_multikey_2": Needles("needles"),
+    "niah_multikey_3": Needles("needles", key="uuids", value="uuids"),
+    "niah_multivalue": Needles("essay", values=4),
+    "niah_multiquery": Needles("essay", keys=4, queries=4),
+}
+"""The published parameters, by task."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What a sample asks for and where it stands: all that chance decides apart from distractors."""
+
+    needles: tuple[str, ...]
+    """Sentences, in the order of the document."""
+    values: tuple[str, ...]
+    """Of each needle."""
+    supports: tuple[tuple[int, ...], ...]
+    """Of each needle, the outputs that it gives; none for keys that are not asked for."""
+    places: tuple[float, ...]
+    """Of each needle, the share of the haystack that stands before it; ascending."""
+    keys: tuple[str, ...]
+    query: str
+    outputs: tuple[str, ...]
+
+
+class NiahTask(FittedTask):
+    """Samples of one of the tasks in `NIAH` at one length. Positions are drawn for each sample, as published.
+
+    Raises:
+        ConfigError: the wording is unusable.
+    """
+
+    def __init__(self, name: str, length: int, options: DataOptions) -> None:
+        super().__init__(name, "string_match_all", length, options)
+        self._spec = NIAH[name]
+        self._frames = load_frames(options.frames)
+        self._wording = self._frames.niah
+
+    @property
+    def facts(self) -> dict[str, str | int | bool]:
+        """See `Task`. Reads the essays.
+
+        Raises:
+            DocumentError: they cannot be read.
+            ConfigError: there is no sentence in them.
+        """
+        return {
+            **super().facts,
+            "haystack": self._haystack.filler.name,
+            "rounds": self._haystack.rounds(self._length - GENERATE),
+            "wording": self._frames.wording,
+            "positions": "shuffled",
+        }
+
+    @cached_property
+    def _haystack(self) -> Haystack:
+        options, counter = self._options, self._options.counter
+        if self._spec.haystack == "essay":
+            return Fixed(essays(options.essays, counter))
+        if self._spec.haystack == "noise":
+            return Fixed(Filler("noise", [self._wording.noise], "\n", counter))
+        pool = self._distractors()
+        return Drawn(
+            Filler(f"needles (drawn from a pool of {len(pool)})", pool, "\n", counter),
+            nested=options.nested,
+        )
+
+    def _distractors(self) -> list[str]:
+        """A pool that is long enough; with nested samples only its end depends on the length."""
+        rng = self._rng("distractors")
+        key, value = self._spec.key, self._spec.value
+        pool = [self._needle(draw(key, rng), draw(value, rng)) for _ in range(PROBE)]
+        tokens = sum(map(self._count, pool)) / PROBE
+        more = int(SPARE * self._length / tokens)
+        return pool + [self._needle(draw(key, rng), draw(value, rng)) for _ in range(more)]
+
+    def _needle(self, key: str, value: str) -> str:
+        kind = self._wording.kinds.of(self._spec.value)
+        return self._wording.needle.format(key=key, value=value, kind=kind.one, kinds=kind.many)
+
+    def _draw(self, rng: Random) -> Drawing:
+        """Draws nothing that depends on the length, so that nested samples share it."""
+        spec = self._spec
+        keys: list[str] = []
+        while len(keys) < spec.keys:
+            key = draw(spec.key, rng)
+            if key not in keys:
+                keys.append(key)
+        pairs = [(key, draw(spec.value, rng)) for key in keys for _ in range(spec.values)]
+        asked = rng.sample(keys, spec.queries)
+        outputs = [value for key in asked for owner, value in pairs if owner == key]
+        rng.shuffle(pairs)
+        supports = [
+            tuple(i for i, output in enumerate(outputs) if output == value and key in asked)
+            for key, value in pairs
+        ]
+        if spec.haystack == "essay":
+            places = [depth / 100 for depth in sorted(rng.sample(DEPTHS, len(pairs)))]
+        else:
+            places = sorted(rng.random() for _ in pairs)
+        return Drawing(
+            needles=tuple(self._needle(key, value) for key, value in pairs),
+            values=tuple(value for _, value in pairs),
+            supports=tuple(supports),
+            places=tuple(places),
+            keys=tuple(keys),
+            query=self._wording.query(asked),
+            outputs=tuple(outputs),
+        )
+
+    def _frame(self, query: str) -> tuple[str, str, str]:
+        """What stands before and after the document, and the question; singular where one value is sought."""
+        kind = self._wording.kinds.of(self._spec.value)
+        one = self._spec.queries * self._spec.values == 1
+        frame = self._wording.one if one else self._wording.many
+        fields = {"kind": kind.one, "kinds": kind.many, "query": query}
+        templates = (frame.before, frame.after, frame.question)
+        before, after, question = (template.format(**fields) for template in templates)
+        return before, after, question
+
+    def _made(self, index: int, limit: int) -> Sample:
+        """A sample of at most `limit` tokens by adding up its parts."""
+        drawn = self._draw(self._rng("needles", index))
+        before, after, question = self._frame(drawn.query)
+        filler = self._haystack.filler
+        needles = sum(map(filler.cost, drawn.needles)) + GENERATE
+        around = self._count(before) + self._count(after)
+        room = limit - needles - around
+        while True:
+            units, cost = self._haystack.lay(room, self._rng("order", index), drawn.keys)
+            if not units:
+                raise self._too_short(index, needles + around + filler.tokens(1))
+            placed = Placed(units, drawn)
+            tokens = cost + needles + filler.ends(before, placed.first, placed.last, after)
+            if tokens <= limit:
+                break
+            room -= tokens - limit
+        context, evidence = placed.joined(filler.joiner)
+        return Sample(
+            task=self.name,
+            index=index,
+            length=self._length,
+            tokens=tokens,
+            context=context,
+            question=question,
+            outputs=drawn.outputs,
+            generate=GENERATE,
+            before=before,
+            after=after,
+            evidence=evidence,
+        )
+
+
+class Placed:
+    """Needles among units, before they are one text."""
+
+    def __init__(self, units: Sequence[str], drawn: Drawing) -> None:
+        self._units, self._drawn = units, drawn
+        self._cuts = [int(len(units) * place) for place in drawn.places]
+        """Of each needle, the units before it."""
+
+    @property
+    def first(self) -> str:
+        """The unit or needle that comes first."""
+        return self._units[0] if self._cuts[0] else self._drawn.needles[0]
+
+    @property
+    def last(self) -> str:
+        """The unit or needle that comes last."""
+        return self._units[-1] if self._cuts[-1] < len(self._units) else self._drawn.needles[-1]
+
+    def joined(self, joiner: str) -> tuple[str, tuple[Evidence, ...]]:
+        """The document, and where in it the needles stand that are asked for."""
+        drawn = self._drawn
+        texts: list[str] = []
+        evidence: list[Evidence] = []
+        done = at = 0
+        for i, (cut, needle) in enumerate(zip(self._cuts, drawn.needles, strict=True)):
+            if done < cut:
+                texts.append(joiner.join(self._units[done:cut]))
+                at += len(texts[-1]) + len(joiner)
+                done = cut
+            end = at + len(needle)
+            if drawn.supports[i]:
+                place = Evidence(
+                    start=at, end=end, supports=drawn.supports[i], notes=(drawn.values[i],)
+                )
+                evidence.append(place)
+            texts.append(needle)
+            at = end + len(joiner)
+        if done < len(self._units):
+            texts.append(joiner.join(self._units[done:]))
+        return joiner.join(texts), tuple(evidence)

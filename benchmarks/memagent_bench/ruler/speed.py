@@ -1,0 +1,149 @@
+"""How long samples take: those of this package against generating in the manner of RULER's script, in one run.
+
+Usage: python -m memagent_bench.ruler.speed [--upstream CHECKOUT] [--lengths 128k,1m] [--write PAGE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from memagent.errors import MemagentError
+from memagent.tasks import Task
+from memagent_bench.haystacks import essays
+from memagent_bench.length_tokens import length_counter
+from memagent_bench.lengths import M, parse_lengths, show_length
+from memagent_bench.options import DataOptions
+from memagent_bench.perf.measure import Row, machine, table
+from memagent_bench.ruler import upstream
+from memagent_bench.ruler.naive import NaiveNiahTask
+from memagent_bench.ruler.niah import NiahTask
+from memagent_bench.ruler.words import names
+
+BEGIN, END = "<!-- measured: generate -->\n", "<!-- end of measured -->"
+TASKS = {"noise": "niah_single_1", "essay": "niah_single_2", "needles": "niah_multikey_2"}
+"""The task that stands for each haystack."""
+TARGET = 0.05
+"""CPU seconds for a further sample of a million tokens."""
+FIRSTS, FURTHER = 3, 10
+"""Repetitions."""
+
+
+def main() -> int:
+    """Measures, prints a Markdown table; 1 where a target is missed or something is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--upstream", type=Path, help="a checkout of NVIDIA/RULER to measure too")
+    parser.add_argument("--upstream-tokenizer", default="openai:gpt2", metavar="TYPE:PATH")
+    parser.add_argument("--upstream-python", default=sys.executable, metavar="FILE")
+    parser.add_argument("--lengths", default="128k,1m")
+    parser.add_argument("--write", type=Path, help="put the table into this page")
+    given = parser.parse_args()
+    rows: list[Row] = []
+    try:
+        page = _page(given.write) if given.write else None
+        for length in parse_lengths(given.lengths):
+            for haystack in TASKS:
+                rows += _compared(haystack, length)
+                if given.upstream:
+                    rows += _upstream(haystack, length, given)
+                print(table(rows[-6:]), file=sys.stderr, flush=True)
+    except MemagentError as error:
+        print(error, file=sys.stderr)
+        return 1
+    shown = f"{machine()}; CPU seconds, GPT-2 tokens\n\n{table(rows)}\n"
+    print(shown)
+    if page is not None:
+        before, after = page
+        given.write.write_text(before + BEGIN + shown + END + after, encoding="utf-8")
+    return 0 if all(row.good is not False for row in rows) else 1
+
+
+def _compared(haystack: str, length: int) -> Iterator[Row]:
+    name, options = TASKS[haystack], DataOptions(counter=length_counter(None))
+    what = f"{haystack}, {show_length(length)}"
+
+    def fresh(make: Callable[[str, int, DataOptions], Task]) -> tuple[Task, float]:
+        names.cache_clear()
+        essays.cache_clear()
+        start = time.process_time()
+        task = make(name, length, options)
+        task.sample(0)
+        return task, time.process_time() - start
+
+    made = [fresh(NiahTask) for _ in range(FIRSTS)]
+    first = [seconds for _, seconds in made]
+    further = _further(made[-1][0], FURTHER)
+    naive, naive_first = fresh(NaiveNiahTask)
+    naive_further = _further(naive, 2 if length >= M else 4)
+    target = length >= M
+    yield Row(f"{what}: first sample", "", first, "s")
+    yield Row(
+        f"{what}: further sample",
+        f"<= {TARGET} s" if target else "",
+        further,
+        "s",
+        good=statistics.median(further) <= TARGET if target else None,
+    )
+    yield Row(f"{what}: first sample, naive", "", [naive_first], "s")
+    yield Row(f"{what}: further sample, naive", "", naive_further, "s")
+    yield _ratio(f"{what}: first sample, naive / this", [naive_first], first)
+    yield _ratio(f"{what}: further sample, naive / this", naive_further, further)
+
+
+def _upstream(haystack: str, length: int, given: argparse.Namespace) -> Iterator[Row]:
+    what, more = f"{haystack}, {show_length(length)}", 2
+    seconds: list[float] = []
+    for n in (1, 1 + more):
+        with tempfile.TemporaryDirectory() as folder:
+            seconds.append(
+                upstream.generate(
+                    given.upstream,
+                    TASKS[haystack],
+                    length,
+                    n,
+                    Path(folder),
+                    tokenizer=given.upstream_tokenizer,
+                    python=given.upstream_python,
+                )
+            )
+    yield Row(f"{what}: first sample, RULER's script", "", seconds[:1], "s")
+    # Of two runs, so that starting and searching do not count.
+    yield Row(
+        f"{what}: further sample, RULER's script", "", [(seconds[1] - seconds[0]) / more], "s"
+    )
+
+
+def _further(task: Task, n: int) -> list[float]:
+    seconds: list[float] = []
+    for index in range(1, n + 1):
+        start = time.process_time()
+        task.sample(index)
+        seconds.append(time.process_time() - start)
+    return seconds
+
+
+def _ratio(what: str, slow: Sequence[float], fast: Sequence[float]) -> Row:
+    # At least one tick of the clock: short samples may take none.
+    least = time.get_clock_info("process_time").resolution
+    return Row(what, "", [statistics.median(slow) / max(least, statistics.median(fast))], "x")
+
+
+def _page(path: Path) -> tuple[str, str]:
+    """What stands before and after the table of a page."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        before, rest = text.split(BEGIN)
+        return before, rest.split(END, 1)[1]
+    except (OSError, ValueError, IndexError) as error:
+        raise MemagentError(
+            f"{str(path)!r} has no place for the table: a line {BEGIN.strip()!r} and one {END!r}"
+        ) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

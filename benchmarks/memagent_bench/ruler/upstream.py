@@ -1,0 +1,92 @@
+"""RULER's own generator from a checkout of NVIDIA/RULER, run as it is, for comparison."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+from memagent.errors import ConfigError
+
+SCRIPT = Path("scripts/data/prepare.py")
+"""The entry that its own documentation names: it reads a task's parameters and starts the task's script."""
+
+
+def generate(
+    checkout: Path,
+    task: str,
+    length: int,
+    n: int,
+    out: Path,
+    *,
+    tokenizer: str = "openai:gpt2",
+    python: str = sys.executable,
+) -> float:
+    """Has RULER's own script write n samples.
+
+    Args:
+        checkout: the folder of the checkout, with the essays and other data that its documentation has one fetch.
+        task: such as `niah_single_2`.
+        length: tokens.
+        n: samples.
+        out: folder for `TASK/validation.jsonl`.
+        tokenizer: RULER's tokenizer type and path, with a colon between.
+        python: the interpreter that RULER's requirements are installed for.
+
+    Returns:
+        CPU seconds, of the script and what it starts, all of its imports among them.
+
+    Raises:
+        ConfigError: there is no such checkout, or its script failed; the message holds what it wrote last.
+    """
+    script = (checkout / SCRIPT).resolve()
+    if not script.is_file():
+        raise ConfigError(f"{str(checkout)!r} is no checkout of NVIDIA/RULER: it has no {SCRIPT}")
+    kind, _, path = tokenizer.partition(":")
+    given = {
+        "save_dir": str(out.resolve()),
+        "benchmark": "synthetic",
+        "task": task,
+        "tokenizer_type": kind,
+        "tokenizer_path": path,
+        "max_seq_length": str(length),
+        "model_template_type": "base",
+        "num_samples": str(n),
+    }
+    arguments = [part for name, value in given.items() for part in (f"--{name}", value)]
+    # The script starts `python` by that name.
+    path_first = f"{Path(python).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    before = _child_seconds()
+    try:
+        ran = subprocess.run(
+            [python, str(script), *arguments],
+            cwd=script.parent,
+            env={**os.environ, "PATH": path_first},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        raise ConfigError(f"{python!r} cannot be run: {error}") from error
+    seconds = _child_seconds() - before
+    written = out / task / "validation.jsonl"
+    # Its exit status is 0 also where the task's script failed.
+    lines = 0
+    if written.is_file():
+        with written.open("rb") as file:
+            lines = sum(1 for line in file if line.strip())
+    if ran.returncode or lines < n:
+        said = (ran.stderr + ran.stdout).strip()[-2000:]
+        raise ConfigError(
+            f"RULER's script wrote {lines} of {n} samples of {task!r}; it needs its own requirements and data "
+            f"(see its README). It said last: {said}"
+        )
+    return seconds
+
+
+def _child_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,156 @@
+"""Variable tracking: RULER's chain of assignments among lines of noise."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+
+from memagent.tasks import Evidence, Sample
+from memagent_bench.fitted import FittedTask
+from memagent_bench.options import DataOptions
+from memagent_bench.ruler.frames import Vt, load_frames
+
+GENERATE = 30
+"""Tokens that the published protocol gives the reply."""
+HOPS = 4
+"""Variables that are set from another one; as published, one chain of them."""
+LETTERS = 5
+"""Of a variable's name."""
+VALUES = (10_000, 99_999)
+EXAMPLE_NOISE = 10
+"""Lines of noise in the example, which with its chain and wording stays below the 500 tokens that RULER gives it."""
+JOINER = "\n"
+RUN = 3
+"""Lines of noise that stand for a longer run where tokens are counted."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The lines of one chain, and where they go."""
+
+    value: str
+    names: tuple[str, ...]
+    lines: tuple[str, ...]
+    places: tuple[float, ...]
+    """For each line the share of the noise that stands before it; ascending."""
+
+    @classmethod
+    def draw(cls, frame: Vt, rng: Random, without: Sequence[str] = ()) -> Chain:
+        """Draws nothing that depends on the length; no name is one of `without`."""
+        names: list[str] = []
+        while len(names) < HOPS + 1:
+            name = "".join(rng.choices(string.ascii_uppercase, k=LETTERS))
+            if name not in names and name not in without:
+                names.append(name)
+        value = str(rng.randint(*VALUES))
+        hops = [frame.copy_.format(name=b, source=a) for a, b in pairwise(names)]
+        places = sorted(rng.random() for _ in names)
+        lines = (frame.assign.format(name=names[0], value=value), *hops)
+        return cls(value, tuple(names), lines, tuple(places))
+
+    def runs(self, noise: int) -> list[int]:
+        """Lines of noise before each line of the chain, and after the last."""
+        cuts = [0, *(int(place * (noise + 1)) for place in self.places), noise]
+        return [stop - start for start, stop in pairwise(cuts)]
+
+    def text(self, runs: Sequence[int], noise: str) -> tuple[str, list[int]]:
+        """The document, and where in it the lines begin."""
+        lines: list[str] = []
+        starts: list[int] = []
+        chars = 0
+        for run, line in zip(runs, (*self.lines, ""), strict=True):
+            lines += [noise] * run
+            chars += run * (len(noise) + len(JOINER))
+            starts.append(chars)
+            lines.append(line)
+            chars += len(line) + len(JOINER)
+        return JOINER.join(lines[:-1]), starts[:-1]
+
+
+class VtTask(FittedTask):
+    """Samples of variable tracking at one length. Their positions are drawn for each, as published."""
+
+    def __init__(self, length: int, options: DataOptions) -> None:
+        super().__init__("vt", "string_match_all", length, options)
+        self._frames = load_frames(options.frames)
+        self._frame = self._frames.vt
+        # What one line of noise more takes.
+        noise = self._frame.noise
+        few, more = (self._count(JOINER.join([noise] * n)) for n in (RUN, RUN + 1))
+        self._line = more - few
+
+    @property
+    def facts(self) -> dict[str, str | int | bool]:
+        """See `Task`."""
+        return {
+            **super().facts,
+            "haystack": "noise",
+            "rounds": max(1, self._length // self._line),
+            "wording": self._frames.wording,
+            "positions": "shuffled",
+        }
+
+    def _made(self, index: int, limit: int) -> Sample:
+        rng = self._rng("chain", index)
+        chain = Chain.draw(self._frame, rng)
+        example = self._example(rng, without=chain.names)
+        fields = {"value": chain.value, "count": len(chain.names)}
+        before = example + self._frame.before.format(**fields)
+        after = self._frame.after.format(**fields)
+        noise = max(0, limit - self._tokens(chain, 0, before, after)) // self._line
+        while (tokens := self._tokens(chain, noise, before, after)) > limit:
+            if noise == 0:
+                raise self._too_short(index, tokens)
+            noise -= 1
+        context, starts = chain.text(chain.runs(noise), self._frame.noise)
+        return Sample(
+            task=self.name,
+            index=index,
+            length=self._length,
+            tokens=tokens,
+            context=context,
+            question=self._frame.question.format(**fields),
+            outputs=chain.names,
+            generate=GENERATE,
+            before=before,
+            after=after,
+            evidence=tuple(
+                Evidence(
+                    start=start,
+                    end=start + len(line.rstrip()),
+                    # Without a hop, neither its variable nor any after it.
+                    supports=tuple(range(i, len(chain.names))),
+                    notes=(chain.names[i],),
+                )
+                for i, (start, line) in enumerate(zip(starts, chain.lines, strict=True))
+            ),
+        )
+
+    def _tokens(self, chain: Chain, noise: int, before: str, after: str) -> int:
+        """Of the prompt and the reply: counts it with short runs of noise, and adds what was left out of them."""
+        runs = chain.runs(noise)
+        short = [min(run, RUN) for run in runs]
+        text, _ = chain.text(short, self._frame.noise)
+        left_out = (noise - sum(short)) * self._line
+        return self._count(before + text + after) + left_out + GENERATE
+
+    def _example(self, rng: Random, without: Sequence[str]) -> str:
+        """A whole prompt with its reply, to stand before the sample's own."""
+        chain = Chain.draw(self._frame, rng, without)
+        fields = {"value": chain.value, "count": len(chain.names)}
+        text, _ = chain.text(chain.runs(EXAMPLE_NOISE), self._frame.noise)
+        before, after = self._frame.before.format(**fields), self._frame.after.format(**fields)
+        reply = self._frame.answer.format(names=self._frame.between.join(chain.names))
+        return before + text + after + reply
+
+
+def vt(length: int, options: DataOptions) -> VtTask:
+    """Variable tracking.
+
+    Raises:
+        ConfigError: the wording is unusable.
+    """
+    return VtTask(length, options)

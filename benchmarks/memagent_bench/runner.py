@@ -1,0 +1,185 @@
+"""Runs a benchmark: every sample under every system ends in a record, or can be taken up again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from memagent.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    DocumentError,
+    MemagentError,
+    ModelError,
+    ModelNotFound,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+)
+from memagent.threads import in_thread
+from memagent_bench.drafts import Draft, Drafts, Made
+from memagent_bench.folder import Folder
+from memagent_bench.grid import Cell, Facts, Grid, Job
+from memagent_bench.judge import record_of
+from memagent_bench.meter import Account, Meter
+from memagent_bench.record import Provenance, Record
+from memagent_bench.systems.base import Outcome, Status, System
+from memagent_bench.watch import Watcher
+
+IN_A_ROW = 5
+"""Samples that the model fails, none answered between them, before the benchmark gives up. Each of these failures is
+behind all the retries of `memagent.models.retry`, so that many in a row are no accident."""
+FATAL = (AuthenticationFailed, ModelNotFound, StoreCorrupt, StoreFull, StoreReadOnly)
+"""Every other sample would fail the same way: nothing is recorded of this one."""
+
+
+@dataclass
+class Summary:
+    """How a session ended."""
+
+    missing: list[Record] = field(default_factory=list[Record])
+    """Samples of this session without an answer."""
+    impossible: dict[Cell, str] = field(default_factory=dict[Cell, str])
+    """Why the samples of a cell, or those from an index on, cannot be made."""
+    cut: int = 0
+    """Samples that a limit ended before they had an answer; they have no record."""
+    limit: str | None = None
+    """What the limit said."""
+
+
+class Runner:
+    """One session of a benchmark.
+
+    Args:
+        grid: what is to be measured.
+        systems: by name, all of the grid's.
+        folder: where records and runs are kept.
+        meter: around the model that the systems have.
+        provenance: of this session's records.
+        watcher: is told of each beginning and end.
+        concurrency: samples at work at once, each under one system.
+        known: what the records that there are say of their data.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        systems: Mapping[str, System],
+        folder: Folder,
+        meter: Meter,
+        provenance: Provenance,
+        watcher: Watcher,
+        *,
+        concurrency: int = 16,
+        known: Mapping[Cell, Facts] | None = None,
+    ) -> None:
+        self._systems, self._folder, self._meter = systems, folder, meter
+        self._provenance, self._watcher = provenance, watcher
+        self._drafts = Drafts(grid, known or {})
+        self._turns = asyncio.Semaphore(concurrency)
+        self._in_a_row = 0
+        self._summary = Summary()
+
+    async def run(self, jobs: Sequence[Sequence[Job]]) -> Summary:
+        """Does the jobs, those of one sample together.
+
+        Raises:
+            ModelError: the model failed too often in a row, or in a way that will not pass.
+            RunMismatch: a task's data are not those of the records that there are.
+            StoreError: a record or a run cannot be written.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                for several in jobs:
+                    if self._meter.reached:
+                        break
+                    if several[0].cell in self._summary.impossible:
+                        for job in several:
+                            self._watcher.dropped(job)
+                        continue
+                    draft = await self._drafts.begin(several[0], len(several))
+                    for job in several:
+                        await self._turns.acquire()
+                        group.create_task(self._do(job, draft))
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+        finally:
+            self._drafts.close()
+        self._summary.limit = self._meter.reached
+        return self._summary
+
+    async def _do(self, job: Job, draft: Draft) -> None:
+        """One job, from the making of its sample to its record."""
+        try:
+            made = await draft.get()
+        except (ConfigError, DocumentError) as error:
+            self._summary.impossible.setdefault(job.cell, str(error))
+            self._watcher.dropped(job)
+        else:
+            await self._measure(job, made)
+        finally:
+            draft.leave()
+            self._turns.release()
+
+    async def _measure(self, job: Job, made: Made) -> None:
+        run_id = job.run_id(self._folder.digest)
+        resumed = await in_thread(self._folder.store.find, run_id) is not None
+        account = self._meter.open()
+        self._watcher.began(job, account)
+        started, begun = datetime.now(UTC), time.monotonic()
+        failure: Exception | None = None
+        try:
+            outcome = await self._systems[job.system].answer(made.sample, run_id)
+        except FATAL:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a system raises, the other samples go on
+            failure, outcome = error, await self._failed(error, run_id, account)
+        if outcome.status is not Status.ANSWERED and self._meter.reached:
+            # Ended from outside: how it would have ended, nobody knows.
+            self._summary.cut += 1
+            return
+        record = record_of(
+            *(job, made, outcome),
+            seconds=time.monotonic() - begun,
+            resumed=resumed,
+            started=started.isoformat(timespec="seconds"),
+            provenance=self._provenance,
+        )
+        await in_thread(self._folder.records.append, record)
+        self._watcher.ended(job, record)
+        self._note(record, failure)
+
+    async def _failed(self, error: Exception, run_id: str, account: Account) -> Outcome:
+        store = self._folder.store
+        kept = await in_thread(store.find, run_id) is not None
+        return Outcome(
+            answer=None,
+            status=Status.FAILED,
+            detail=f"{type(error).__name__}: {error}",
+            run_id=run_id if kept else None,
+            usage=await in_thread(store.usage, run_id) if kept else account.usage,
+        )
+
+    def _note(self, record: Record, failure: Exception | None) -> None:
+        """Gives up where the model does nothing but fail."""
+        if record.status is not Status.ANSWERED:
+            self._summary.missing.append(record)
+        if not isinstance(failure, ModelError):
+            self._in_a_row = 0
+            return
+        self._in_a_row += 1
+        if self._in_a_row >= IN_A_ROW:
+            raise ModelError(
+                f"stopped: the model failed {self._in_a_row} samples in a row, the last one with "
+                f"{record.detail}; see to the server, then go on"
+            ) from failure
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What ended the session: an error of memagent's before one that nobody foresaw."""
+    found = errors.subgroup(MemagentError) or errors
+    first = found.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first  # pyright: ignore[reportUnknownArgumentType]

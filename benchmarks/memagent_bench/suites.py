@@ -1,0 +1,82 @@
+"""The suites by name, and what of them was asked for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from importlib import import_module
+
+from memagent.errors import ConfigError
+from memagent_bench.options import MakeTask
+
+SUITES = {
+    "ruler": "memagent_bench.ruler.tasks",
+    "qa": "memagent_bench.longqa.tasks",
+    "tracking": "memagent_bench.tracking.tasks",
+}
+"""Name -> the module that has its `TASKS`, imported when it is asked for."""
+ALL = "all"
+CONTROL = "_no_context"
+"""Ends the names of tasks that ask another task's questions with nothing to read; the length is nothing to them."""
+
+
+def tasks_of(suite: str) -> dict[str, MakeTask]:
+    """The tasks of a suite by name.
+
+    Raises:
+        ConfigError: there is no such suite, or a package that it needs is not installed.
+    """
+    try:
+        module = SUITES[one_of(suite, SUITES, "suite")]
+        tasks: dict[str, MakeTask] = import_module(module).TASKS
+    except ImportError as error:
+        raise ConfigError(
+            f"the suite {suite!r} needs a package that is not here ({error}): pip install 'memagent[bench]'"
+        ) from error
+    return tasks
+
+
+def chosen_tasks(suite: str, text: str, *, controls: bool = False) -> dict[str, MakeTask]:
+    """The tasks that a text names, `all` for all but the controls.
+
+    Args:
+        suite: its name.
+        text: names with commas between, or `all`.
+        controls: also those that ask the same with nothing to read.
+
+    Raises:
+        ConfigError: there is no such suite or task.
+    """
+    tasks = tasks_of(suite)
+    measured = [name for name in tasks if not name.endswith(CONTROL)]
+    names = several_of(text, tasks, "task") if text.strip() != ALL else measured
+    if controls:
+        names = [*names, *(c for name in names if (c := name + CONTROL) in tasks)]
+    return {name: tasks[name] for name in dict.fromkeys(names)}
+
+
+def one_of(name: str, known: Collection[str], what: str) -> str:
+    """The name, if it is one.
+
+    Raises:
+        ConfigError: it is none; the message lists them.
+    """
+    if name in known:
+        return name
+    close = difflib.get_close_matches(name, known, n=1)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    raise ConfigError(f"there is no {what} {name!r}; {meant}Known are {', '.join(known)}")
+
+
+def several_of(text: str, known: Collection[str], what: str) -> list[str]:
+    """Names with commas between, or `all`.
+
+    Raises:
+        ConfigError: one is none, or there is none.
+    """
+    if text.strip() == ALL:
+        return list(known)
+    names = [name for part in text.split(",") if (name := part.strip())]
+    if not names:
+        raise ConfigError(f"no {what} is named in {text!r}; known are {', '.join(known)}")
+    return list(dict.fromkeys(one_of(name, known, what) for name in names))

@@ -1,0 +1,77 @@
+"""The document itself in the answer prompt, cut to what the window holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from memagent.agents.plan import Plan
+from memagent.chunking.chunker import FIRST_CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN
+from memagent.chunking.cuts import grapheme_floor, next_grapheme
+from memagent.tasks import Sample
+from memagent_bench.systems.asking import Asker, agent_of, text_of
+from memagent_bench.systems.base import Outcome, Setting
+from memagent_bench.systems.fitting import Excerpt, Span, excerpt
+
+GAP = "\n[...]\n"
+"""Stands where the middle was: without it the two halves of a number or a name could meet."""
+
+
+class Direct:
+    """Asks once, with as much of the document as fits the window.
+
+    The document stands in the memory field of the prompt set's answer prompt, neutralised as a memory is, and
+    the output may be as long as the memory agent's.
+
+    Args:
+        name: as in `--systems`.
+        setting: the benchmark's.
+        keep: the places of a text to show: the text, and how many characters of it.
+    """
+
+    def __init__(self, name: str, setting: Setting, keep: Callable[[str, int], list[Span]]) -> None:
+        self.name = name
+        self._model, self._keep = setting.model, keep
+        self._agent = agent_of(setting, gate="off")
+
+    async def answer(self, sample: Sample, run_id: str) -> Outcome:
+        """See `System.answer`."""
+        plan = await self._agent.plan((sample.question,))
+        shown = await plan.counting(self._cut, plan, await text_of(sample))
+        known = Outcome(
+            answer=None,
+            predicted_calls=1,
+            predicted_tokens=shown.prompt + plan.budget.output,
+            shown=shown.shown,
+        )
+        asker = Asker(plan, self._model)
+        return await asker.conclude(asker.answer(shown.text), known)
+
+    def _cut(self, plan: Plan, text: str) -> Excerpt:
+        window = plan.budget.window
+        return excerpt(
+            plan,
+            text,
+            lambda n: self._keep(text, n),
+            most=min(len(text), window * MAX_CHARS_PER_TOKEN),
+            guess=int(window * FIRST_CHARS_PER_TOKEN),
+            gap=GAP,
+        )
+
+
+def beginning(text: str, n: int) -> list[Span]:
+    """The first `n` characters at most: the right side is dropped."""
+    return [(0, grapheme_floor(text, n))]
+
+
+def ending(text: str, n: int) -> list[Span]:
+    """The last `n` characters at most: the left side is dropped."""
+    start = max(0, len(text) - n)
+    floor = grapheme_floor(text, start)
+    return [(start if floor == start else next_grapheme(text, floor), len(text))]
+
+
+def both_ends(text: str, n: int) -> list[Span]:
+    """The first and the last half of `n` characters: the middle is dropped."""
+    if n >= len(text):
+        return [(0, len(text))]
+    return beginning(text, (n + 1) // 2) + ending(text, n // 2)

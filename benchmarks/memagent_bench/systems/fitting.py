@@ -1,0 +1,98 @@
+"""How much of a document fits: a search that counts tokens only of what could."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from memagent.agents.plan import Plan
+
+Span = tuple[int, int]
+"""First character, and one past the last."""
+SLACK = 1000
+"""The search ends when no more than a thousandth of the limit is left unused: the last few tokens would cost
+more counts than all others together."""
+ROUNDS = 60
+"""Far more than it takes: about ten for prose, and every third halves what is open."""
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """What of a document stands in a prompt."""
+
+    text: str
+    shown: float
+    """Share of the document's characters."""
+    prompt: int
+    """Tokens of the whole prompt."""
+
+
+def excerpt(
+    plan: Plan,
+    text: str,
+    choose: Callable[[int], Sequence[Span]],
+    *,
+    most: int,
+    guess: int,
+    gap: str,
+) -> Excerpt:
+    """As much of a document as the memory field of the answer prompt holds. Blocks: it counts tokens.
+
+    Args:
+        plan: names the window, the output that stays free, and the counter.
+        text: the document.
+        choose: the places to show, more of them for a larger number.
+        most: the largest number.
+        guess: a number that may fit.
+        gap: stands between two places.
+    """
+
+    def show(n: int) -> str:
+        return gap.join(text[start:end] for start, end in choose(n))
+
+    def prompt(n: int) -> int:
+        safe = plan.neutraliser.safe(show(n))
+        return plan.counter.count_messages(plan.render("answer", plan.questions[0], safe))
+
+    limit = plan.budget.window - plan.budget.output
+    n, tokens = largest(prompt, limit, most=most, guess=guess)
+    shown = sum(end - start for start, end in choose(n))
+    return Excerpt(show(n), shown / len(text), tokens)
+
+
+def largest(tokens: Callable[[int], int], limit: int, *, most: int, guess: int) -> tuple[int, int]:
+    """The largest number whose tokens are within a limit, but for a thousandth of it.
+
+    The guess grows fourfold at most until it is too large, so nothing far beyond the limit is ever counted.
+    From there on a straight line between the ends of what is open says where to look.
+
+    Args:
+        tokens: of a number; about growing with it.
+        limit: most tokens.
+        most: the largest number there is.
+        guess: where to begin.
+
+    Returns:
+        A number whose tokens were counted, and they: 0 where even those of 1 are too many.
+    """
+    low, used = 0, tokens(0)
+    high, over = most + 1, 0
+    n = min(max(guess, 1), most)
+    for turn in range(ROUNDS):
+        if low >= most or high - low <= 1:
+            break
+        found = tokens(n)
+        if found <= limit:
+            low, used = n, found
+        else:
+            high, over = n, found
+        if 0 <= limit - used <= limit // SLACK:
+            break
+        if not over:
+            n = min(4 * low, most)
+        elif turn % 3 == 2:
+            n = (low + high) // 2
+        else:
+            n = low + (high - low) * (limit - used) // max(over - used, 1)
+        n = min(max(n, low + 1), high - 1)
+    return low, used

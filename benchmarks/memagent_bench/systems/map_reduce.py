@@ -1,0 +1,150 @@
+"""Each chunk is read by itself; the notes are read again until they fit one prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from memagent.agents.plan import Plan
+from memagent.budget import JOINT_SLACK
+from memagent.chunking import Chunk, chunks
+from memagent.documents import open_document
+from memagent.errors import WindowTooSmall
+from memagent.tasks import Sample
+from memagent_bench.systems.asking import Asker, agent_of, part
+from memagent_bench.systems.base import Outcome, Setting
+
+BETWEEN = "\n\n"
+"""Between two notes."""
+NOTE_SLACK = 4
+"""A note that is joined to others may take more tokens than by itself: two at each end, as for `JOINT_SLACK`."""
+Note = tuple[str, int]
+"""Text and tokens."""
+
+
+class MapReduce:
+    """Reads the chunks of the document at once, each with the update prompt and an empty memory.
+
+    What comes of a chunk is a note, of at most the memory's tokens. While the notes do not fit the memory field of
+    the answer prompt, as many at a time as fit a chunk are read again in the same way. A call that fails, or
+    whose reply is unusable, ends the sample: no note is left out. Calls that are under way then are not in its usage.
+
+    The number of calls is known beforehand where the notes fit at once, however long they are; beyond that,
+    the prediction is the number that notes of full length would take.
+    """
+
+    name = "map-reduce"
+
+    def __init__(self, setting: Setting) -> None:
+        self._model = setting.model
+        self._agent = agent_of(setting, gate="off")
+
+    async def answer(self, sample: Sample, run_id: str) -> Outcome:
+        """See `System.answer`.
+
+        Raises:
+            WindowTooSmall: the notes do not fit at once, and no two of them fit a chunk.
+        """
+        plan = await self._agent.plan((sample.question,))
+        sizes = await plan.counting(Sizes.of, plan)
+        stream = chunks(open_document(sample.context), plan.chunker(), run=plan.counting)
+        read = [chunk async for chunk in stream]
+        calls = sizes.most_calls(len(read))
+        tokens = sum(chunk.tokens for chunk in read)
+        frame = plan.frames["update"] + plan.question_tokens[0] + plan.empty_memory_tokens
+        maps = len(read) * (frame + JOINT_SLACK) + tokens
+        joins = (calls - len(read) - 1) * plan.budget.prompt
+        answer = plan.budget.window - plan.budget.output
+        known = Outcome(
+            answer=None,
+            chunks=len(read),
+            predicted_calls=calls,
+            predicted_tokens=maps + joins + answer + calls * plan.budget.output,
+        )
+        asker = Asker(plan, self._model)
+        return await asker.conclude(_answer(asker, sizes, read), known)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What notes take, and have, in tokens."""
+
+    joint: int
+    """Of what comes with each note that is joined to others."""
+    note: int
+    """The longest note, with its joint."""
+    chunk: int
+    """Notes that are read again together."""
+    field: int
+    """Notes that the answer prompt holds."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> Sizes:
+        """Blocks: it counts tokens."""
+        budget, question = plan.budget, plan.question_tokens[0]
+        joint = plan.counter.count(BETWEEN) + NOTE_SLACK
+        taken = budget.output + plan.frames["answer"] + question + JOINT_SLACK
+        return cls(joint, budget.memory + joint, budget.chunk, budget.window - taken)
+
+    def most_calls(self, chunks: int) -> int:
+        """Calls for so many chunks if every note is as long as it may be.
+
+        Raises:
+            WindowTooSmall: see `MapReduce.answer`.
+        """
+        calls = notes = chunks
+        together = self.chunk // self.note
+        while notes > max(1, self.field // self.note):
+            if together < 2:
+                raise WindowTooSmall(
+                    f"map-reduce joins notes of up to {self.note} tokens, and a chunk of {self.chunk} does not hold "
+                    f"two; use a smaller memory (--memory-tokens), or a larger chunk or window"
+                )
+            notes = math.ceil(notes / together)
+            calls += notes
+        return calls + 1
+
+    def fit(self, notes: Sequence[Note]) -> bool:
+        """Whether the answer prompt holds the notes."""
+        return len(notes) == 1 or sum(tokens + self.joint for _, tokens in notes) <= self.field
+
+    def groups(self, notes: Sequence[Note]) -> Iterator[list[Note]]:
+        """Notes that follow each other, as many at a time as fit a chunk."""
+        group: list[Note] = []
+        size = 0
+        for note in notes:
+            if group and size + note[1] + self.joint > self.chunk:
+                yield group
+                group, size = [], 0
+            group.append(note)
+            size += note[1] + self.joint
+        yield group
+
+
+async def _answer(asker: Asker, sizes: Sizes, read: Sequence[Chunk]) -> str:
+    notes = await _notes(asker, read)
+    calls = len(read)
+    while not sizes.fit(notes):
+        groups = [
+            part(calls + i, asker.plan.neutraliser.safe(_joined(group)))
+            for i, group in enumerate(sizes.groups(notes))
+        ]
+        notes = await _notes(asker, groups)
+        calls += len(groups)
+    return await asker.answer(_joined(notes))
+
+
+async def _notes(asker: Asker, texts: Sequence[Chunk]) -> list[Note]:
+    """What comes of each text; the first failure cancels the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(asker.note(text)) for text in texts]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _joined(notes: Sequence[Note]) -> str:
+    return BETWEEN.join(text for text, _ in notes)

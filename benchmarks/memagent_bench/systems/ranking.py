@@ -1,0 +1,150 @@
+"""Which sentences of a document have to do with a question, found without a model. Linear in the document."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+from memagent.errors import ConfigError
+from memagent_bench.systems.fitting import Span
+
+Rank = Callable[[str, str, int], list[Span]]
+"""Document, question and the most sentences wanted -> their places, the best one first."""
+LONGEST = 400
+"""Characters of a sentence, about 100 tokens; longer ones are cut between words."""
+SHORTEST = 20
+"""Characters. What is shorter belongs to the next sentence, but for lines: `Mr.` ends none."""
+
+# A sentence goes on after a full stop and a small letter, and so does one in hard-wrapped lines.
+_ENDS = re.compile(
+    "(?<![.!?…])[.!?…]++[\"'”’»)\\]]*+(?=\\s++[^a-zà-öø-ÿ])"
+    "|[。！？]++[”’」』）]*+"
+    "|(?P<line>\\n)(?![a-zß-öø-ÿ])"
+)
+_BLANK = re.compile(r"\s*+")
+
+
+def sentences(text: str) -> Iterator[Span]:
+    """The places of a text's sentences and lines, without the white space around them."""
+    start = 0
+    for end in _ENDS.finditer(text):
+        if end["line"] is not None or end.end() - start >= SHORTEST:
+            yield from _pieces(text, start, end.end())
+            start = end.end()
+    yield from _pieces(text, start, len(text))
+
+
+def _pieces(text: str, start: int, stop: int) -> Iterator[Span]:
+    """One sentence, in several pieces where it is too long."""
+    while True:
+        found = _BLANK.match(text, start, stop)
+        start = found.end() if found else start
+        if start >= stop:
+            return
+        cut = stop
+        if stop - start > LONGEST:
+            space = text.rfind(" ", start + 1, start + LONGEST)
+            cut = space if space > 0 else start + LONGEST
+        kept = len(text[start:cut].rstrip())
+        yield start, start + kept
+        start = cut
+
+
+# --- terms
+
+_QUOTED = re.compile(
+    r"(?<!\w)(?:\"([^\"\n]{2,80})\"|'([^'\n]{2,80})'|“([^”\n]{2,80})”|‘([^’\n]{2,80})’)(?!\w)"
+)
+_RARE = re.compile(
+    r"\w+(?:[-_./:@]\w+)+"  # hyphenated words, identifiers, UUIDs, dates
+    r"|\d+(?:[.,]\d+)*\w*"
+    r"|[^\W\d_]*[A-Z][^\W_]*"  # names, abbreviations
+)
+_PLAIN = re.compile(r"[^\W\d_]{4,}")
+_OF_QUESTIONS = (
+    "about above all also among and answer any are below between both did does document each every find following for "
+    "from given has have how into list many mentioned more most name not only other provided question since some such "
+    "tell text than that the their them there these they this those was were what when where which while who whom "
+    "whose why will with would your"
+)
+_COMMON = frozenset(_OF_QUESTIONS.split())
+"""Words of questions that say nothing of what is asked for."""
+
+
+def terms(question: str) -> list[str]:
+    """The words of a question that few sentences hold: quoted, hyphenated, with digits or capitals.
+
+    Where there are none, its words of four letters and more.
+    """
+    quoted = [next(filter(None, match.groups())) for match in _QUOTED.finditer(question)]
+    found = [term for term in (*quoted, *_RARE.findall(question)) if _tells(term)]
+    found = found or [word for word in _PLAIN.findall(question) if _tells(word)]
+    return list(dict.fromkeys(term.casefold() for term in found))
+
+
+def _tells(term: str) -> bool:
+    return len(term) > 1 and term.casefold() not in _COMMON
+
+
+def by_terms(text: str, question: str, most: int) -> list[Span]:
+    """Sentences that hold terms of the question as they stand there, those with the most different ones first."""
+    wanted = terms(question)
+    if not wanted:
+        return []
+    longest_first = sorted(wanted, key=len, reverse=True)
+    pattern = re.compile(
+        rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)", re.IGNORECASE
+    )
+    held: dict[Span, set[str]] = {}
+    places = sentences(text)
+    span = next(places, None)
+    for match in pattern.finditer(text):
+        while span is not None and span[1] <= match.start():
+            span = next(places, None)
+        if span is None:
+            break
+        held.setdefault(span, set()).add(match[0].casefold())
+    best = sorted(held, key=lambda place: (-len(held[place]), place))
+    return best[:most]
+
+
+# --- BM25
+
+
+def by_bm25(text: str, question: str, most: int) -> list[Span]:
+    """Sentences by SQLite's BM25 (k1 = 1.2, b = 0.75, Porter stems) against the question's words.
+
+    Raises:
+        ConfigError: this Python's SQLite has no FTS5.
+    """
+    words = dict.fromkeys(re.findall(r"[^\W_]+", question.casefold()))
+    if not words:
+        return []
+    # Two numbers for each sentence, whatever their number: tuples would outweigh the document.
+    starts, ends = array("q"), array("q")
+
+    def rows() -> Iterator[tuple[int, str]]:
+        for row, (start, end) in enumerate(sentences(text)):
+            starts.append(start)
+            ends.append(end)
+            yield row, text[start:end]
+
+    with closing(sqlite3.connect(":memory:")) as db:
+        try:
+            # Without content: the places lead back to the document, which is held anyway.
+            db.execute(
+                "CREATE VIRTUAL TABLE s USING fts5(t, content='', tokenize='porter unicode61')"
+            )
+        except sqlite3.OperationalError as error:
+            raise ConfigError(
+                f"bm25 needs a Python whose SQLite has FTS5 ({error}); leave it out of --systems"
+            ) from error
+        db.executemany("INSERT INTO s (rowid, t) VALUES (?, ?)", rows())
+        query = " OR ".join(f'"{word}"' for word in words)
+        found = db.execute(
+            "SELECT rowid FROM s WHERE s MATCH ? ORDER BY rank, rowid LIMIT ?", (query, most)
+        ).fetchall()
+    return [(starts[row], ends[row]) for (row,) in found]

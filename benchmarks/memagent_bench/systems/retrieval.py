@@ -1,0 +1,101 @@
+"""What one search finds: the sentences that match the question, as the answer or for the model to answer from."""
+
+from __future__ import annotations
+
+import asyncio
+
+from memagent.agents.plan import Plan
+from memagent.models.retry import patiently
+from memagent.tasks import Sample
+from memagent.tokens import TokenCounter
+from memagent_bench.systems.asking import Asker, agent_of, text_of
+from memagent_bench.systems.base import Outcome, Setting
+from memagent_bench.systems.fitting import Excerpt, Span, excerpt, largest
+from memagent_bench.systems.ranking import Rank
+
+GUESS = 40
+"""Sentences that may fit: they have some 25 tokens each."""
+
+
+class Retrieval:
+    """Answers with the best sentences themselves, in the order of the document. No model is called.
+
+    The reply has as many tokens as the task lets a reply have, counted by the shared model's counter. Where no
+    sentence matches, it is empty.
+
+    Args:
+        name: as in `--systems`.
+        setting: the benchmark's.
+        rank: finds the sentences.
+    """
+
+    def __init__(self, name: str, setting: Setting, rank: Rank) -> None:
+        self.name = name
+        self._model, self._rank = setting.model, rank
+
+    async def answer(self, sample: Sample, run_id: str) -> Outcome:
+        """See `System.answer`."""
+        text = await text_of(sample)
+        counter = await self._model.counter()
+        # In a thread of its own: seconds of work, for which the few shared ones are not meant.
+        best = await asyncio.to_thread(self._rank, text, sample.question, sample.generate)
+        reply, shown = await patiently(
+            lambda: asyncio.to_thread(_reply, counter, text, best, sample.generate),
+            name=self._model.name,
+        )
+        return Outcome(answer=reply, predicted_calls=0, predicted_tokens=0, shown=shown / len(text))
+
+
+class RetrievalModel:
+    """Asks the model once, with the best sentences in the memory field: as many as the window holds.
+
+    Args:
+        name: as in `--systems`.
+        setting: the benchmark's.
+        rank: finds the sentences.
+    """
+
+    def __init__(self, name: str, setting: Setting, rank: Rank) -> None:
+        self.name = name
+        self._model, self._rank = setting.model, rank
+        self._agent = agent_of(setting, gate="off")
+
+    async def answer(self, sample: Sample, run_id: str) -> Outcome:
+        """See `System.answer`."""
+        plan = await self._agent.plan((sample.question,))
+        text = await text_of(sample)
+        best = await asyncio.to_thread(self._rank, text, sample.question, plan.budget.window)
+        shown = await plan.counting(_within_window, plan, text, best)
+        known = Outcome(
+            answer=None,
+            predicted_calls=1,
+            predicted_tokens=shown.prompt + plan.budget.output,
+            shown=shown.shown,
+        )
+        asker = Asker(plan, self._model)
+        return await asker.conclude(asker.answer(shown.text), known)
+
+
+def _within_window(plan: Plan, text: str, best: list[Span]) -> Excerpt:
+    return excerpt(plan, text, lambda n: sorted(best[:n]), most=len(best), guess=GUESS, gap="\n")
+
+
+def _reply(counter: TokenCounter, text: str, best: list[Span], limit: int) -> tuple[str, int]:
+    """The best sentences within a number of tokens, and how many characters they have."""
+
+    def tokens(n: int) -> int:
+        return counter.count(_joined(text, best[:n]))
+
+    n, _ = largest(tokens, limit, most=len(best), guess=GUESS)
+    taken = best[:n]
+    if best and not taken:  # not even one fits: its beginning
+        start, end = best[0]
+        chars, _ = largest(
+            lambda n: counter.count(text[start : start + n]), limit, most=end - start, guess=limit
+        )
+        taken = [(start, start + chars)]
+    return _joined(text, taken), sum(end - start for start, end in taken)
+
+
+def _joined(text: str, spans: list[Span]) -> str:
+    return "\n".join(text[start:end] for start, end in sorted(spans))

@@ -1,0 +1,66 @@
+"""Mean scores on a terminal: systems down, lengths across."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memagent_bench.lengths import show_length
+from memagent_bench.record import Record
+from memagent_bench.suites import CONTROL
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Of one system at one length: the mean over tasks, each counting the same."""
+
+    system: str
+    """Its name; the controls, which have nothing to read, are a row of their own."""
+    length: int
+    score: float
+    """Samples without an answer count as 0."""
+    n: int
+    missing: int
+    """Samples without an answer."""
+
+    def __str__(self) -> str:
+        missing = f", {self.missing} missing" if self.missing else ""
+        return f"{self.score:.3f} (n={self.n}{missing})"
+
+
+def means(records: Sequence[Record]) -> list[Mean]:
+    """Every system's mean at every length that it has records of."""
+    by_task: dict[tuple[str, int], dict[str, list[float | None]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for record in records:
+        control = " (no context)" if record.task.endswith(CONTROL) else ""
+        by_task[record.system + control, record.length][record.task].append(record.score)
+    return [
+        Mean(
+            system,
+            length,
+            score=sum(sum(s or 0.0 for s in scores) / len(scores) for scores in tasks.values())
+            / len(tasks),
+            n=sum(map(len, tasks.values())),
+            missing=sum(scores.count(None) for scores in tasks.values()),
+        )
+        for (system, length), tasks in sorted(by_task.items())
+    ]
+
+
+def lines(found: Sequence[Mean]) -> list[str]:
+    """The table, its head first; empty where there is nothing."""
+    lengths = sorted({mean.length for mean in found})
+    systems = list(dict.fromkeys(mean.system for mean in found))
+    cells = {(mean.system, mean.length): str(mean) for mean in found}
+    rows = [["", *map(show_length, lengths)]]
+    rows += [[name, *(cells.get((name, length), "-") for length in lengths)] for name in systems]
+    if not found:
+        return []
+    widths = [max(len(row[column]) for row in rows) for column in range(len(lengths) + 1)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,58 @@
+"""`ledger`: balances that are overwritten again and again; the last one of some accounts is asked for."""
+
+from __future__ import annotations
+
+from random import Random
+
+from memagent_bench.tracking.names import invent, six_digits
+from memagent_bench.tracking.puzzle import Fact, Puzzle
+
+ACCOUNTS = 12
+ENTRIES = 6
+"""Of each account."""
+QUIET = 0.8
+"""An account has its last entry somewhere in this last part of the text: if all went on to the end, a memory that
+holds only what came last would do."""
+ASKED = 4
+WORDINGS = (
+    "Ledger entry: the balance of account {name} is now {value} crowns.",
+    "Ledger entry: {value} crowns is now the balance of account {name}.",
+    "Ledger entry: account {name} now stands at {value} crowns.",
+)
+ABOUT = (
+    "Between the sentences of a text stand ledger entries. Each gives an account a new balance, which "
+    "replaces the one before."
+)
+QUESTION = (
+    "What are the last balances of the accounts {names}? Reply with these {count} numbers alone, in digits, in this "
+    "order, separated by commas."
+)
+
+
+def ledger(rng: Random) -> Puzzle:
+    """12 accounts with 6 entries each; the last balances of 4 accounts are asked for.
+
+    No balance comes twice, so an outdated one is never right. Evidence is the last entry of each asked account.
+    """
+    accounts = invent(ACCOUNTS, rng)
+    timed: list[tuple[float, str]] = []
+    for name in accounts:
+        last_one = 1 - QUIET * rng.random()
+        times = [last_one, *(last_one * rng.random() for _ in range(ENTRIES - 1))]
+        timed += [(time, name) for time in times]
+    order = [name for _, name in sorted(timed)]
+    values = six_digits(len(order), rng)
+    asked = rng.sample(accounts, ASKED)
+    last = {name: place for place, name in enumerate(order)}
+    facts: list[Fact] = []
+    for place, (name, value) in enumerate(zip(order, values, strict=True)):
+        text = rng.choice(WORDINGS).format(name=name, value=value)
+        wanted = name in asked and last[name] == place
+        facts.append(Fact(text, (value,), (asked.index(name),)) if wanted else Fact(text))
+    names = ", ".join(asked[:-1]) + " and " + asked[-1]
+    return Puzzle(
+        facts,
+        ABOUT,
+        QUESTION.format(names=names, count=ASKED),
+        tuple(values[last[name]] for name in asked),
+    )

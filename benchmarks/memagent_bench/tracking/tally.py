@@ -1,0 +1,47 @@
+"""`tally`: entries of several kinds over the whole text; how many there are of one kind is asked for."""
+
+from __future__ import annotations
+
+from random import Random
+
+from memagent_bench.tracking.puzzle import Fact, Puzzle
+
+ENTRIES = 96
+KINDS = ("heron", "lapwing", "goshawk", "bittern", "kestrel", "plover")
+FEWEST = 6
+"""Of each kind; the rest are drawn with random weights, so that counts differ."""
+PLACES = (
+    "the weir",
+    "the quarry",
+    "the lower mill",
+    "the chalk pit",
+    "the towpath",
+    "the old ferry",
+)
+WORDINGS = (
+    "Field log: a {kind} was seen near {place}.",
+    "Field log: near {place}, a {kind}.",
+)
+ABOUT = (
+    "Between the sentences of a text stand entries of a field log. Each reports one bird: a heron, a lapwing, a "
+    "goshawk, a bittern, a kestrel or a plover."
+)
+QUESTION = (
+    "How many entries of the field log report a {kind}? Reply with the number alone, in digits."
+)
+
+
+def tally(rng: Random) -> Puzzle:
+    """96 entries of 6 kinds; how many there are of one kind is asked for: an aggregation, in OOLONG's spirit.
+
+    The evidence is everywhere, so none is named.
+    """
+    weights = [rng.random() for _ in KINDS]
+    kinds = list(KINDS) * FEWEST
+    kinds += rng.choices(KINDS, weights, k=ENTRIES - len(kinds))
+    rng.shuffle(kinds)
+    facts = [
+        Fact(rng.choice(WORDINGS).format(kind=kind, place=rng.choice(PLACES))) for kind in kinds
+    ]
+    asked = rng.choice(KINDS)
+    return Puzzle(facts, ABOUT, QUESTION.format(kind=asked), (str(kinds.count(asked)),))

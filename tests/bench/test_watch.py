@@ -1,0 +1,108 @@
+"""What a benchmark shows of itself while it runs."""
+
+import io
+
+import pytest
+from rich.console import Console
+from tests.bench.fakes import model, record
+
+from memagent import Usage
+from memagent.cli.options import Display
+from memagent_bench.grid import Job
+from memagent_bench.meter import Account, Meter
+from memagent_bench.systems.base import Status
+from memagent_bench.table import lines, means
+from memagent_bench.watch import Board, PlainWatcher, SilentWatcher, line_of, watcher
+from memagent_bench.watch_live import LiveWatcher
+
+JOBS = [Job("tracking", "a", 1000, index, "memory") for index in range(4)]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def board(clock: Clock) -> Board:
+    weights = dict(zip(JOBS, (100.0, 100.0, 200.0, 400.0), strict=True))
+    return Board(weights, 6, Meter(model()), clock)
+
+
+def test_time_left_goes_by_tokens_and_counts_what_is_under_way(board: Board, clock: Clock) -> None:
+    assert (board.fraction, board.left) == (0.0, None)
+    account = Account()
+    board.begin(JOBS[0], account)
+    clock.now = 10.0
+    account.usage = Usage(prompt_tokens=60, completion_tokens=20)
+    assert board.fraction == pytest.approx(0.1)
+    assert board.left == pytest.approx(90)
+    board.end(JOBS[0], record())
+    board.end(JOBS[2], record())
+    assert board.fraction == pytest.approx(300 / 800)
+    account = Account(Usage(prompt_tokens=10**9))
+    board.begin(JOBS[3], account)
+    assert board.fraction < 1, "more tokens than were foreseen do not end a job"
+    board.end(JOBS[3], None)
+    board.end(JOBS[1], record(score=None, status=Status.FAILED, answer=None))
+    assert (board.fraction, board.left) == (1.0, 0.0)
+    assert board.facts()[0] == "10 of 10 records"
+    assert board.facts()[-1] == "1 without an answer"
+
+
+def test_plain_lines(board: Board, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = PlainWatcher(board)
+    clock.now = 8.0
+    shown.ended(JOBS[0], record())
+    shown.ended(JOBS[1], record(score=None, status=Status.STOPPED, detail="no\x1bway\nback"))
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(" 7/10")
+    assert first.endswith("56 s left")
+    assert "1.00" in first
+    assert "STOPPED: no\ufffdway back" in second
+
+
+def test_a_terminal_gets_a_bar(board: Board) -> None:
+    stream = io.StringIO()
+    live = LiveWatcher(board, "ruler · x", stream)
+    live._console = Console(file=stream, force_terminal=True, width=90)
+    with live._console.capture() as capture:
+        live.ended(JOBS[0], record())
+        live._console.print(live._draw())
+    out = capture.get()
+    assert "ruler · x" in out
+    assert "7 of 10 records" in out
+    assert line_of(record()).split()[1] in out
+
+
+@pytest.mark.parametrize("display", [Display.JSON, Display.NONE])
+def test_displays_that_carry_data_stay_silent(board: Board, display: Display) -> None:
+    assert type(watcher(display, board, "x")) is SilentWatcher
+    assert type(watcher(Display.PLAIN, board, "x")) is PlainWatcher
+
+
+def test_means_count_each_task_the_same_and_the_missing_as_zero() -> None:
+    records = [record(n, score=1.0) for n in range(3)]
+    records += [record(0, task="b", score=0.5), record(1, task="b", score=None)]
+    records += [record(0, system="direct", length=2048, score=None)]
+    records += [record(0, task="b_no_context", score=0.0)]
+    found = means(records)
+    assert [(m.system, m.length, m.score, m.n, m.missing) for m in found] == [
+        ("direct", 2048, 0.0, 1, 1),
+        ("memory", 1000, (1 + 0.25) / 2, 5, 1),
+        ("memory (no context)", 1000, 0.0, 1, 0),
+    ]
+    assert lines(found) == [
+        "                     1000                    2K",
+        "direct               -                       0.000 (n=1, 1 missing)",
+        "memory               0.625 (n=5, 1 missing)  -",
+        "memory (no context)  0.000 (n=1)             -",
+    ]
+    assert lines([]) == []
