@@ -11,7 +11,7 @@ SOURCES := src tests $(wildcard benchmarks examples)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test engines test-engines check format lint types layers layout fmt bench bench-server docs lock clean
+.PHONY: help venv demo test engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -70,6 +70,10 @@ bench: $(STAMP) ## Measure the runtime's own speed (TOKENIZER=FILE, WRITE=docs/p
 bench-server: engines ## Measure what memagent adds to a real vLLM server's time (LAYERS=16, ROUNDS=3, WRITE=docs/performance.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --layers $(LAYERS) -- \
 	    $(BIN)/python -m memagent_bench.server $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-generate: $(STAMP) ## Measure how long RULER samples take to make (UPSTREAM=DIR, WRITE=docs/benchmarks.md)
+	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.ruler.speed \
+	    $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(if $(WRITE),--write $(WRITE))
 
 docs: $(STAMP) ## Build the documentation; broken links are errors
 	@site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && \

@@ -37,7 +37,7 @@ def test_texts_are_picked_by_index() -> None:
 @pytest.mark.parametrize("counter", [length_counter(None), line_ends()], ids=["gpt2", "line-ends"])
 @pytest.mark.parametrize(
     ("item", "between"),
-    [("{}. {}", " "), ("{}) {}", "\n"), ("<{}> {} #", ", "), ("{}:\n{}.", "\n\n")],
+    [("{}. {}", " "), ("{}) {}", "\n"), ("<{}> {} #", ", "), ("{}:\n{}", "\n\n")],
 )
 def test_numbers_counted_in_blocks_are_exact(
     counter: TokenCounter, item: str, between: str

@@ -42,7 +42,7 @@ FENCE = re.compile(
     r"^```(?P<kind>[a-z]*)(?P<options>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 URL = re.compile(r"https?://[\w.-]+(?::\d+)?/v1\b")
-RUNS = re.compile(r"^memagent |\| memagent |^make demo$|^cp ")
+RUNS = re.compile(r"^memagent(-bench)? |\| memagent |^make demo$|^cp ")
 EXPORT = re.compile(r"^export (\w+)=(\S+)$")
 SECONDS = 60
 

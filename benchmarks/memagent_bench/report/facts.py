@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from memagent_bench.lengths import show_length
 from memagent_bench.record import Provenance, Record
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.words import listed, suite_title
@@ -72,16 +73,30 @@ def provenance_facts(suites: Sequence[Suite]) -> list[Fact]:
 
 def task_facts(suite: Suite) -> list[Fact]:
     """What the tasks of a suite say of their data, their scorers, and how many samples there are."""
-    holders: dict[str, dict[str, dict[str, None]]] = {}
+    holders: dict[str, dict[str, dict[tuple[str, int], None]]] = {}
     for record in suite.records:
         said = {"scorer": record.scorer, **record.facts}
         for name, value in said.items():
-            holders.setdefault(name, {}).setdefault(_said(value), {})[record.task] = None
+            where = holders.setdefault(name, {}).setdefault(_said(value), {})
+            where[record.task, record.length] = None
     rows = [
-        Fact(TASK_FACTS.get(name, name), _values(values, len(suite.tasks)))
+        Fact(
+            TASK_FACTS.get(name, name),
+            tuple((value, _where(suite, list(where))) for value, where in values.items()),
+        )
         for name, values in holders.items()
     ]
     return [*rows, _samples(suite), _period(suite.records)]
+
+
+def _where(suite: Suite, places: Sequence[tuple[str, int]]) -> str:
+    """The tasks and lengths of these places, as far as they are not all."""
+    tasks = list(dict.fromkeys(task for task, _ in places))
+    lengths = sorted({length for _, length in places})
+    parts = [", ".join(tasks)] if len(tasks) < len(suite.tasks) else []
+    if len(lengths) < len(suite.lengths):
+        parts.append(f"at {', '.join(map(show_length, lengths))}")
+    return " ".join(parts)
 
 
 def _samples(suite: Suite) -> Fact:

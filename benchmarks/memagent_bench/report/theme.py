@@ -27,16 +27,17 @@ DARK = {
 """`good` and `bad` are the ends of the heat map's scale, `paper` its middle: ink is readable on all of it."""
 
 SERIES = (
-    ("#0068b0", "#5ab4f0"),  # blue
-    ("#cf5a00", "#ff9350"),  # vermilion
-    ("#00805c", "#3ccb9a"),  # green
-    ("#a3458a", "#e592cf"),  # purple
-    ("#9a7000", "#dfb83c"),  # ochre
-    ("#2b8fc9", "#9ed8fb"),  # sky
-    ("#6d5a4e", "#bfa896"),  # brown
-    ("#4a5058", "#c9ced6"),  # slate
+    ("#0068b0", "#6be1ff"),  # blue
+    ("#cf5a00", "#c76300"),  # vermilion
+    ("#3a9a8a", "#4ea267"),  # teal
+    ("#882255", "#ee2ba0"),  # wine
+    ("#b07d4f", "#ffb442"),  # tan
+    ("#332288", "#8e63f2"),  # indigo
+    ("#225522", "#a3e189"),  # moss
+    ("#101820", "#e3cec4"),  # slate
 )
-"""Light and dark, after Okabe and Ito (2008), each at least 3:1 against its paper (WCAG 2.1, 1.4.11)."""
+"""Light and dark. Each stands at least 3:1 against its paper (WCAG 2.1, 1.4.11), and any two are at least 17 apart in
+CIELAB for full colour vision and for each of the three dichromacies (simulated after Machado et al. 2009)."""
 
 MARKERS = (
     *(("o", "●", "○"), ("s", "■", "□"), ("^", "▲", "△"), ("D", "◆", "◇")),

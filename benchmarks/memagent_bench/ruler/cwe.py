@@ -80,8 +80,8 @@ class CweTask(FittedTask):
         after = self._fill(self._frame.after)
         words = np.concatenate([p.vocabulary.words[p.vocabulary.draw(p.costs, rng)] for p in parts])
         often = times(len(words), *TIMES)
-        entries = np.repeat(words, often)
-        entries = entries[shuffled(len(entries), self._places_rng("order", index))]
+        places = np.repeat(np.arange(len(words)), often)
+        entries = words[places[shuffled(len(places), self._places_rng("order", index))]]
         tokens = self._around(before, after) + GENERATE + self._numbered.more(len(entries))
         tokens += int(np.concatenate([part.costs for part in parts]) @ often)
         return Sample(
