@@ -11,7 +11,7 @@ SOURCES := src tests $(wildcard benchmarks examples)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock clean
+.PHONY: help venv demo test browser engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -41,6 +41,10 @@ engines: $(STAMP) ## Install real engines into the user's cache (ENGINES="vllm s
 test-engines: engines ## Run the tests that need a real server, for each of ENGINES
 	set -e; for engine in $(ENGINES); do \
 	    $(BIN)/python -m pytest --engine $$engine --timeout 300 tests/engines tests/contracts/test_chat_model.py; done
+
+browser: ## Install Chromium, which the report's page is tested in (Debian and Ubuntu, as root)
+	@command -v chromium >/dev/null || { apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 check: format lint types layers layout docs ## Run every static check
 

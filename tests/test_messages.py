@@ -22,7 +22,14 @@ def test_values_do_not_change_and_take_no_unknown_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"temperature": -1}, {"top_p": 0}, {"top_p": 1.1}, {"temperature": "hot"}]
+    "fields",
+    [
+        {"temperature": -1},
+        {"temperature": "hot"},
+        {"temperature": float("inf")},  # JSON has no such number, so no record could hold it
+        {"top_p": 0},
+        {"top_p": 1.1},
+    ],
 )
 def test_sampling_is_checked(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError):

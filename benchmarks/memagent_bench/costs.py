@@ -6,7 +6,6 @@ tokens, so calls are right but for a chunk more or less a sample.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,10 @@ from memagent.tokens import TokenCounter
 from memagent_bench.grid import Job
 from memagent_bench.perf.chunks import book
 from memagent_bench.systems.map_reduce import MapReduce, Sizes
-from memagent_bench.systems.registry import WITHOUT_MODEL
+from memagent_bench.systems.registry import SYSTEMS
 
 SAMPLE_CHARS = 40_000
 """Of the shipped book: enough to tell how many of one tokenizer's tokens are one of another's."""
-ONE_CALL = re.compile(r"direct(-\w+)?|\w+-model")
-"""Systems that ask once, with as much as the window holds."""
 
 
 @dataclass(frozen=True)
@@ -75,20 +72,21 @@ class Forecast:
     """The model's tokens that one token of a length is, about."""
 
     def shares(self, jobs: Iterable[Job]) -> list[Share]:
-        """Jobs by length and system. Blocks: some tokens are counted."""
+        """Jobs by length, and by system in their order. Blocks: some tokens are counted."""
         samples = Counter((job.length, job.system) for job in jobs)
         return [
             Share(system, length, n, self.of(system, length))
-            for (length, system), n in sorted(samples.items())
+            for (length, system), n in sorted(samples.items(), key=lambda share: share[0][0])
         ]
 
     def of(self, system: str, length: int) -> Cost:
         """One sample of `length` tokens; a system that is not known here is taken for one that reads all of it."""
         tokens = round(length * self.ratio)
         budget, frames = self.plan.budget, self.plan.frames
-        if system in WITHOUT_MODEL:
+        asks = SYSTEMS[system].asks if system in SYSTEMS else "chunks"
+        if asks == "never":
             return Cost()
-        if ONE_CALL.fullmatch(system):
+        if asks == "once":
             prompt = frames["answer"] + budget.question + JOINT_SLACK + tokens
             return Cost(1, min(prompt, budget.window - budget.output), budget.output)
         chunks = -(-tokens // budget.chunk)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from memagent.errors import RunMismatch
 from memagent.tasks import Sample, Task
+from memagent_bench.folder import differences
 from memagent_bench.grid import Cell, Facts, Grid, Job
 
 CHARS_IN_FLIGHT = 256 * 1024 * 1024
@@ -114,14 +115,8 @@ class Drafts:
 
     def _compare(self, job: Job, facts: Facts) -> None:
         """Data may differ though the options do not: found in another folder, or made by another version."""
-        known = self._known.get(job.cell, facts)
-        differences = [
-            f"{name} was {known.get(name)!r}, is {facts.get(name)!r}"
-            for name in sorted({*known, *facts})
-            if known.get(name) != facts.get(name)
-        ]
-        if differences:
+        if said := differences(self._known.get(job.cell, facts), facts):
             raise RunMismatch(
-                f"the records of {job.task!r} at {job.length} were made with other data: {'; '.join(differences)}. "
-                f"Use the same data and version to go on, or another --out"
+                f"the records of {job.task!r} at {job.length} were made with other data: {said}. Use the same data and "
+                f"version to go on, or another --out"
             )

@@ -33,6 +33,7 @@ class FittedTask(ABC):
         self.name, self.scorer = name, scorer
         self._length, self._options = length, options
         self._count = options.counter.count
+        self._published: Order | None = None
 
     @property
     def facts(self) -> dict[str, str | int | bool]:
@@ -77,6 +78,14 @@ class FittedTask(ABC):
     def _places_rng(self, what: str, index: int) -> Random:
         """Chance that decides where things stand: RULER's is the same in every sample of a length."""
         return self._rng(what, None if self._options.positions == "published" else index)
+
+    def _arrangement(self, n: int, index: int) -> Order:
+        """0..n-1 in the order in which n things stand; where it is the same in each sample, drawn once."""
+        if self._options.positions != "published":
+            return shuffled(n, self._places_rng("order", index))
+        if self._published is None or len(self._published) != n:
+            self._published = shuffled(n, self._places_rng("order", index))
+        return self._published
 
     def _too_short(self, index: int, needed: int) -> ConfigError:
         # Samples differ by the words drawn, and more so by the question asked.

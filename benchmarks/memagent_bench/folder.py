@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -14,12 +15,22 @@ from typing import Any, TypeAlias, cast
 from filelock import FileLock, Timeout
 
 from memagent.agents.plan import Plan
-from memagent.errors import ConfigError, RunBusy, RunMismatch, StoreCorrupt, StoreReadOnly
+from memagent.errors import (
+    ConfigError,
+    RunBusy,
+    RunMismatch,
+    StoreCorrupt,
+    StoreError,
+    StoreReadOnly,
+)
+from memagent.messages import Usage
 from memagent.runstore import RunStore
 from memagent_bench.options import DataOptions
 from memagent_bench.records import RESULTS, RecordFile
 
-SETTINGS, RUNS, LOCK = "run.json", "runs.sqlite", ".lock"
+logger = logging.getLogger("memagent.bench")
+
+SETTINGS, RUNS, SPENT, LOCK = "run.json", "runs.sqlite", "spent.json", ".lock"
 FORMAT = 1
 
 Binding: TypeAlias = Mapping[str, Any]
@@ -36,6 +47,32 @@ class Folder:
     digest: str
     """Of the binding: part of every run id."""
 
+    @property
+    def spent(self) -> Usage:
+        """What earlier sessions took for samples that have neither record nor run. Blocks.
+
+        Raises:
+            StoreCorrupt: the file is damaged.
+        """
+        file = self.path / SPENT
+        try:
+            return Usage.model_validate_json(file.read_bytes()) if file.exists() else Usage()
+        except ValueError as error:
+            raise StoreCorrupt(f"{str(file)!r} is damaged: remove it to go on") from error
+
+    def note_spent(self, usages: Mapping[str, Usage]) -> None:
+        """Adds to `spent`, as far as that can be written: a session ends with it, whatever ended it. Blocks.
+
+        Args:
+            usages: by run id, of samples without a record; runs that the store has are left out.
+        """
+        try:
+            lost = [u for run, u in usages.items() if u != Usage() and self.store.find(run) is None]
+            if lost:
+                _write(self.path / SPENT, sum(lost, self.spent).model_dump_json())
+        except StoreError as error:
+            logger.warning("what unfinished samples took is not noted for later limits: %s", error)
+
 
 @contextmanager
 def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
@@ -49,7 +86,9 @@ def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreReadOnly(f"cannot make the folder {str(path)!r}: {error.strerror}") from error
+        raise StoreReadOnly(
+            f"cannot make the folder {str(path)!r}: {error.strerror}; use another --out"
+        ) from error
     with _held(path):
         _bind(path, binding)
         records = RecordFile(path)
@@ -61,6 +100,22 @@ def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
                 store.close()
         finally:
             records.close()
+
+
+def check_folder(path: Path, binding: Binding) -> None:
+    """Does without opening it what `open_folder` does first, where there is such a folder. Blocks.
+
+    Raises:
+        RunMismatch: its records were made with another binding; the message names what differs.
+        StoreError: it cannot be read.
+    """
+    file = path / SETTINGS
+    try:
+        before = _read(file) if file.exists() else None
+    except OSError as error:
+        raise StoreReadOnly(f"cannot read {str(file)!r}: {error.strerror}") from error
+    if before is not None:
+        _compare(before, binding, path)
 
 
 def binding_of(plan: Plan, options: DataOptions) -> Binding:
@@ -128,19 +183,21 @@ def _held(path: Path) -> Generator[None]:
 
 def _bind(path: Path, binding: Binding) -> None:
     """Writes the binding into a new folder, or compares it with that of an old one."""
-    file = path / SETTINGS
-    now: dict[str, Any] = json.loads(json.dumps(binding))
+    check_folder(path, binding)
+    file, results = path / SETTINGS, path / RESULTS
+    if file.exists():
+        return
+    if results.exists() and results.stat().st_size:
+        raise RunMismatch(
+            f"{str(path)!r} has records, and no {SETTINGS} to say how they were made: use another --out"
+        )
+    _write(file, json.dumps({"format": FORMAT, "settings": binding}, indent=2) + "\n")
+
+
+def _write(file: Path, text: str) -> None:
+    """All of it or nothing."""
+    new = file.with_suffix(".new")
     try:
-        if file.exists():
-            _compare(_read(file), now, path)
-            return
-        results = path / RESULTS
-        if results.exists() and results.stat().st_size:
-            raise RunMismatch(
-                f"{str(path)!r} has records, and no {SETTINGS} to say how they were made: use another --out"
-            )
-        text = json.dumps({"format": FORMAT, "settings": now}, indent=2) + "\n"
-        new = file.with_suffix(".new")
         with new.open("w", encoding="utf-8") as opened:
             opened.write(text)
             opened.flush()
@@ -162,14 +219,18 @@ def _read(file: Path) -> dict[str, Any]:
         raise StoreCorrupt(f"{str(file)!r} is damaged ({error}): use another --out") from error
 
 
-def _compare(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
-    differences = [
+def _compare(before: Binding, now: Binding, path: Path) -> None:
+    if said := differences(before, now):
+        raise RunMismatch(
+            f"the records in {str(path)!r} were made with other settings: {said}. Use the same ones to go on "
+            f"(lengths, tasks, systems and samples may be added), or another --out"
+        )
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What two mappings do not have in common, in words; empty where they are the same."""
+    return "; ".join(
         f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
         for name in sorted({*before, *now})
         if before.get(name) != now.get(name)
-    ]
-    if differences:
-        raise RunMismatch(
-            f"the records in {str(path)!r} were made with other settings: {'; '.join(differences)}. Use the same "
-            f"ones to go on (lengths, tasks, systems and samples may be added), or another --out"
-        )
+    )

@@ -44,14 +44,17 @@ def record_of(
         started: UTC, ISO 8601.
         provenance: of this session.
     """
-    task, sample, answer = made.task, made.sample, outcome.answer
-    scores: dict[str, float] = {}
-    if outcome.status is Status.ANSWERED and answer is not None:
+    task, sample, scores = made.task, made.sample, dict[str, float]()
+    answer, status, detail = outcome.answer, outcome.status, outcome.detail
+    if status is not Status.ANSWERED:
+        answer = None  # what was there when it stopped is none
+    elif answer is None:
+        status, detail = Status.FAILED, "the system gave no answer"
+    else:
         try:
             scores = scores_of(job.suite, task, sample, answer)
         except ConfigError as error:  # of data: a reference that nothing can be compared with
-            detail = f"the answer cannot be scored: {error}"
-            outcome = outcome.model_copy(update={"status": Status.FAILED, "detail": detail})
+            status, detail = Status.FAILED, f"the answer cannot be scored: {error}"
     return Record(
         suite=job.suite,
         task=job.task,
@@ -59,13 +62,13 @@ def record_of(
         index=job.index,
         system=job.system,
         score=scores.get(task.scorer),
-        status=outcome.status,
+        status=status,
         scorer=task.scorer,
         scores=scores,
         answer=answer,
         outputs=sample.outputs,
         question=sample.question,
-        detail=outcome.detail,
+        detail=detail,
         tokens=sample.tokens,
         chars=len(sample.context),
         bytes=made.bytes,

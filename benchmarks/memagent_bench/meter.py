@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from memagent.agents.calls import well_formed
-from memagent.errors import LimitReached
+from memagent.errors import LimitReached, ModelError
 from memagent.messages import ChatRequest, Completion, Usage
 from memagent.models.base import ChatModel, Wrapper
 
@@ -54,9 +54,15 @@ class Meter(Wrapper):
         except LimitReached as limit:
             self.reached = self.reached or str(limit)
             raise
+        except ModelError as error:
+            self._note(Usage(retries=error.attempts))
+            raise
+        self._note(completion.usage)
+        return completion
+
+    def _note(self, usage: Usage) -> None:
         account = _account.get()
         with self._lock:
-            self.total.usage += completion.usage
+            self.total.usage += usage
             if account is not None:
-                account.usage += completion.usage
-        return completion
+                account.usage += usage

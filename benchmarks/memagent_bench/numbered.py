@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from memagent.tokens import TokenCounter
@@ -50,11 +49,11 @@ class Numbered:
         """The list of these words (an array of str)."""
         if not len(words):
             return ""
-        pieces = np.empty(2 * len(words), dtype=object)
-        pieces[0::2] = self._before(len(words))
-        pieces[1::2] = words
         _, end = self.item(len(words), _WORD).split(_WORD)
-        return "".join(pieces.tolist()) + end
+        pieces = [end] * (2 * len(words) + 1)
+        pieces[:-1:2] = self._before(len(words))
+        pieces[1::2] = words.tolist()
+        return "".join(pieces)
 
     def _extra(self, start: int, stop: int) -> int:
         items = (self._between + self.item(rank, "word") for rank in range(start + 1, stop + 1))

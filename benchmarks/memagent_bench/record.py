@@ -73,7 +73,7 @@ class Record(Leaf):
     predicted_calls: int | None = None
     predicted_tokens: int | None = None
     shown: float = 1.0
-    """Share of the document that the model saw."""
+    """Share of the document that the model saw, of a record with an answer."""
     seconds: float
     """Wall time of this session's part of the sample; `resumed` says whether there was an earlier one."""
     resumed: bool = False

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import cast
 
 from memagent.errors import (
     AuthenticationFailed,
@@ -27,7 +28,8 @@ from memagent_bench.judge import record_of
 from memagent_bench.meter import Account, Meter
 from memagent_bench.record import Provenance, Record
 from memagent_bench.systems.base import Outcome, Status, System
-from memagent_bench.watch import Watcher
+from memagent_bench.systems.registry import WITHOUT_MODEL
+from memagent_bench.watch import SilentWatcher
 
 IN_A_ROW = 5
 """Samples that the model fails, none answered between them, before the benchmark gives up. Each of these failures is
@@ -71,7 +73,7 @@ class Runner:
         folder: Folder,
         meter: Meter,
         provenance: Provenance,
-        watcher: Watcher,
+        watcher: SilentWatcher,
         *,
         concurrency: int = 16,
         known: Mapping[Cell, Facts] | None = None,
@@ -82,6 +84,8 @@ class Runner:
         self._turns = asyncio.Semaphore(concurrency)
         self._in_a_row = 0
         self._summary = Summary()
+        self._open: dict[str, Account] = {}
+        """By run id: what samples have taken that have no record yet."""
 
     async def run(self, jobs: Sequence[Sequence[Job]]) -> Summary:
         """Does the jobs, those of one sample together.
@@ -96,9 +100,9 @@ class Runner:
                 for several in jobs:
                     if self._meter.reached:
                         break
-                    if several[0].cell in self._summary.impossible:
+                    if (why := self._summary.impossible.get(several[0].cell)) is not None:
                         for job in several:
-                            self._watcher.dropped(job)
+                            self._watcher.dropped(job, why)
                         continue
                     draft = await self._drafts.begin(several[0], len(several))
                     for job in several:
@@ -108,6 +112,8 @@ class Runner:
             raise _first(errors) from None
         finally:
             self._drafts.close()
+            usages = {run_id: account.usage for run_id, account in self._open.items()}
+            await in_thread(self._folder.note_spent, usages)
         self._summary.limit = self._meter.reached
         return self._summary
 
@@ -117,7 +123,7 @@ class Runner:
             made = await draft.get()
         except (ConfigError, DocumentError) as error:
             self._summary.impossible.setdefault(job.cell, str(error))
-            self._watcher.dropped(job)
+            self._watcher.dropped(job, str(error))
         else:
             await self._measure(job, made)
         finally:
@@ -127,12 +133,12 @@ class Runner:
     async def _measure(self, job: Job, made: Made) -> None:
         run_id = job.run_id(self._folder.digest)
         resumed = await in_thread(self._folder.store.find, run_id) is not None
-        account = self._meter.open()
+        account = self._open[run_id] = self._meter.open()
         self._watcher.began(job, account)
         started, begun = datetime.now(UTC), time.monotonic()
         failure: Exception | None = None
         try:
-            outcome = await self._systems[job.system].answer(made.sample, run_id)
+            outcome = await self._answer(job, made, run_id)
         except FATAL:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a system raises, the other samples go on
@@ -149,8 +155,15 @@ class Runner:
             provenance=self._provenance,
         )
         await in_thread(self._folder.records.append, record)
+        del self._open[run_id]
         self._watcher.ended(job, record)
         self._note(record, failure)
+
+    async def _answer(self, job: Job, made: Made, run_id: str) -> Outcome:
+        outcome = await self._systems[job.system].answer(made.sample, run_id)
+        if not isinstance(cast("object", outcome), Outcome):  # a system may be anybody's
+            raise TypeError(f"{job.system!r} gave {outcome!r:.80}, which is no Outcome")
+        return outcome
 
     async def _failed(self, error: Exception, run_id: str, account: Account) -> Outcome:
         store = self._folder.store
@@ -168,7 +181,8 @@ class Runner:
         if record.status is not Status.ANSWERED:
             self._summary.missing.append(record)
         if not isinstance(failure, ModelError):
-            self._in_a_row = 0
+            if record.system not in WITHOUT_MODEL:
+                self._in_a_row = 0
             return
         self._in_a_row += 1
         if self._in_a_row >= IN_A_ROW:

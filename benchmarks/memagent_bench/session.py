@@ -15,7 +15,7 @@ from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
 from memagent.prompts import PromptSet
 from memagent.threads import in_thread
 from memagent_bench.costs import Forecast, Share, tokens_ratio
-from memagent_bench.folder import Folder, binding_of, open_folder
+from memagent_bench.folder import Folder, binding_of, check_folder, open_folder
 from memagent_bench.grid import Cell, Facts, Grid, Job, Key
 from memagent_bench.meter import Meter
 from memagent_bench.provenance import provenance
@@ -61,8 +61,13 @@ class Benchmark:
             plan, await plan.counting(tokens_ratio, plan.counter, self.grid.options.counter)
         )
 
-    def left(self) -> list[list[Job]]:
-        """What a folder that is not open has no record of. Blocks."""
+    def left(self, plan: Plan) -> list[list[Job]]:
+        """What a folder that is not open has no record of. Blocks.
+
+        Raises:
+            RunMismatch: its records were made with other settings.
+        """
+        check_folder(self.out, binding_of(plan, self.grid.options))
         if not (self.out / RESULTS).exists():
             return list(self.grid.jobs())
         return list(self.grid.jobs(_known(self.out, self.grid.suite)[0]))
@@ -137,20 +142,28 @@ class Session:
         """The model with its limits: a call is checked when its turn comes."""
         bench, model = self.benchmark, self.benchmark.model
         if bench.limits != Limits():
-            spent = await in_thread(spent_before, self.folder)
+            spent = await in_thread(spent_before, self.folder, self.plan)
             model = UsageLimit(model, bench.limits, spent=spent)
         return ConcurrencyLimit(model, bench.concurrency)
 
 
-def spent_before(folder: Folder) -> Usage:
-    """What earlier sessions took: that of the runs that are kept, unfinished ones too, and of the other records.
+def spent_before(folder: Folder, plan: Plan) -> Usage:
+    """What earlier sessions took of the benchmark's model.
 
+    That is: of the runs that are kept, unfinished ones too, of the other records, and of what else ended in order.
     What a killed session sent for samples that keep no run is not known. Blocks.
+
+    Args:
+        folder: an open one.
+        plan: of a nominal question. The runs of a system with a model of its own are of another model or window.
     """
-    kept = {run.id for run in folder.store.runs()}
-    total = Usage()
-    for usage in map(folder.store.usage, kept):
-        total += usage
+    total, shared = folder.spent, (plan.model, plan.counter.name, plan.budget.window)
+    kept: set[str] = set()
+    for run in folder.store.runs():
+        kept.add(run.id)
+        bound = run.binding
+        if (bound["model"], bound["counter"], bound["budget"]["window"]) == shared:
+            total += folder.store.usage(run.id)
     for record in every_record(folder.path):
         if record.run_id not in kept:
             total += record.usage
@@ -169,6 +182,8 @@ def _known(path: Path, suite: str) -> tuple[frozenset[Key], dict[Cell, Facts]]:
 
 
 def _weights(jobs: Sequence[Job], shares: Sequence[Share]) -> dict[Job, float]:
-    """Tokens of each job; one for those that make no call, which end all the same."""
-    each = {(share.system, share.length): max(1, share.each.tokens) for share in shares}
+    """Tokens of each job. Without a call a text is read only, which is taken for a hundredth of the work."""
+    each = {
+        (share.system, share.length): share.each.tokens or share.length / 100 for share in shares
+    }
     return {job: each[job.system, job.length] for job in jobs}

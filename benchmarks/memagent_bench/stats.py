@@ -288,6 +288,8 @@ def _bootstrap(arrays: Sequence[Array]) -> tuple[float, float]:
     def mean_of_means(*samples: Array, axis: int = -1) -> Array:
         return np.mean([values.mean(axis=axis) for values in samples], axis=0)
 
+    # scipy takes no sample of one value; twice the same value is drawn like it.
+    arrays = [values if len(values) > 1 else values.repeat(2) for values in arrays]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # Where hardly any value differs from the others, there is no BCa interval, which scipy warns of.
         warnings.simplefilter("ignore")

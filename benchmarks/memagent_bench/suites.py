@@ -15,6 +15,31 @@ SUITES = {
     "tracking": "memagent_bench.tracking.tasks",
 }
 """Name -> the module that has its `TASKS`, imported when it is asked for."""
+ABOUT = {
+    "niah_single_1": "a number among lines of noise",
+    "niah_single_2": "a number in essays",
+    "niah_single_3": "a UUID in essays",
+    "niah_multikey_1": "a number in essays, beside three for other words",
+    "niah_multikey_2": "a number among numbers for other words",
+    "niah_multikey_3": "a UUID among UUIDs for other UUIDs",
+    "niah_multivalue": "four numbers for one word, in essays",
+    "niah_multiquery": "four numbers for four words, in essays",
+    "vt": "variables of one value, by a chain of assignments",
+    "cwe": "the ten most common words of a numbered list",
+    "fwe": "the three most frequent words of a coded text",
+    "qa_1": "questions of SQuAD among its paragraphs",
+    "qa_2": "questions of HotpotQA among its paragraphs",
+    "hotpotqa": "questions of HotpotQA, at positions drawn afresh",
+    "squad": "questions of SQuAD, at positions drawn afresh",
+    "hotpotqa_no_context": "the same questions with nothing to read",
+    "squad_no_context": "the same questions with nothing to read",
+    "ledger": "balances that are overwritten: the last ones",
+    "counter": "counters that go up and down: the end of one",
+    "chain": "waymarks in random order: where a chain ends",
+    "tally": "entries of several kinds: how many of one",
+    "facts": "people and things that move: where one is at last",
+}
+"""What each task asks for."""
 ALL = "all"
 CONTROL = "_no_context"
 """Ends the names of tasks that ask another task's questions with nothing to read; the length is nothing to them."""
@@ -64,8 +89,8 @@ def one_of(name: str, known: Collection[str], what: str) -> str:
     if name in known:
         return name
     close = difflib.get_close_matches(name, known, n=1)
-    meant = f"did you mean {close[0]!r}? " if close else ""
-    raise ConfigError(f"there is no {what} {name!r}; {meant}Known are {', '.join(known)}")
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    raise ConfigError(f"there is no {what} {name!r}{meant} (known: {', '.join(known)})")
 
 
 def several_of(text: str, known: Collection[str], what: str) -> list[str]:
@@ -78,5 +103,5 @@ def several_of(text: str, known: Collection[str], what: str) -> list[str]:
         return list(known)
     names = [name for part in text.split(",") if (name := part.strip())]
     if not names:
-        raise ConfigError(f"no {what} is named in {text!r}; known are {', '.join(known)}")
+        raise ConfigError(f"no {what} is named in {text!r} (known: {', '.join(known)})")
     return list(dict.fromkeys(one_of(name, known, what) for name in names))

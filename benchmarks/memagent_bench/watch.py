@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol, Self
+from typing import Self
 
+from memagent.cli.exits import say
 from memagent.cli.options import Display
 from memagent.cli.output import amount, duration, on_terminal, plural, shorten
 from memagent_bench.grid import Job
@@ -19,22 +20,6 @@ NEARLY = 0.98
 """How far a job counts as done at most before it is: predictions are rough."""
 DETAIL = 120
 """Characters shown of why there is no answer."""
-
-
-class Watcher(Protocol):
-    """Is told what a runner does."""
-
-    def began(self, job: Job, account: Account) -> None:
-        """A sample is there, and a system goes to work on it."""
-        ...
-
-    def ended(self, job: Job, record: Record) -> None:
-        """It has its record."""
-        ...
-
-    def dropped(self, job: Job) -> None:
-        """Its sample cannot be made."""
-        ...
 
 
 class Board:
@@ -72,7 +57,7 @@ class Board:
     @property
     def done(self) -> int:
         """Records that there are."""
-        return self.before + self.ended
+        return self.before + self.answered + self.failed + self.stopped
 
     def begin(self, job: Job, account: Account) -> None:
         """Takes note of a beginning."""
@@ -135,7 +120,7 @@ class Board:
 def line_of(record: Record) -> str:
     """A record on one line: what it was, and what came of it."""
     where = (
-        f"{show_length(record.length):>6} {record.task:<19} {record.index:>4}  {record.system:<14}"
+        f"{show_length(record.length):>6} {record.task:<19} {record.index:>4}  {record.system:<17}"
     )
     if record.score is None:
         return f"{where} {record.status.value.upper()}: {shorten(record.detail, DETAIL)}"
@@ -144,10 +129,11 @@ def line_of(record: Record) -> str:
 
 
 class SilentWatcher:
-    """Counts and says nothing."""
+    """Is told what a runner does; counts, and says no more than what cannot be measured."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
+        self._said: set[tuple[str, str]] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -156,16 +142,20 @@ class SilentWatcher:
         """Nothing to put back."""
 
     def began(self, job: Job, account: Account) -> None:
-        """Counts."""
+        """A sample is there, and a system goes to work on it."""
         self.board.begin(job, account)
 
     def ended(self, job: Job, record: Record) -> None:
-        """Counts."""
+        """It has its record."""
         self.board.end(job, record)
 
-    def dropped(self, job: Job) -> None:
-        """Counts."""
+    def dropped(self, job: Job, why: str) -> None:
+        """Its sample cannot be made. Said at once, not after hours, and once for a task."""
         self.board.end(job, None)
+        if (job.task, why) not in self._said:
+            self._said.add((job.task, why))
+            where = f"{job.task} at {show_length(job.length)} cannot be made:"
+            say(where, why, style="yellow")
 
 
 class PlainWatcher(SilentWatcher):

@@ -28,7 +28,7 @@ class Message(Leaf):
 class Sampling(Leaf):
     """How tokens are drawn. The defaults are those of the published system at inference."""
 
-    temperature: float = Field(default=0.7, ge=0)
+    temperature: float = Field(default=0.7, ge=0, allow_inf_nan=False)
     top_p: float = Field(default=0.95, gt=0, le=1)
 
 

@@ -128,8 +128,8 @@ class Listening(SilentWatcher):
         super().ended(job, record)
         self.told.append(record)
 
-    def dropped(self, job: Job) -> None:
-        super().dropped(job)
+    def dropped(self, job: Job, why: str) -> None:
+        super().dropped(job, why)
         self.told.append(job)
 
 

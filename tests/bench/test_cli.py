@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.bench.fakes import squad_file
-from tests.models.chat_server import Script, running, say, send, slow
-from typer.testing import CliRunner, Result
+from tests.bench.fakes import benchmark, grid, model, record
+from tests.models.chat_server import Script, say, send, slow
+from typer.testing import Result
 
-from memagent_bench.cli.app import app
-from memagent_bench.records import RESULTS, read_records
+import memagent
+from memagent.cli.options import Display
+from memagent_bench.cli.results import show_means
+from memagent_bench.records import RESULTS, RecordFile, read_records
+from memagent_bench.suites import ABOUT
 from memagent_bench.systems.base import Status
 
 ROOT = Path(__file__).parents[2]
@@ -27,31 +30,8 @@ WITH_BYTES = ("--window", "4096", "--tokenizer", "bytes")
 
 
 @pytest.fixture
-def invoke(monkeypatch: pytest.MonkeyPatch) -> Invoke:
-    """Runs a command in this process; its outputs are no terminals."""
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*args: str | Path) -> Result:
-        return CliRunner().invoke(app, [str(arg) for arg in args])
-
-    return run
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    with running() as script:
-        yield script
-
-
-@pytest.fixture
 def served(server: Script) -> tuple[str, ...]:
     return ("--model", "openai:x", "--base-url", server.url, *WITH_BYTES)
-
-
-@pytest.fixture
-def squad(tmp_path: Path) -> Path:
-    return squad_file(tmp_path / "squad.json")
 
 
 @pytest.fixture
@@ -148,6 +128,7 @@ def test_a_dry_run_calls_nobody_and_leaves_nothing(
     assert not out.exists()
     said = only_json(invoke(*args, "--display", "json").stdout)["forecast"]
     by_system = {share["system"]: share for share in said["shares"]}
+    assert list(by_system) == ["memory", "direct"], "as they were named"
     assert by_system["direct"]["calls"] == 2
     assert said["calls"] == sum(share["calls"] for share in said["shares"])
 
@@ -196,7 +177,9 @@ def test_what_was_forecast_is_what_it_takes(invoke: Invoke, tmp_path: Path) -> N
         (("--essays", "none.txt"), "none.txt"),
         (("--length-tokenizer", "none"), "no tokenizer 'none'"),
         (("--model", "extractiv"), "did you mean 'extractive'?"),
-        (("--systems", "no.module:make"), "cannot be loaded"),
+        (("--systems", "no.module:make"), "cannot be made: ModuleNotFoundError"),
+        (("--temperature", "inf"), "temperature=inf"),
+        (("-n", "1000000000"), "less than or equal to 10000"),
     ],
 )
 def test_wrong_options_are_named(
@@ -206,12 +189,16 @@ def test_wrong_options_are_named(
     assert done.exit_code == 2
     assert said in done.stderr
     assert "should not have happened" not in done.stderr
+    assert "pydantic" not in done.stderr
 
 
-def test_another_setting_in_the_same_folder_is_refused(invoke: Invoke, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_another_setting_in_the_same_folder_is_refused(
+    invoke: Invoke, tmp_path: Path, more: tuple[str, ...]
+) -> None:
     args = ("tracking", "--model", "extractive", *SMALL, "--out", tmp_path / "out")
     assert invoke(*args).exit_code == 0
-    done = invoke(*args, "--seed", "7", "--window", "4096")
+    done = invoke(*args, "--seed", "7", "--window", "4096", *more)
     assert done.exit_code == 5
     assert "seed was 42, is 7; window was 8192, is 4096" in done.stderr
     assert "resume with" not in done.stderr
@@ -250,8 +237,8 @@ def test_a_limit_says_how_to_go_on(invoke: Invoke, tmp_path: Path) -> None:
     args = ("tracking", "--model", "extractive", *SMALL, "--out", tmp_path / "out")
     done = invoke(*args, "--max-calls", "3")
     assert done.exit_code == 6
-    assert "stopped: the limit calls=3 is reached" in done.stderr
-    assert "go on with: memagent-bench" in done.stderr
+    assert "stopped: the limit calls=3 is reached (3 spent); 1 sample under way" in done.stderr
+    assert "go on, the limit raised, with: memagent-bench" in done.stderr
     assert invoke(*args, "--max-calls", "3").exit_code == 6
     assert invoke(*args).exit_code == 0
     assert len(read_records(tmp_path / "out")) == 2
@@ -271,7 +258,8 @@ def test_samples_that_cannot_be_made(invoke: Invoke, tmp_path: Path) -> None:
     )
     done = invoke(*args, "--out", tmp_path / "out")
     assert done.exit_code == 2
-    assert "cannot be made: chain at 50" in done.stderr
+    assert "chain at 50 cannot be made: " in done.stderr
+    assert "not measured in full: chain at 50" in done.stderr
     assert len(read_records(tmp_path / "out")) == 1
 
 
@@ -394,20 +382,46 @@ def test_questions_can_be_asked_without_their_documents(
         ("squad", 2048),
         ("squad_no_context", 1024),
     ]
-    for record in records:
-        assert set(record.scores) == {"sub_exact_match", "exact_match", "f1"}
-        if record.task == "squad":
-            assert record.score == 1.0
+    for one in records:
+        assert set(one.scores) == {"sub_exact_match", "exact_match", "f1"}
+        if one.task == "squad":
+            assert one.score == 1.0
         else:
-            assert record.score == 0.0
+            assert one.score == 0.0
 
 
 def test_lists(invoke: Invoke) -> None:
-    names = invoke("systems").stdout.split()
-    assert {"memory", "direct-left", "bm25"} <= set(names)
-    listed = [line.split() for line in invoke("tasks").stdout.splitlines()]
-    assert {"ruler", "qa", "tracking"} == {suite for suite, _ in listed}
-    assert sum(suite == "ruler" for suite, _ in listed) == 13
+    listed = [line.split(maxsplit=1) for line in invoke("systems").stdout.splitlines()]
+    assert {"memory", "direct-left", "bm25"} <= {name for name, _ in listed}
+    assert all(about for _, about in listed)
+    listed = [line.split(maxsplit=2) for line in invoke("tasks").stdout.splitlines()]
+    assert {"ruler", "qa", "tracking"} == {suite for suite, _, _ in listed}
+    assert sum(suite == "ruler" for suite, _, _ in listed) == 13
+    assert {name for _, name, _ in listed} == set(ABOUT), "every task is described"
+
+
+def test_lists_fit_a_terminal(invoke: Invoke) -> None:
+    for what in ("systems", "tasks"):
+        assert max(map(len, invoke(what).stdout.splitlines())) <= 80
+
+
+def test_version(invoke: Invoke) -> None:
+    assert invoke("--version").stdout == f"memagent-bench {memagent.__version__}\n"
+
+
+def test_a_table_that_is_too_wide_becomes_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lengths = [1024, 2048, 4096, 8192]
+    asked = benchmark(tmp_path, model=model(), grid=grid(lengths=lengths))
+    file = RecordFile(tmp_path)
+    for length in lengths:
+        file.append(record(length=length))
+    file.close()
+    for width, first in (("100", ["1K", "2K", "4K", "8K"]), ("50", ["memory", "at", "1K"])):
+        monkeypatch.setenv("COLUMNS", width)
+        show_means(asked, Display.FULL)
+        assert capsys.readouterr().out.splitlines()[0].split()[: len(first)] == first
 
 
 def test_help_offers_what_a_suite_has(invoke: Invoke) -> None:

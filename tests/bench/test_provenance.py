@@ -2,12 +2,11 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.bench.fakes import benchmark, grid, model
-from tests.models.chat_server import Script, running, send
+from tests.models.chat_server import Script, send
 
 from memagent.models.spec import open_model
 from memagent_bench.provenance import packages, provenance, server_of, source_state
@@ -79,12 +78,6 @@ async def test_a_model_in_this_process_has_no_server(tmp_path: Path) -> None:
     assert found.window == 1408
     assert "cores" in found.machine
     await bench.model.aclose()
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    with running() as script:
-        yield script
 
 
 async def test_a_server_is_named_by_kind_version_and_address(server: Script) -> None:

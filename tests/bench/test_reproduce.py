@@ -1,17 +1,16 @@
 """The kit that measures a published checkpoint again."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.bench.fakes import record, squad_file
-from tests.models.chat_server import Script, running, say
-from typer.testing import CliRunner, Result
+from tests.bench.fakes import record
+from tests.models.chat_server import Script, say
+from typer.testing import Result
 
 from memagent.errors import ConfigError
-from memagent_bench.cli.app import app
 from memagent_bench.records import read_records
 from memagent_bench.reproduce.protocol import CHECKPOINTS, SYSTEM, parts, settings
 from memagent_bench.reproduce.verdict import Agreement, verdicts
@@ -22,32 +21,10 @@ BOTH = ("qa", "ruler")
 
 
 @pytest.fixture
-def invoke(monkeypatch: pytest.MonkeyPatch) -> Invoke:
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*args: str | Path) -> Result:
-        return CliRunner().invoke(app, [str(arg) for arg in args])
-
-    return run
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    with running() as script:
-        script.default = say("Therefore, the answer is 17.")
-        yield script
-
-
-@pytest.fixture
 def served(server: Script, tmp_path: Path) -> tuple[str | Path, ...]:
+    server.default = say("Therefore, the answer is 17.")
     served = ("--base-url", server.url, "--model", "tiny", "--tokenizer", "bytes")
     return (*served, "--prompts", "boxed", "--out", tmp_path / "out")
-
-
-@pytest.fixture
-def squad(tmp_path: Path) -> Path:
-    return squad_file(tmp_path / "squad.json")
 
 
 # --- the protocol as data
@@ -227,6 +204,7 @@ def test_nothing_begins_without_a_yes(
     assert done.exit_code == 2
     assert "give --yes" in done.stderr
     assert "in all" in done.stdout
+    assert invoke("reproduce", "memagent-7b", *served, *more, "--display", "none").stdout == ""
     assert server.bodies == []
     assert not (tmp_path / "out").exists()
 

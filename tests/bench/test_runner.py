@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.bench.fakes import (
@@ -20,7 +22,7 @@ from tests.bench.fakes import (
     toys,
 )
 
-from memagent import ChatRequest, RunStore
+from memagent import ChatRequest, RunStore, Usage
 from memagent.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -32,11 +34,12 @@ from memagent.errors import (
     StoreFull,
 )
 from memagent.models.limit import Limits
+from memagent.tasks import Sample
 from memagent_bench.drafts import Drafts
-from memagent_bench.folder import RUNS, SETTINGS
+from memagent_bench.folder import RUNS, SETTINGS, SPENT
 from memagent_bench.grid import Job
 from memagent_bench.records import every_record, read_records
-from memagent_bench.systems.base import Status
+from memagent_bench.systems.base import Outcome, Status
 from memagent_bench.watch import Board
 
 TWO_TASKS = toys("a", "b")
@@ -200,6 +203,50 @@ async def test_a_dead_model_ends_the_session_early(tmp_path: Path) -> None:
         await run(bench)
     records = await asyncio.to_thread(read_records, tmp_path)
     assert 5 <= len(records) <= 6
+    assert [record.usage for record in records] == [Usage(retries=1)] * len(records)
+
+
+async def test_systems_without_a_model_do_not_hide_that_it_is_dead(tmp_path: Path) -> None:
+    def dead(request: ChatRequest) -> str:
+        raise ConnectionFailed("nobody answers")
+
+    asked = grid(samples=50, systems=("direct", "bm25", "extractive"))
+    with pytest.raises(ModelError, match=r"failed 5 samples in a row.*nobody answers"):
+        await run(benchmark(tmp_path, model=model(dead), grid=asked, concurrency=3))
+
+
+class Says:
+    """A system that returns what it is given."""
+
+    name = "says"
+
+    def __init__(self, *outcomes: object) -> None:
+        self.outcomes = list(outcomes)
+
+    async def answer(self, sample: Sample, run_id: str) -> Any:
+        return self.outcomes.pop(0)
+
+
+async def test_only_an_answer_is_an_answer(tmp_path: Path) -> None:
+    outcomes = (
+        Outcome(answer="half of", status=Status.STOPPED, detail="cut"),
+        Outcome(answer="all of", status=Status.FAILED, detail="gone"),
+        Outcome(answer=None),
+        "no outcome",
+        Outcome(answer=""),
+    )
+    bench = benchmark(
+        tmp_path, model=model(), grid=grid(samples=5, systems=("says",)), concurrency=1
+    )
+    await run(bench, open_system=opening({"says": Says(*outcomes)}))
+    records = await asyncio.to_thread(read_records, tmp_path)
+    assert [(r.status, r.answer, r.score, r.detail) for r in records] == [
+        (Status.STOPPED, None, None, "cut"),
+        (Status.FAILED, None, None, "gone"),
+        (Status.FAILED, None, None, "the system gave no answer"),
+        (Status.FAILED, None, None, "TypeError: 'says' gave 'no outcome', which is no Outcome"),
+        (Status.ANSWERED, "", 0.0, ""),
+    ]
 
 
 async def test_failures_between_answers_end_nothing(tmp_path: Path) -> None:
@@ -277,6 +324,55 @@ async def test_a_limit_ends_the_session_and_the_next_one_goes_on(tmp_path: Path)
     assert {r.key: (r.answer, r.score, r.usage) for r in ours} == {
         r.key: (r.answer, r.score, r.usage) for r in theirs
     }
+
+
+async def test_calls_of_samples_that_keep_no_run_count_too(tmp_path: Path) -> None:
+    asked = grid(samples=1, lengths=(4000,), systems=("map-reduce",))
+
+    async def session(calls: int) -> tuple[int, str | None]:
+        limited = model()
+        bench = benchmark(tmp_path, model=limited, grid=asked, limits=Limits(calls=calls))
+        summary = await run(bench)
+        return len(limited.requests), summary.limit
+
+    assert (await session(4))[0] == 4
+    assert await session(4) == (
+        0,
+        "the limit calls=4 is reached (4 spent); raise it and resume the run",
+    )
+    assert (await session(7))[0] == 3
+    sent, limit = await session(1000)
+    assert (sent > 7, limit) == (True, None)
+    (record,) = await asyncio.to_thread(read_records, tmp_path)
+    assert record.usage.calls == sent, "what earlier sessions took is no part of it"
+
+
+async def test_what_cannot_be_noted_hides_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = grid(samples=1, lengths=(4000,), systems=("map-reduce",))
+    await asyncio.to_thread((tmp_path / "spent.new").mkdir)
+    bench = benchmark(tmp_path, model=model(), grid=asked, limits=Limits(calls=4))
+    with caplog.at_level(logging.WARNING, "memagent"):
+        assert (await run(bench)).limit is not None
+    assert "not noted for later limits" in caplog.text
+    await asyncio.to_thread((tmp_path / SPENT).write_text, "{")
+    bench = benchmark(tmp_path, model=model(), grid=asked, limits=Limits(calls=8))
+    with pytest.raises(StoreCorrupt, match=r"spent\.json' is damaged: remove it"):
+        await run(bench)
+
+
+async def test_calls_of_a_system_with_a_model_of_its_own_count_for_no_limit(tmp_path: Path) -> None:
+    asked = grid(samples=1, lengths=(4000,), systems=("extractive", "memory"))
+    whole = model()
+    await run(benchmark(tmp_path / "whole", model=whole, grid=asked))
+    calls = len(whole.requests)
+    first = grid(samples=1, lengths=(4000,), systems=("extractive",))
+    await run(benchmark(tmp_path / "cut", model=model(), grid=first, limits=Limits(calls=1)))
+    limited = model()
+    bench = benchmark(tmp_path / "cut", model=limited, grid=asked, limits=Limits(calls=calls))
+    assert (await run(bench)).limit is None
+    assert len(limited.requests) == calls
 
 
 @pytest.mark.parametrize(

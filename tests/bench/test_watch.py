@@ -53,7 +53,7 @@ def test_time_left_goes_by_tokens_and_counts_what_is_under_way(board: Board, clo
     board.end(JOBS[3], None)
     board.end(JOBS[1], record(score=None, status=Status.FAILED, answer=None))
     assert (board.fraction, board.left) == (1.0, 0.0)
-    assert board.facts()[0] == "10 of 10 records"
+    assert board.facts()[0] == "9 of 10 records", "one could not be made"
     assert board.facts()[-1] == "1 without an answer"
 
 
@@ -80,6 +80,16 @@ def test_a_terminal_gets_a_bar(board: Board) -> None:
     assert "ruler · x" in out
     assert "7 of 10 records" in out
     assert line_of(record()).split()[1] in out
+
+
+def test_what_cannot_be_made_is_said_at_once_and_once_a_task(
+    board: Board, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = SilentWatcher(board)
+    for job in JOBS:
+        shown.dropped(job, "there is no data")
+    assert capsys.readouterr().err == "a at 1000 cannot be made: there is no data\n"
+    assert (board.fraction, board.done) == (1.0, 6)
 
 
 @pytest.mark.parametrize("display", [Display.JSON, Display.NONE])

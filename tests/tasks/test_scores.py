@@ -45,6 +45,12 @@ def test_ruler_makes_control_characters_line_feeds() -> None:
         ("the PIERRE!", "pierre", 1),
         ("", "Pierre", 0),
         ("  \n", "Pierre", 0),
+        ("I know.", "no", 1),  # characters, not words, as published
+        ("Yes!", "yes", 1),
+        ("yes", "no", 0),
+        ("in 1955", "5", 1),
+        ("5", "1955", 1),
+        ("\uff11\uff19\uff15\uff15", "1955", 0),
     ],
 )
 def test_sub_exact_match_by_hand(answer: str, reference: str, score: float) -> None:

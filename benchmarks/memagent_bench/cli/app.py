@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+import memagent
 from memagent.cli.session import show_warnings
 from memagent_bench.cli.fields import command_of
 from memagent_bench.cli.generate import generate
@@ -15,7 +18,7 @@ from memagent_bench.cli.reproduce import reproduce
 EPILOG = (
     "Exit codes: 0 done; 1 an unforeseen error; 2 wrong usage, a bad setting, or samples that cannot be made; 3 a "
     "document cannot be read; 4 the model fails; 5 the folder cannot be used; 6 samples without an answer, or stopped "
-    "by a limit (repeat the command to go on); 130 interrupted; 143 terminated."
+    "by a limit (repeat the command to go on); 130 interrupted; 143 terminated; 141 nobody reads the output."
 )
 RULER = """Measure RULER: 13 tasks at any length.
 
@@ -36,8 +39,18 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"memagent-bench {memagent.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
     """Measure what systems make of documents of any length.
 
     Try [b]memagent-bench ruler --model extractive --tasks niah_single_2 --lengths 8k --out DIR[/]: it needs no server.

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
 from memagent.cli.exits import Outcome, reported, say
-from memagent.cli.output import plural
+from memagent.cli.output import on_terminal, plural, terminal
 from memagent_bench.cli.options import Generate
 
 
@@ -20,5 +24,16 @@ def generate(given: Generate) -> None:
         tasks = tasks_of(given.suite)
         make = tasks[one_of(given.task, tasks, "task")]
         task = make(parse_length(given.length), given.data())
-        write_samples(task, given.samples, given.out)
+        with _counted(given.samples) as written:
+            write_samples(task, given.samples, given.out, written=written)
         say("wrote", f"{plural(given.samples, 'sample')} to {given.out}", style="green")
+
+
+@contextmanager
+def _counted(total: int) -> Generator[Callable[[int], None]]:
+    """Shows on a terminal how many samples there are: one of millions of tokens takes a second."""
+    if not on_terminal(sys.stderr):
+        yield lambda count: None
+        return
+    with terminal(sys.stderr).status(f"0 of {plural(total, 'sample')}") as status:
+        yield lambda count: status.update(f"{count:,} of {plural(total, 'sample')}")

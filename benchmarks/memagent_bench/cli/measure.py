@@ -84,13 +84,17 @@ def leave(*summaries: Summary) -> None:
 
 
 async def forecast(bench: Benchmark) -> list[Share]:
-    """What is left to do of a benchmark, and its cost."""
+    """What is left to do of a benchmark, and its cost.
+
+    Raises:
+        RunMismatch: its folder was made with other settings.
+    """
     from memagent.threads import in_thread
 
     try:
         plan = await bench.plan()
         costs = await bench.forecast(plan)
-        left = await in_thread(bench.left)
+        left = await in_thread(bench.left, plan)
         return await plan.counting(costs.shares, [job for several in left for job in several])
     finally:
         await bench.model.aclose()
@@ -124,6 +128,8 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     Raises:
         ConfigError: an option is wrong.
     """
+    from pydantic import ValidationError
+
     from memagent.agents.plan import Settings
     from memagent.messages import Sampling
     from memagent.models.spec import open_model
@@ -132,6 +138,7 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     from memagent_bench.lengths import parse_lengths
     from memagent_bench.session import Benchmark
     from memagent_bench.suites import CONTROL, chosen_tasks
+    from memagent_bench.systems.registry import chosen_systems
 
     tasks = chosen_tasks(suite, given.tasks, controls=given.no_context)
     lengths = parse_lengths(given.lengths)
@@ -140,7 +147,7 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
         tasks=tasks,
         lengths=lengths,
         samples=given.samples,
-        systems=systems_of(given.systems),
+        systems=chosen_systems(given.systems),
         options=given.data(),
         longest={name: min(lengths) for name in tasks if name.endswith(CONTROL)},
     )
@@ -154,8 +161,9 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
             sampling=Sampling(temperature=given.temperature, top_p=given.top_p),
             seed=given.seed,
         )
-    except ValueError as error:
-        raise ConfigError(f"a setting is wrong: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"{first['loc'][-1]}={first.get('input')!r}: {first['msg']}") from error
     return Benchmark(
         grid=grid,
         model=open_model(given.model, base_url=given.base_url, tokenizer=given.tokenizer),
@@ -165,18 +173,3 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
         limits=given.limits(),
         concurrency=given.concurrency,
     )
-
-
-def systems_of(text: str) -> list[str]:
-    """Systems with commas between; those of the user's own have a colon in their name.
-
-    Raises:
-        ConfigError: there is no such system.
-    """
-    from memagent_bench.suites import one_of, several_of
-    from memagent_bench.systems.registry import SYSTEMS
-
-    if ":" not in text:
-        return several_of(text, SYSTEMS, "system")
-    names = [name for part in text.split(",") if (name := part.strip())]
-    return [name if ":" in name else one_of(name, SYSTEMS, "system") for name in names]

@@ -20,6 +20,8 @@ WHAT, DATA, LIMITS = "What is measured", "Data", "Limits"
 LENGTHS = "8k,32k,128k"
 SAMPLES = 20
 """Enough to see whether something works; a mean of 20 is known to +-22 points at most (95%)."""
+MOST_SAMPLES = 10_000
+"""More than HotpotQA and SQuAD have, and few enough to be listed beforehand."""
 
 
 class Positions(StrEnum):
@@ -207,6 +209,7 @@ class Measure(RunChoice):
             "--samples",
             metavar="N",
             min=1,
+            max=MOST_SAMPLES,
             help="Of each task at each length.",
             rich_help_panel=WHAT,
         ),
@@ -280,7 +283,7 @@ class Reproduce(RunChoice):
         typer.Option(
             metavar="X",
             min=1,
-            help="Tokens a second of the server, for the estimate. Default: measured by a few calls.",
+            help="Tokens a second of the server, for the estimate. Default: measured by --concurrency calls.",
             rich_help_panel=opt.RUN,
             show_default=False,
         ),

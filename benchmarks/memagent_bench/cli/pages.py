@@ -92,15 +92,17 @@ def diagnose(
 def tasks() -> None:
     """List the tasks of each suite."""
     with reported(Outcome(json=False)):
-        from memagent_bench.suites import SUITES, tasks_of
+        from memagent_bench.suites import ABOUT, SUITES, tasks_of
 
-        Paper(colour=False).table([(suite, name) for suite in SUITES for name in tasks_of(suite)])
+        paper = Paper(colour=chosen_display(None) is Display.FULL)
+        every = [(suite, name) for suite in SUITES for name in tasks_of(suite)]
+        paper.table([(f"{suite:<8}  {name}", ABOUT[name]) for suite, name in every])
 
 
 def systems() -> None:
     """List the systems; package.module:factory names one of your own."""
     with reported(Outcome(json=False)):
-        from memagent_bench.systems.registry import SYSTEMS, WITHOUT_MODEL
+        from memagent_bench.systems.registry import SYSTEMS
 
-        free = {True: "calls no model", False: ""}
-        Paper(colour=False).table([(name, free[name in WITHOUT_MODEL]) for name in SYSTEMS])
+        paper = Paper(colour=chosen_display(None) is Display.FULL)
+        paper.table([(name, known.about) for name, known in SYSTEMS.items()])

@@ -42,8 +42,8 @@ def reproduce(given: Reproduce) -> None:
         left = [(bench, drive(forecast(bench))) for _, bench in asked]
         speed = given.speed
         if speed is None and not given.dry_run and any(shares for _, shares in left):
-            speed = drive(_speed(given, asked[0]))
-        if given.dry_run or shown is not Display.JSON:
+            speed = drive(_speed(given, asked[0][0]))
+        if given.dry_run or shown in (Display.FULL, Display.PLAIN):
             show_forecast(left, shown, speed=speed)
         if given.dry_run:
             going.told = True
@@ -144,10 +144,10 @@ def _check_data(given: Reproduce, parts: Sequence[Part]) -> None:
             say("needed:", str(error), style="yellow")
 
 
-async def _speed(given: Reproduce, asked: tuple[Part, Benchmark]) -> float:
+async def _speed(given: Reproduce, part: Part) -> float:
     from memagent_bench.reproduce.speed import tokens_per_second
 
-    bench = benchmark_of(asked[0], given)
+    bench = benchmark_of(part, given)
     try:
         return await tokens_per_second(bench.model, await bench.plan(), bench.concurrency)
     finally:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memagent.cli.exits import say
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, amount, duration, plural, shorten
+from memagent.cli.output import Paper, amount, duration, plural, shorten, terminal
 from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
@@ -35,13 +36,13 @@ def show_forecast(
     Args:
         asked: benchmarks, and what is left of each.
         shown: how.
-        speed: tokens a second, where it is known.
+        speed: tokens a second, where it is known and not 0.
     """
     from memagent_bench.costs import total
 
     shares = [share for _, of_one in asked for share in of_one]
     cost, records = total(shares), sum(share.samples for share in shares)
-    seconds = None if speed is None else cost.tokens / speed
+    seconds = cost.tokens / speed if speed else None
     if shown is Display.JSON:
         parts = [
             {"suite": b.grid.suite, **_share(share)} for b, of_one in asked for share in of_one
@@ -65,7 +66,7 @@ def show_forecast(
             for share in of_one
         ]
     rows.append(("in all", f"{plural(records, 'record')}, {_words(cost)}"))
-    if speed is not None and seconds is not None:
+    if speed and seconds is not None:
         rows.append(("time", f"at most {duration(seconds)} at {amount(speed)} tokens/s"))
     paper.table(rows)
     paper.line("With memories and replies as long as they may be; retries come on top.")
@@ -101,9 +102,13 @@ def show_means(bench: Benchmark, shown: Display) -> None:
             print(mean.system, mean.length, mean.score, mean.n, mean.missing, sep="\t")
     else:
         paper = Paper(colour=shown is Display.FULL)
-        for line in lines(found):
-            paper.line(line)
-        paper.line((f"records in {bench.out}", "dim"))
+        table = lines(found)
+        if shown is Display.FULL and max(map(len, table), default=0) > terminal(sys.stdout).width:
+            paper.table([(f"{m.system} at {show_length(m.length)}", str(m)) for m in found])
+        else:
+            for line in table:
+                paper.line(line)
+        paper.line((f"{'records' if found else 'no records yet'} in {bench.out}", "dim"))
 
 
 def _means(bench: Benchmark) -> list[Mean]:
@@ -115,8 +120,9 @@ def _means(bench: Benchmark) -> list[Mean]:
 
 def show_gaps(summary: Summary, again: str | None) -> None:
     """What a reader of the means should know, and how to go on, on standard error."""
-    for (task, length), why in summary.impossible.items():
-        say("cannot be made:", f"{task} at {show_length(length)}: {why}", style="yellow")
+    if summary.impossible:
+        cells = [f"{task} at {show_length(length)}" for task, length in summary.impossible]
+        say("not measured in full:", f"{', '.join(cells)}; see above", style="yellow")
     if summary.missing:
         say(
             "without an answer:",
@@ -138,9 +144,10 @@ def show_gaps(summary: Summary, again: str | None) -> None:
             if summary.cut
             else ""
         )
-        say("stopped:", summary.limit + begun, style="yellow")
+        say("stopped:", summary.limit.partition(";")[0] + begun, style="yellow")
     if (summary.limit is not None or summary.missing) and again is not None:
-        say("go on with:", again, style="dim")
+        raised = summary.limit is not None and "seconds=" not in summary.limit
+        say("go on, the limit raised, with:" if raised else "go on with:", again, style="dim")
 
 
 def as_data(bench: Benchmark, summary: Summary) -> dict[str, object]:

@@ -8,11 +8,13 @@ from enum import StrEnum
 
 from memagent.events import ChunkRead, Event, MemoryKept, MemoryUpdated
 from memagent.tasks import SCORERS, Evidence
-from memagent.tasks.scores import ALL_WANTED, FORMS
+from memagent.tasks.scores import ALL_WANTED, FORMS, squad
 from memagent_bench.record import Record
 
 F1_GOT = 0.5
 """From this F1 on an answer counts as right here: the score has no threshold of its own."""
+YES_NO = {"yes", "no"}
+"""Answers that a memory may know and not hold, or hold and not know."""
 
 
 class Fate(StrEnum):
@@ -25,7 +27,8 @@ class Fate(StrEnum):
     LOST = "lost"
     """A memory held it, a later one did not, and neither did the final one."""
     NO_EVIDENCE = "no-evidence"
-    """Nobody can say where it stands: it is spread over all of the document."""
+    """No memory can tell: it is spread over all of the document, or it is a mere yes or no, or the question names it
+    already."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
     """
     form = FORMS[record.scorer]
     items = wanted(record)
-    followed = [_followed(item, record.scorer) for item in items]
+    followed = [_followed(item, record) for item in items]
     memory, last = form(""), -1
     for event in events:
         match event:
@@ -164,19 +167,21 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
     ]
 
 
-def _followed(item: Wanted, scorer: str) -> list[Place]:
+def _followed(item: Wanted, record: Record) -> list[Place]:
     """The places to follow: those with notes; else the last one, from which on the reference can be known."""
-    form = FORMS[scorer]
-    nothing = form("")
-    followed: list[Place] = []
-    for place in item.places:
-        # A form of nothing (a note without a number, where numbers are compared) would be in every memory.
-        forms = tuple(found for note in place.notes if (found := form(note)) != nothing)
-        if forms:
-            followed.append(Place(place, forms))
-    if not followed and item.places:
+    form = FORMS[record.scorer]
+    # In memories that noted nothing too: what the question says, yes and no, and a form of nothing (of a note
+    # without a number, where numbers are compared).
+    nothing, question = form(""), form(record.question)
+
+    def signs(texts: Sequence[str]) -> tuple[str, ...]:
+        forms = (form(text) for text in texts if squad(text) not in YES_NO)
+        return tuple(found for found in forms if found != nothing and found not in question)
+
+    followed = [Place(place, forms) for place in item.places if (forms := signs(place.notes))]
+    if not followed and item.places and (forms := signs(item.forms)):
         last = item.places[-1].model_copy(update={"notes": item.forms})
-        followed.append(Place(last, tuple(map(form, item.forms))))
+        followed.append(Place(last, forms))
     return followed
 
 

@@ -124,17 +124,8 @@ class Documents:
         return self._form.format(number=number, text=text)
 
 
-@lru_cache(maxsize=4)
-def documents(
-    collection: Collection,
-    further: Collection | None,
-    titled: bool,
-    form: str,
-    between: str,
-    counter: TokenCounter,
-) -> Documents:
-    """Counting takes a second for each million tokens, so that all lengths share it. See `Documents`."""
-    return Documents(collection, further, titled, form, between, counter)
+documents = lru_cache(maxsize=4)(Documents)
+"""Counting takes a second for each million tokens, so that all lengths share it."""
 
 
 def rounds(tokens: int, documents: Documents) -> int:

@@ -10,18 +10,7 @@ from memagent_bench.longqa.questions import Manner, QuestionTask
 from memagent_bench.longqa.sources import hotpotqa_of, squad_of
 from memagent_bench.options import DataOptions, MakeTask
 
-TOKENS_PER_DOCUMENT = 7 * 1024 / 50
-"""RULER-HQA's lengths: 50 documents for 7K tokens, 100 for 14K, ... 25,600 for 3.5M (arXiv 2507.02259)."""
 NOTHING = "(There is no document.)"
-
-
-def documents_for(length: int) -> int:
-    """How many documents RULER-HQA has at about so many tokens: the name of its lengths.
-
-    Args:
-        length: in tokens.
-    """
-    return max(1, round(length / TOKENS_PER_DOCUMENT))
 
 
 def hotpotqa(length: int, options: DataOptions) -> QuestionTask:

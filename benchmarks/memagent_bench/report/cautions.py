@@ -112,9 +112,9 @@ def _tasks(suite: Suite) -> Iterator[str]:
     if partial:
         yield f"Some means are over fewer tasks than others: {_some(partial)}."
     if suite.name == "ruler" and not set(RULER_TASKS) <= set(suite.tasks):
+        some = len(set(suite.tasks) & set(RULER_TASKS))
         yield (
-            f"Only {len(set(suite.tasks) & set(RULER_TASKS))} of RULER's 13 tasks were run: the mean is not RULER's score, "
-            f"and there is no effective length."
+            f"Only {some} of RULER's 13 tasks were run: the mean is not RULER's score, and no length is effective."
         )
 
 

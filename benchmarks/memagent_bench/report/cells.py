@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from memagent.cli.output import clean
 from memagent_bench.published import RULER_TASKS
 from memagent_bench.record import Record
 
@@ -66,12 +67,9 @@ def sort_records(folders: Mapping[str, Sequence[Record]]) -> list[Suite]:
     found: dict[str, dict[tuple[str, str, int], list[Record]]] = {}
     for folder, records in folders.items():
         for record in records:
-            cell = (
-                names[folder, record.provenance.model, record.system],
-                record.task,
-                record.length,
-            )
-            found.setdefault(record.suite, {}).setdefault(cell, []).append(record)
+            label = names[folder, record.provenance.model, record.system]
+            cell = (label, _one_line(record.task), record.length)
+            found.setdefault(_one_line(record.suite), {}).setdefault(cell, []).append(record)
     return [_suite(name, cells) for name, cells in found.items()]
 
 
@@ -97,6 +95,7 @@ def _labels(folders: Mapping[str, Sequence[Record]]) -> dict[tuple[str, str, str
         for record in records:
             model, system = record.provenance.model, record.system
             label = system if len(models) == 1 else f"{system} · {short[model]}"
+            label = _one_line(label)
             labels[folder, model, system] = label
             place = (record.suite, record.task, record.length, record.index)
             taken.setdefault((label, place), set()).add(folder)
@@ -105,6 +104,11 @@ def _labels(folders: Mapping[str, Sequence[Record]]) -> dict[tuple[str, str, str
     return {
         key: f"{label} · {key[0]}" if label in twice else label for key, label in labels.items()
     }
+
+
+def _one_line(name: str) -> str:
+    """A name that can stand in a title: no control characters, which some libraries refuse, and no line ends."""
+    return " ".join(clean(name).split()) or "without a name"
 
 
 def _short(models: Iterable[str]) -> dict[str, str]:

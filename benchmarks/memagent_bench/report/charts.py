@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import fill
 from typing import Any
 
 from memagent.cli.output import amount
@@ -13,8 +14,13 @@ from memagent_bench.report.theme import LIGHT, Mark, themed
 
 WIDTH, HEIGHT = 5.0, 3.4
 """Inches of 72 units: in the page a unit is a pixel or a little more, so text of 10 units is readable on a phone."""
-LETTER = 0.64 * TICK_SIZE
+PLACE = (0.125, 0.15, 0.86, 0.82)
+"""Of the axes: left, bottom, width and height as parts of the figure, with room for `100k` and the axis' title."""
+LETTER = 0.68 * TICK_SIZE
 """Units that a digit of a tick's name takes."""
+PREDICTED = "predicted"
+TITLE, NOTE = 48, 72
+"""Letters of a title and a note in a line."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,8 @@ class Chart:
     axis: str
     """What the values are, with the unit."""
     series: Sequence[Series]
+    note: str = ""
+    """What has to be read with the picture, on the PNG file; the page says it beside the chart."""
     scores: bool = False
     """Values are scores: a linear axis from 0 to 100 points; else both axes are logarithmic."""
 
@@ -58,17 +66,22 @@ def png(chart: Chart) -> bytes:
     """The chart with title and legend."""
     with style():
         figure, axes = _drawn(chart)
-        axes.set_title(chart.title, loc="left", pad=10)
-        handles, labels = axes.get_legend_handles_labels()
+        axes.set_title(fill(chart.title, TITLE), loc="left", pad=10)
+        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        # matplotlib puts lines with intervals behind those without.
+        labels = sorted(handles, key=[*(s.label for s in chart.series), PREDICTED].index)
         longest = max(map(len, labels), default=0)
         axes.legend(
-            handles,
+            [handles[label] for label in labels],
             labels,
             loc="upper left",
             bbox_to_anchor=(0, -0.17),
             ncols=2 if longest <= 32 else 1,
             frameon=False,
             borderaxespad=0,
+            title=fill(chart.note, NOTE) or None,
+            title_fontsize=8,
+            alignment="left",
         )
         return as_png(figure, bbox_inches="tight")
 
@@ -77,7 +90,6 @@ def svg(chart: Chart, prefix: str) -> str:
     """The chart for the page, which has title and legend itself."""
     with style():
         figure, _ = _drawn(chart)
-        figure.set_layout_engine("tight", pad=0.3)
         return themed(as_svg(figure), prefix)
 
 
@@ -103,20 +115,21 @@ def _short(value: float) -> str:
 
 def _drawn(chart: Chart) -> tuple[Any, Any]:
     figure = new_figure(WIDTH, HEIGHT)
-    axes = figure.add_subplot()
+    axes = figure.add_axes(PLACE)
+    # Before anything is drawn: a logarithmic axis that has to find its own limits warns of zeros.
+    _length_axis(axes, sorted({n for s in chart.series for n in (*s.points, *s.predicted)}))
+    _value_axis(axes, chart)
     measured = [series for series in chart.series if not series.published]
-    for series in chart.series:
-        if series.published:
-            _published(axes, series, chart.scores)
     for i, series in enumerate(measured):
         # Systems stand a little apart, or one would hide another; all within 40% of a doubling.
         apart = min(0.07, 0.4 / len(measured))
         shift = 2 ** (apart * (i - (len(measured) - 1) / 2))
         _measured(axes, series, chart.scores, shift)
+    for series in chart.series:
+        if series.published:
+            _published(axes, series, chart.scores)
     if any(series.predicted for series in measured):
-        axes.plot([], [], ":", color=LIGHT["soft"], linewidth=1.2, label="predicted")
-    _length_axis(axes, sorted({n for s in chart.series for n in (*s.points, *s.predicted)}))
-    _value_axis(axes, chart)
+        axes.plot([], [], ":", color=LIGHT["soft"], linewidth=1.2, label=PREDICTED)
     return figure, axes
 
 
@@ -163,10 +176,11 @@ def _published(axes: Any, series: Series, scores: bool) -> None:
 def _length_axis(axes: Any, lengths: Sequence[int]) -> None:
     axes.set_xscale("log", base=2)
     first, last = lengths[0], lengths[-1]
-    axes.set_xlim(first / 1.35, last * 1.35)
-    span = (last * 1.35) / (first / 1.35)
-    room = LETTER * max(len(show_length(length)) for length in lengths) + 3.5
-    shown = _apart(lengths, span ** (room / (72 * WIDTH * 0.86)))
+    margin = max(1.35, (last / first) ** 0.06)
+    axes.set_xlim(first / margin, last * margin)
+    span = last * margin**2 / first
+    room = LETTER * max(len(show_length(length)) for length in lengths) + 1.5
+    shown = _apart(lengths, span ** (room / (72 * WIDTH * PLACE[2])))
     axes.xaxis.set_minor_locator(ticker().NullLocator())
     axes.set_xticks(lengths, [show_length(n) if n in shown else "" for n in lengths])
     axes.set_xlabel("length of the document in tokens")

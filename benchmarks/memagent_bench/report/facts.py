@@ -9,6 +9,7 @@ from memagent_bench.lengths import show_length
 from memagent_bench.record import Provenance, Record
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.words import listed, suite_title
+from memagent_bench.systems.registry import WITHOUT_MODEL
 
 ORDER = (
     "The question is given apart from the document, and memagent's prompt sets put it first (query-first). RULER's "
@@ -24,7 +25,7 @@ def _commit(provenance: Provenance) -> str:
 
 PROVENANCE: dict[str, Callable[[Provenance], str]] = {
     "model": lambda p: p.model,
-    "server": lambda p: p.server or "none: the model ran in the same process",
+    "server": lambda p: p.server or "the model ran in the same process",
     "prompt set": lambda p: p.prompts,
     "chunker": lambda p: p.chunker,
     "window": lambda p: f"{p.window:,} tokens",
@@ -68,6 +69,15 @@ def provenance_facts(suites: Sequence[Suite]) -> list[Fact]:
                     holders.setdefault(of(record.provenance), {})[label] = None
         found.append(Fact(name, _values(holders, len({x for s in suites for x in s.labels}))))
     found.append(Fact("question", ((ORDER, ""),)))
+    alone = [
+        name
+        for name in sorted(WITHOUT_MODEL)
+        if any(name == r.system for s in suites for r in s.records)
+    ]
+    if alone:
+        found.append(
+            Fact("without the model", ((f"{listed(alone)}: no language model was asked", ""),))
+        )
     return found
 
 

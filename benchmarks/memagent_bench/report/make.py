@@ -121,7 +121,7 @@ def _baseline(suite: Suite, name: str | None, labels: Sequence[str]) -> str:
 
 def _pictures(of: View) -> Iterator[tuple[str, bytes]]:
     for chart in (*of.charts, *(chart for _, chart in of.overlays)):
-        yield chart.name, png(chart)
+        yield _file_name(chart.name), png(chart)
     taken: set[str] = set()
     for heat in of.heat_maps:
         name = f"{of.suite.name}-tasks-{_file_name(heat.label)}"

@@ -55,7 +55,12 @@ def overlay_chart(name: str, overlay: Overlay, marks: Mapping[str, Mark]) -> Cha
         for i, (system, scores) in enumerate(overlay.table.scores.items())
     ]
     return Chart(
-        name, f"Measured and published: {overlay.table.title}", "score in points", lines, True
+        name=name,
+        title=f"Measured and published: {overlay.table.title}",
+        axis="score in points",
+        series=lines,
+        note=f"Published: {overlay.table.source}. {overlay.table.caveat}",
+        scores=True,
     )
 
 

@@ -41,9 +41,9 @@ CIELAB for full colour vision and for each of the three dichromacies (simulated 
 
 MARKERS = (
     *(("o", "●", "○"), ("s", "■", "□"), ("^", "▲", "△"), ("D", "◆", "◇")),
-    *(("v", "▼", "▽"), ("P", "✚", "✛"), ("X", "✖", "✕")),
+    *(("v", "▼", "▽"), ("P", "✚", "✛"), ("X", "✖", "✕"), ("*", "★", "☆"), ("h", "⬢", "⬡")),
 )
-"""Of matplotlib, and as a character, full and hollow. Seven, so that with eight colours no pair comes twice in 56."""
+"""Of matplotlib, and as a character, full and hollow. Nine, so that with eight colours no pair comes twice in 72."""
 
 
 @dataclass(frozen=True)

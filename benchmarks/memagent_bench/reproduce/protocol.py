@@ -20,7 +20,6 @@ _FILE: dict[str, Any] = tomllib.loads(
 )
 CHECKPOINTS: Mapping[str, str] = _FILE["checkpoints"]
 """Name -> its row in the published tables."""
-SERVER_WINDOW: int = _FILE["server"]["window"]
 SYSTEM = "memory"
 
 

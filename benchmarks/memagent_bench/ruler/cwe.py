@@ -52,6 +52,9 @@ class CweTask(FittedTask):
     Words come from wonderwords' 8,169 as long as these suffice, beyond that all from a list of English words, as in
     RULER; nested samples take English words only where wonderwords' are used up. Samples of a length differ in
     their words, but neither in their number nor in their tokens.
+
+    Raises:
+        ConfigError: the wording is unusable, or wonderwords is not installed.
     """
 
     def __init__(self, length: int, options: DataOptions) -> None:
@@ -81,7 +84,7 @@ class CweTask(FittedTask):
         words = np.concatenate([p.vocabulary.words[p.vocabulary.draw(p.costs, rng)] for p in parts])
         often = times(len(words), *TIMES)
         places = np.repeat(np.arange(len(words)), often)
-        entries = words[places[shuffled(len(places), self._places_rng("order", index))]]
+        entries = words[places[self._arrangement(len(places), index)]]
         tokens = self._around(before, after) + GENERATE + self._numbered.more(len(entries))
         tokens += int(np.concatenate([part.costs for part in parts]) @ often)
         return Sample(
@@ -171,12 +174,3 @@ def _numbered(item: str, between: str, counter: TokenCounter) -> Numbered:
 def _vocabulary(name: str, numbered: Numbered) -> Vocabulary:
     """Counting English takes seconds, so that all lengths share it."""
     return Vocabulary(LISTS[name](), numbered.cost)
-
-
-def cwe(length: int, options: DataOptions) -> CweTask:
-    """Common words of a numbered list.
-
-    Raises:
-        ConfigError: the wording is unusable, or wonderwords is not installed.
-    """
-    return CweTask(length, options)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memagent.tasks import Sample
-from memagent_bench.fitted import FittedTask, objects, shuffled
+from memagent_bench.fitted import FittedTask, objects
 from memagent_bench.options import DataOptions
 from memagent_bench.ruler.frames import load_frames
 
@@ -44,6 +44,9 @@ class FweTask(FittedTask):
 
     All coded words take the most usual number of tokens of six random letters: so samples of a length differ
     in their words, but neither in how often each rank comes nor in their tokens.
+
+    Raises:
+        ConfigError: the wording is unusable.
     """
 
     def __init__(self, length: int, options: DataOptions) -> None:
@@ -72,7 +75,7 @@ class FweTask(FittedTask):
             raise self._too_short(index, self._length - limit + least)
         drawn = [self._frame.rank_one, *self._draw(len(counts) - 1, index)]
         ranks = np.repeat(np.arange(len(counts)), counts)
-        ranks = ranks[shuffled(len(ranks), self._places_rng("order", index))]
+        ranks = ranks[self._arrangement(len(ranks), index)]
         words: list[str] = objects(drawn)[ranks].tolist()
         between = self._frame.between
         ends = self._count(before + words[0] + between + words[-1] + after) + GENERATE
@@ -122,12 +125,3 @@ class FweTask(FittedTask):
 
 def _coded(rng: Random) -> str:
     return "".join(rng.choices(string.ascii_lowercase, k=LETTERS))
-
-
-def fwe(length: int, options: DataOptions) -> FweTask:
-    """Frequent words of a coded text.
-
-    Raises:
-        ConfigError: the wording is unusable.
-    """
-    return FweTask(length, options)

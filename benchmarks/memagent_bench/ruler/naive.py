@@ -13,7 +13,7 @@ from random import Random
 from memagent.tasks import Sample
 from memagent_bench.haystacks import essays, sentences
 from memagent_bench.options import DataOptions
-from memagent_bench.ruler.niah import GENERATE, NiahTask, Placed
+from memagent_bench.ruler.niah import GENERATE, NiahTask
 from memagent_bench.ruler.words import draw
 
 INCREMENTS = {"essay": 500, "noise": 25, "needles": 25}
@@ -60,8 +60,8 @@ class NaiveNiahTask(NiahTask):
 
     def _written(self, index: int, units: int) -> Sample:
         drawn = self._draw(self._chance)
-        placed = Placed(self._hay(units), drawn)
-        context, evidence = placed.joined(" " if self._spec.haystack == "essay" else "\n")
+        placed = drawn.among(self._hay(units))
+        context, spans = placed.joined(" " if self._spec.haystack == "essay" else "\n")
         before, after, question = self._frame(drawn.query)
         return Sample(
             task=self.name,
@@ -74,7 +74,7 @@ class NaiveNiahTask(NiahTask):
             generate=GENERATE,
             before=before,
             after=after,
-            evidence=evidence,
+            evidence=drawn.evidence(spans),
         )
 
     def _hay(self, units: int) -> list[str]:

@@ -13,8 +13,9 @@ from memagent_bench.filler import Filler
 from memagent_bench.fitted import FittedTask
 from memagent_bench.haystacks import Drawn, Fixed, Haystack, essays
 from memagent_bench.options import DataOptions
+from memagent_bench.placed import Placed
 from memagent_bench.ruler.frames import load_frames
-from memagent_bench.ruler.words import KindName, draw
+from memagent_bench.ruler.words import KindName, different, draw
 
 GENERATE = 128
 """Tokens that the published protocol gives the reply of these tasks."""
@@ -68,6 +69,18 @@ class Drawing:
     query: str
     outputs: tuple[str, ...]
 
+    def among(self, units: Sequence[str]) -> Placed:
+        """The needles among units of a haystack."""
+        return Placed(units, self.needles, [int(len(units) * place) for place in self.places])
+
+    def evidence(self, spans: Sequence[tuple[int, int]]) -> tuple[Evidence, ...]:
+        """Where the needles stand that are asked for, given where each does."""
+        return tuple(
+            Evidence(start=start, end=end, supports=supports, notes=(value,))
+            for (start, end), value, supports in zip(spans, self.values, self.supports, strict=True)
+            if supports
+        )
+
 
 class NiahTask(FittedTask):
     """Samples of one of the tasks in `NIAH` at one length. Positions are drawn for each sample, as published.
@@ -112,7 +125,10 @@ class NiahTask(FittedTask):
         )
 
     def _distractors(self) -> list[str]:
-        """A pool that is long enough; with nested samples only its end depends on the length."""
+        """A pool that is long enough; with nested samples only its end depends on the length.
+
+        Some keys come twice, as in RULER: none of them is asked for.
+        """
         rng = self._rng("distractors")
         key, value = self._spec.key, self._spec.value
         pool = [self._needle(draw(key, rng), draw(value, rng)) for _ in range(PROBE)]
@@ -127,12 +143,9 @@ class NiahTask(FittedTask):
     def _draw(self, rng: Random) -> Drawing:
         """Draws nothing that depends on the length, so that nested samples share it."""
         spec = self._spec
-        keys: list[str] = []
-        while len(keys) < spec.keys:
-            key = draw(spec.key, rng)
-            if key not in keys:
-                keys.append(key)
-        pairs = [(key, draw(spec.value, rng)) for key in keys for _ in range(spec.values)]
+        keys = different(spec.key, spec.keys, rng)
+        values = different(spec.value, spec.keys * spec.values, rng)
+        pairs = [(keys[i // spec.values], value) for i, value in enumerate(values)]
         asked = rng.sample(keys, spec.queries)
         outputs = [value for key in asked for owner, value in pairs if owner == key]
         rng.shuffle(pairs)
@@ -173,15 +186,17 @@ class NiahTask(FittedTask):
         around = self._count(before) + self._count(after)
         room = limit - needles - around
         while True:
-            units, cost = self._haystack.lay(room, self._rng("order", index), drawn.keys)
+            # No distractor may have a key that is asked for, or pass for its needle.
+            without = (*drawn.keys, *drawn.outputs)
+            units, cost = self._haystack.lay(room, self._rng("order", index), without)
             if not units:
                 raise self._too_short(index, needles + around + filler.tokens(1))
-            placed = Placed(units, drawn)
+            placed = drawn.among(units)
             tokens = cost + needles + filler.ends(before, placed.first, placed.last, after)
             if tokens <= limit:
                 break
             room -= tokens - limit
-        context, evidence = placed.joined(filler.joiner)
+        context, spans = placed.joined(filler.joiner)
         return Sample(
             task=self.name,
             index=index,
@@ -193,47 +208,5 @@ class NiahTask(FittedTask):
             generate=GENERATE,
             before=before,
             after=after,
-            evidence=evidence,
+            evidence=drawn.evidence(spans),
         )
-
-
-class Placed:
-    """Needles among units, before they are one text."""
-
-    def __init__(self, units: Sequence[str], drawn: Drawing) -> None:
-        self._units, self._drawn = units, drawn
-        self._cuts = [int(len(units) * place) for place in drawn.places]
-        """Of each needle, the units before it."""
-
-    @property
-    def first(self) -> str:
-        """The unit or needle that comes first."""
-        return self._units[0] if self._cuts[0] else self._drawn.needles[0]
-
-    @property
-    def last(self) -> str:
-        """The unit or needle that comes last."""
-        return self._units[-1] if self._cuts[-1] < len(self._units) else self._drawn.needles[-1]
-
-    def joined(self, joiner: str) -> tuple[str, tuple[Evidence, ...]]:
-        """The document, and where in it the needles stand that are asked for."""
-        drawn = self._drawn
-        texts: list[str] = []
-        evidence: list[Evidence] = []
-        done = at = 0
-        for i, (cut, needle) in enumerate(zip(self._cuts, drawn.needles, strict=True)):
-            if done < cut:
-                texts.append(joiner.join(self._units[done:cut]))
-                at += len(texts[-1]) + len(joiner)
-                done = cut
-            end = at + len(needle)
-            if drawn.supports[i]:
-                place = Evidence(
-                    start=at, end=end, supports=drawn.supports[i], notes=(drawn.values[i],)
-                )
-                evidence.append(place)
-            texts.append(needle)
-            at = end + len(joiner)
-        if done < len(self._units):
-            texts.append(joiner.join(self._units[done:]))
-        return joiner.join(texts), tuple(evidence)

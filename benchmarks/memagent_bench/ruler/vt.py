@@ -71,7 +71,11 @@ class Chain:
 
 
 class VtTask(FittedTask):
-    """Samples of variable tracking at one length. Their positions are drawn for each, as published."""
+    """Samples of variable tracking at one length. Their positions are drawn for each, as published.
+
+    Raises:
+        ConfigError: the wording is unusable.
+    """
 
     def __init__(self, length: int, options: DataOptions) -> None:
         super().__init__("vt", "string_match_all", length, options)
@@ -117,16 +121,7 @@ class VtTask(FittedTask):
             generate=GENERATE,
             before=before,
             after=after,
-            evidence=tuple(
-                Evidence(
-                    start=start,
-                    end=start + len(line.rstrip()),
-                    # Without a hop, neither its variable nor any after it.
-                    supports=tuple(range(i, len(chain.names))),
-                    notes=(chain.names[i],),
-                )
-                for i, (start, line) in enumerate(zip(starts, chain.lines, strict=True))
-            ),
+            evidence=_evidence(chain, starts),
         )
 
     def _tokens(self, chain: Chain, noise: int, before: str, after: str) -> int:
@@ -147,10 +142,18 @@ class VtTask(FittedTask):
         return before + text + after + reply
 
 
-def vt(length: int, options: DataOptions) -> VtTask:
-    """Variable tracking.
+def _evidence(chain: Chain, starts: Sequence[int]) -> tuple[Evidence, ...]:
+    """For each line, one entry for each variable that cannot be known without it: its own, and those after it.
 
-    Raises:
-        ConfigError: the wording is unusable.
+    One that comes later in the chain follows from the earlier ones: who has it noted needs them no more.
     """
-    return VtTask(length, options)
+    return tuple(
+        Evidence(
+            start=start,
+            end=start + len(line.rstrip()),
+            supports=(variable,),
+            notes=chain.names[i : variable + 1],
+        )
+        for i, (start, line) in enumerate(zip(starts, chain.lines, strict=True))
+        for variable in range(i, len(chain.names))
+    )

@@ -98,3 +98,13 @@ def draw(kind: KindName, rng: Random) -> str:
     if kind == "numbers":
         return str(rng.randint(10 ** (DIGITS - 1), 10**DIGITS - 1))
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
+
+
+def different(kind: KindName, n: int, rng: Random) -> list[str]:
+    """So many of them, none of which is another or a part of it: they are sought as texts."""
+    found: list[str] = []
+    while len(found) < n:
+        text = draw(kind, rng)
+        if not any(text in other or other in text for other in found):
+            found.append(text)
+    return found

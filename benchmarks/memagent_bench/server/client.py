@@ -24,7 +24,7 @@ WINDOW = 2048
 """Of the 64 runs: the published proportions, a quarter of the published size."""
 CHARS = 8_000
 """Of each document: about 2,500 tokens of the test vocabulary, 3 or 4 calls."""
-ALONE_CHARS = 160_000
+ALONE_CHARS = 60_000
 FULL = {"ignore_eos": True}
 """Every reply has its full length, so that both sides do the same work."""
 

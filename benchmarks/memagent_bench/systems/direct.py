@@ -8,9 +8,9 @@ from memagent.agents.plan import Plan
 from memagent.chunking.chunker import FIRST_CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN
 from memagent.chunking.cuts import grapheme_floor, next_grapheme
 from memagent.tasks import Sample
-from memagent_bench.systems.asking import Asker, agent_of, text_of
+from memagent_bench.systems.asking import agent_of, text_of
 from memagent_bench.systems.base import Outcome, Setting
-from memagent_bench.systems.fitting import Excerpt, Span, excerpt
+from memagent_bench.systems.fitting import Excerpt, Span, ask_once, excerpt
 
 GAP = "\n[...]\n"
 """Stands where the middle was: without it the two halves of a number or a name could meet."""
@@ -37,14 +37,7 @@ class Direct:
         """See `System.answer`."""
         plan = await self._agent.plan((sample.question,))
         shown = await plan.counting(self._cut, plan, await text_of(sample))
-        known = Outcome(
-            answer=None,
-            predicted_calls=1,
-            predicted_tokens=shown.prompt + plan.budget.output,
-            shown=shown.shown,
-        )
-        asker = Asker(plan, self._model)
-        return await asker.conclude(asker.answer(shown.text), known)
+        return await ask_once(plan, self._model, shown)
 
     def _cut(self, plan: Plan, text: str) -> Excerpt:
         window = plan.budget.window

@@ -1,4 +1,4 @@
-"""How much of a document fits: a search that counts tokens only of what could."""
+"""How much of a document fits one prompt: a search that counts tokens only of what could."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memagent.agents.plan import Plan
+from memagent.models.base import ChatModel
+from memagent_bench.systems.asking import Asker
+from memagent_bench.systems.base import Outcome
 
 Span = tuple[int, int]
 """First character, and one past the last."""
@@ -25,6 +28,22 @@ class Excerpt:
     """Share of the document's characters."""
     prompt: int
     """Tokens of the whole prompt."""
+
+
+async def ask_once(plan: Plan, model: ChatModel, shown: Excerpt) -> Outcome:
+    """The answer to an excerpt in the memory field.
+
+    Raises:
+        MemagentError: the call failed.
+    """
+    asker = Asker(plan, model)
+    known = Outcome(
+        answer=None,
+        predicted_calls=1,
+        predicted_tokens=shown.prompt + plan.budget.output,
+        shown=shown.shown,
+    )
+    return await asker.conclude(asker.answer(shown.text), known)
 
 
 def excerpt(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memagent.agents.memory import MemoryAgent
+from memagent.messages import Usage
 from memagent.models.extractive import WINDOW, ExtractiveModel
 from memagent.tasks import Sample
 from memagent.threads import in_thread
@@ -49,18 +50,31 @@ class Memory:
         )
 
 
-def extractive(setting: Setting) -> Memory:
+class Extractive(Memory):
     """The memory agent over sentences that match the question: no language model, no server.
 
-    Chunk, memory and window are those of the setting, in bytes: four for each token.
+    Chunk, memory and window are those of the setting, in bytes: four for each token. Of what is taken it says
+    nothing: its calls are none of the model's, and cost nothing.
+
+    Args:
+        name: as in `--systems`.
+        setting: the benchmark's.
     """
-    settings = setting.settings
-    fields = ("window", "chunk_tokens", "memory_tokens", "overlap")
-    sizes: dict[str, Any] = {
-        name: value * BYTES_PER_TOKEN
-        for name in fields
-        if (value := getattr(settings, name)) is not None
-    }
-    sizes.setdefault("window", WINDOW * BYTES_PER_TOKEN)
-    model = ExtractiveModel(window=sizes["window"])
-    return Memory("extractive", setting, agent_of(setting, model=model, gate="off", **sizes))
+
+    def __init__(self, name: str, setting: Setting) -> None:
+        settings = setting.settings
+        fields = ("window", "chunk_tokens", "memory_tokens", "overlap")
+        sizes: dict[str, Any] = {
+            name: value * BYTES_PER_TOKEN
+            for name in fields
+            if (value := getattr(settings, name)) is not None
+        }
+        sizes.setdefault("window", WINDOW * BYTES_PER_TOKEN)
+        model = ExtractiveModel(window=sizes["window"])
+        super().__init__(name, setting, agent_of(setting, model=model, gate="off", **sizes))
+
+    async def answer(self, sample: Sample, run_id: str) -> Outcome:
+        """See `System.answer`."""
+        outcome = await super().answer(sample, run_id)
+        nothing = {"usage": Usage(), "predicted_calls": 0, "predicted_tokens": 0}
+        return outcome.model_copy(update=nothing)

@@ -2,44 +2,54 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from memagent.errors import ConfigError
+from memagent_bench.suites import one_of, several_of
 from memagent_bench.systems.asking import agent_of
 from memagent_bench.systems.base import Setting, System
 from memagent_bench.systems.direct import Direct, beginning, both_ends, ending
 from memagent_bench.systems.map_reduce import MapReduce
-from memagent_bench.systems.memory import Memory, extractive
+from memagent_bench.systems.memory import Extractive, Memory
 from memagent_bench.systems.peers import Peer
 from memagent_bench.systems.ranking import by_bm25, by_terms
 from memagent_bench.systems.retrieval import Retrieval, RetrievalModel
 
-WITHOUT_MODEL = frozenset({"extractive", "regex", "bm25"})
-"""Systems that call no language model: reports say so."""
+
+@dataclass(frozen=True)
+class Known:
+    """A system of this package."""
+
+    make: Callable[[str, Setting], System]
+    """Its name and the setting -> the system."""
+    about: str
+    """What it does, in a line."""
+    asks: Literal["chunks", "once", "never"] = "chunks"
+    """How often it calls the language model: for each chunk and more, once a sample, or not at all."""
 
 
-def _memory(gate: str, name: str, setting: Setting) -> System:
+def _memory(name: str, setting: Setting, gate: str) -> System:
     return Memory(name, setting, agent_of(setting, gate=gate))
 
 
-def _langchain(setting: Setting) -> System:
+def _langchain(name: str, setting: Setting) -> System:
     try:
         from memagent_bench.systems.langchain_refine import LangChainRefine
     except ImportError as error:
-        raise _missing("langchain-refine", "langchain-classic", error) from error
-    return Peer("langchain-refine", setting, LangChainRefine())
+        raise _missing(name, "langchain-classic", error) from error
+    return Peer(name, setting, LangChainRefine())
 
 
-def _llamaindex(setting: Setting) -> System:
+def _llamaindex(name: str, setting: Setting) -> System:
     try:
         from memagent_bench.systems.llamaindex_refine import LlamaIndexRefine
     except ImportError as error:
-        raise _missing("llamaindex-refine", "llama-index-core", error) from error
-    return Peer("llamaindex-refine", setting, LlamaIndexRefine())
+        raise _missing(name, "llama-index-core", error) from error
+    return Peer(name, setting, LlamaIndexRefine())
 
 
 def _missing(name: str, package: str, error: ImportError) -> ConfigError:
@@ -48,23 +58,60 @@ def _missing(name: str, package: str, error: ImportError) -> ConfigError:
     )
 
 
-SYSTEMS: dict[str, Callable[[Setting], System]] = {
-    "memory": partial(_memory, "off", "memory"),
-    "memory-gate": partial(_memory, "update", "memory-gate"),
-    "direct": partial(Direct, "direct", keep=both_ends),
-    "direct-left": partial(Direct, "direct-left", keep=ending),
-    "direct-right": partial(Direct, "direct-right", keep=beginning),
-    "direct-middle": partial(Direct, "direct-middle", keep=both_ends),
-    "extractive": extractive,
-    "regex": partial(Retrieval, "regex", rank=by_terms),
-    "bm25": partial(Retrieval, "bm25", rank=by_bm25),
-    "regex-model": partial(RetrievalModel, "regex-model", rank=by_terms),
-    "bm25-model": partial(RetrievalModel, "bm25-model", rank=by_bm25),
-    "map-reduce": MapReduce,
-    "langchain-refine": _langchain,
-    "llamaindex-refine": _llamaindex,
+SYSTEMS: dict[str, Known] = {
+    "memory": Known(
+        partial(_memory, gate="off"), "memagent: reads chunk after chunk into one memory"
+    ),
+    "memory-gate": Known(
+        partial(_memory, gate="update"), "the same; may keep its memory in a few tokens"
+    ),
+    "direct": Known(partial(Direct, keep=both_ends), "the same as direct-middle", "once"),
+    "direct-left": Known(
+        partial(Direct, keep=ending), "asks once; of a long text the beginning is dropped", "once"
+    ),
+    "direct-right": Known(partial(Direct, keep=beginning), "likewise; the end is dropped", "once"),
+    "direct-middle": Known(
+        partial(Direct, keep=both_ends), "likewise; the middle is dropped", "once"
+    ),
+    "extractive": Known(
+        Extractive, "memagent over sentences that match the question; no model", "never"
+    ),
+    "regex": Known(
+        partial(Retrieval, rank=by_terms),
+        "the sentences with the question's names; no model",
+        "never",
+    ),
+    "bm25": Known(
+        partial(Retrieval, rank=by_bm25),
+        "the sentences that BM25 ranks first; no model",
+        "never",
+    ),
+    "regex-model": Known(
+        partial(RetrievalModel, rank=by_terms), "asks once, with the sentences of regex", "once"
+    ),
+    "bm25-model": Known(
+        partial(RetrievalModel, rank=by_bm25), "asks once, with the sentences of bm25", "once"
+    ),
+    "map-reduce": Known(
+        lambda _, setting: MapReduce(setting),
+        "takes notes of each chunk by itself, then of the notes",
+    ),
+    "langchain-refine": Known(_langchain, "LangChain's refine chain with its own prompts"),
+    "llamaindex-refine": Known(_llamaindex, "LlamaIndex's Refine with its own prompts"),
 }
-"""Left, right and middle are what is dropped; `direct` is `direct-middle`."""
+"""Left, right and middle are what is dropped."""
+WITHOUT_MODEL = frozenset(name for name, known in SYSTEMS.items() if known.asks == "never")
+"""Systems that call no language model."""
+
+
+def chosen_systems(text: str) -> list[str]:
+    """Systems with commas between, or `all` of this package.
+
+    Raises:
+        ConfigError: there is no such system, or none is named.
+    """
+    own = [name for part in text.split(",") if ":" in (name := part.strip())]
+    return several_of(text, (*SYSTEMS, *own), "system")
 
 
 def open_system(name: str, setting: Setting) -> System:
@@ -77,23 +124,17 @@ def open_system(name: str, setting: Setting) -> System:
     Raises:
         ConfigError: there is none, its package is not installed, or it is no system.
     """
-    if name in SYSTEMS:
-        return SYSTEMS[name](setting)
     module, colon, factory = name.partition(":")
-    if not (colon and module and factory):
-        close = difflib.get_close_matches(name, SYSTEMS, n=1)
-        meant = f"did you mean {close[0]!r}? " if close else ""
-        raise ConfigError(
-            f"there is no system {name!r}; {meant}Known are {', '.join(SYSTEMS)}, and package.module:factory "
-            f"for one of your own"
-        )
+    if not colon:
+        return SYSTEMS[one_of(name, SYSTEMS, "system")].make(name, setting)
     try:
         make: Any = getattr(import_module(module), factory)
-    except (ImportError, AttributeError) as error:
+        system: Any = make(setting)
+    except Exception as error:  # whatever code of the user's raises
         raise ConfigError(
-            f"the system {name!r} cannot be loaded: {error}; is its folder on PYTHONPATH?"
+            f"the system {name!r} cannot be made: {type(error).__name__}: {error}; give "
+            f"package.module:factory, with its folder on PYTHONPATH, that takes the setting"
         ) from error
-    system: Any = make(setting)
     if not (hasattr(system, "name") and callable(getattr(system, "answer", None))):
         raise ConfigError(
             f"{name!r} gave {system!r:.80}, which is no system: it needs `name` and `async answer(sample, run_id)`"

@@ -8,9 +8,9 @@ from memagent.agents.plan import Plan
 from memagent.models.retry import patiently
 from memagent.tasks import Sample
 from memagent.tokens import TokenCounter
-from memagent_bench.systems.asking import Asker, agent_of, text_of
+from memagent_bench.systems.asking import agent_of, text_of
 from memagent_bench.systems.base import Outcome, Setting
-from memagent_bench.systems.fitting import Excerpt, Span, excerpt, largest
+from memagent_bench.systems.fitting import Excerpt, Span, ask_once, excerpt, largest
 from memagent_bench.systems.ranking import Rank
 
 GUESS = 40
@@ -66,14 +66,7 @@ class RetrievalModel:
         text = await text_of(sample)
         best = await asyncio.to_thread(self._rank, text, sample.question, plan.budget.window)
         shown = await plan.counting(_within_window, plan, text, best)
-        known = Outcome(
-            answer=None,
-            predicted_calls=1,
-            predicted_tokens=shown.prompt + plan.budget.output,
-            shown=shown.shown,
-        )
-        asker = Asker(plan, self._model)
-        return await asker.conclude(asker.answer(shown.text), known)
+        return await ask_once(plan, self._model, shown)
 
 
 def _within_window(plan: Plan, text: str, best: list[Span]) -> Excerpt:

@@ -27,11 +27,14 @@ QUESTION = (
 )
 
 
-def chain(rng: Random) -> Puzzle:
+def chain(rng: Random, times: int) -> Puzzle:
     """4 chains of 6 hops and an end each, 28 notes in random order; one chain's number is asked for.
 
     Each note of that chain is evidence. What a memory holds of it is the name that it brings first, of the two; the
     last one's number. A memory that joins two hops and drops the name between them is taken to have lost it.
+
+    `times` changes nothing: notes come in no order, so a reader has to keep all that may be needed yet, and more of
+    them would not fit any memory.
     """
     names = invent(CHAINS * (HOPS + 1), rng)
     values = six_digits(CHAINS, rng)

@@ -9,10 +9,10 @@ from memagent_bench.tracking.puzzle import Fact, Puzzle
 
 COUNTERS = 4
 CHANGES = 12
-"""Of each counter."""
+"""Of each counter, in a short document."""
 STARTS = range(4000, 6000)
 STEPS = range(101, 1000)
-"""Three digits each, all different in one document, while values have four: no two numbers are mixed up."""
+"""Three digits each, while values have four: no two numbers are mixed up. In a short document all are different."""
 LOW, HIGH = 1000, 9999
 START = "Counter note: the counter {name} starts at {value}."
 UP = (
@@ -32,18 +32,20 @@ QUESTION = (
 )
 
 
-def counter(rng: Random) -> Puzzle:
-    """4 counters with a start and 12 changes each, in random order; the final value of one is asked for.
+def counter(rng: Random, times: int) -> Puzzle:
+    """4 counters with a start and 12 `times` changes each, in random order; the final value of one is asked for.
 
-    Every note of that counter is evidence. What a memory may hold of it is its step, the value after it, or any
-    later value, into which it went.
+    In a short document every note of that counter is evidence. What a memory may hold of it is its step, the value
+    after it, or any later value, into which it went. In a longer one these would be too many to name: only the last
+    note is evidence, and what is to be held is the final value.
     """
     names = invent(COUNTERS, rng)
     asked = rng.choice(names)
-    order = names * CHANGES
+    order = names * (CHANGES * times)
     rng.shuffle(order)
     order = names + order
-    steps = iter(rng.sample(STEPS, COUNTERS * CHANGES))
+    short, changes = times == 1, COUNTERS * CHANGES * times
+    steps = iter(rng.sample(STEPS, changes) if short else rng.choices(STEPS, k=changes))
     values: dict[str, int] = {}
     texts: list[tuple[str, str, str]] = []
     """Name, number of the note, its text."""
@@ -65,9 +67,11 @@ def counter(rng: Random) -> Puzzle:
     facts: list[Fact] = []
     seen = 0
     for name, number, text in texts:
-        if name == asked:
-            facts.append(Fact(text, tuple(dict.fromkeys((number, *history[seen:]))), (0,)))
-            seen += 1
+        seen += name == asked
+        if name == asked and (short or seen == len(history)):
+            step_too = (number,) if short else ()
+            notes = tuple(dict.fromkeys((*step_too, *history[seen - 1 :])))
+            facts.append(Fact(text, notes, (0,)))
         else:
             facts.append(Fact(text))
     return Puzzle(facts, ABOUT, QUESTION.format(name=asked), (str(values[asked]),))

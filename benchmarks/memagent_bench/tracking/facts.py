@@ -15,6 +15,7 @@ PLACES = (
 )
 """Many, and rare in books: a place that a memory names is likely to be the one that was asked for."""
 EVENTS = 60
+"""In a short document."""
 QUIET = 0.7
 """All but one of the people do nothing more from somewhere in this last part on: else the end would be all it takes."""
 MOVE = ("{who} went to the {where}.", "{who} walked over to the {where}.")
@@ -90,27 +91,30 @@ class World:
         self.facts.append(Fact(self.rng.choice(wordings).format(**words), notes))
 
 
-def facts(rng: Random) -> Puzzle:
-    """4 people, 5 things, 16 places, 60 events; where a person or (as often) a thing is at the end is asked for.
+def facts(rng: Random, times: int) -> Puzzle:
+    """4 people, 5 things, 16 places, 60 `times` events.
+
+    Where a person or (as often) a thing is at the end is asked for.
 
     Evidence: of a person the last move; of a thing that lies somewhere, that it was put down and the move
     before; of a thing that is carried, who took it and that one's last move.
     """
     world = World(rng)
-    active = {who: EVENTS * (1 - QUIET * rng.random()) for who in PEOPLE}
-    active[rng.choice(PEOPLE)] = EVENTS
-    for event in range(EVENTS):
+    events = EVENTS * times
+    active = {who: events * (1 - QUIET * rng.random()) for who in PEOPLE}
+    active[rng.choice(PEOPLE)] = events
+    for event in range(events):
         world.step(rng.choice([who for who in PEOPLE if event < active[who]]))
     known = [what for what in THINGS if what in world.because]
     if known and rng.random() < 0.5:
         what = rng.choice(known)
         question = WHAT.format(what=what)
-        answer, events = world.where(what)
+        answer, because = world.where(what)
     else:
         who = rng.choice([who for who in PEOPLE if who in world.at])
-        question, answer, events = WHO.format(who=who), world.at[who], (world.moved[who],)
+        question, answer, because = WHO.format(who=who), world.at[who], (world.moved[who],)
     told = [
-        Fact(fact.text, fact.notes, (0,)) if place in events else Fact(fact.text)
+        Fact(fact.text, fact.notes, (0,)) if place in because else Fact(fact.text)
         for place, fact in enumerate(world.facts)
     ]
     about = ABOUT.format(people=", ".join(PEOPLE[:-1]) + " and " + PEOPLE[-1])

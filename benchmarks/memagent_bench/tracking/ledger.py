@@ -9,7 +9,7 @@ from memagent_bench.tracking.puzzle import Fact, Puzzle
 
 ACCOUNTS = 12
 ENTRIES = 6
-"""Of each account."""
+"""Of each account, in a short document."""
 QUIET = 0.8
 """An account has its last entry somewhere in this last part of the text: if all went on to the end, a memory that
 holds only what came last would do."""
@@ -29,8 +29,8 @@ QUESTION = (
 )
 
 
-def ledger(rng: Random) -> Puzzle:
-    """12 accounts with 6 entries each; the last balances of 4 accounts are asked for.
+def ledger(rng: Random, times: int) -> Puzzle:
+    """12 accounts with 6 `times` entries each; the last balances of 4 accounts are asked for.
 
     No balance comes twice, so an outdated one is never right. Evidence is the last entry of each asked account.
     """
@@ -38,8 +38,8 @@ def ledger(rng: Random) -> Puzzle:
     timed: list[tuple[float, str]] = []
     for name in accounts:
         last_one = 1 - QUIET * rng.random()
-        times = [last_one, *(last_one * rng.random() for _ in range(ENTRIES - 1))]
-        timed += [(time, name) for time in times]
+        moments = [last_one, *(last_one * rng.random() for _ in range(ENTRIES * times - 1))]
+        timed += [(moment, name) for moment in moments]
     order = [name for _, name in sorted(timed)]
     values = six_digits(len(order), rng)
     asked = rng.sample(accounts, ASKED)

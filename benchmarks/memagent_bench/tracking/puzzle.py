@@ -1,4 +1,4 @@
-"""Facts with a question about them, and how they are scattered over a text."""
+"""Facts with a question about them, and where they lie in a text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from memagent_bench.filler import Filler
+from memagent_bench.placed import Placed
 
 
 @dataclass(frozen=True)
@@ -47,28 +48,8 @@ class Layout:
         """Uniform places, and a uniform beginning among the filler's units."""
         return cls(1 + rng.randrange(units), tuple(sorted(rng.random() for _ in range(facts))))
 
-
-def scatter(
-    facts: Sequence[Fact], layout: Layout, filler: Filler, n: int
-) -> tuple[str, list[tuple[int, int]]]:
-    """The document: facts between n units of filler, everything with the filler's joiner between.
-
-    Returns:
-        The text, and first character and one past the last one of each fact.
-    """
-    joiner = filler.joiner
-    parts: list[str] = []
-    spans: list[tuple[int, int]] = []
-    chars = done = 0
-    for fact, place in zip(facts, layout.places, strict=True):
-        upto = int(place * (n + 1))
-        if upto > done:
-            parts.append(joiner.join(filler.take(layout.start + done, layout.start + upto)))
-            chars += len(parts[-1]) + len(joiner)
-            done = upto
-        spans.append((chars, chars + len(fact.text)))
-        parts.append(fact.text)
-        chars += len(fact.text) + len(joiner)
-    if done < n:
-        parts.append(joiner.join(filler.take(layout.start + done, layout.start + n)))
-    return joiner.join(parts), spans
+    def among(self, facts: Sequence[Fact], filler: Filler, n: int) -> Placed:
+        """The facts among n units of filler."""
+        units = filler.take(self.start, self.start + n)
+        cuts = [int(place * (n + 1)) for place in self.places]
+        return Placed(units, [fact.text for fact in facts], cuts)

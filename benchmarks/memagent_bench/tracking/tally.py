@@ -7,6 +7,7 @@ from random import Random
 from memagent_bench.tracking.puzzle import Fact, Puzzle
 
 ENTRIES = 96
+"""In a short document."""
 KINDS = ("heron", "lapwing", "goshawk", "bittern", "kestrel", "plover")
 FEWEST = 6
 """Of each kind; the rest are drawn with random weights, so that counts differ."""
@@ -31,14 +32,14 @@ QUESTION = (
 )
 
 
-def tally(rng: Random) -> Puzzle:
-    """96 entries of 6 kinds; how many there are of one kind is asked for: an aggregation, in OOLONG's spirit.
+def tally(rng: Random, times: int) -> Puzzle:
+    """96 `times` entries of 6 kinds; how many there are of one kind is asked for: an aggregation, in OOLONG's spirit.
 
     The evidence is everywhere, so none is named.
     """
     weights = [rng.random() for _ in KINDS]
     kinds = list(KINDS) * FEWEST
-    kinds += rng.choices(KINDS, weights, k=ENTRIES - len(kinds))
+    kinds += rng.choices(KINDS, weights, k=ENTRIES * times - len(kinds))
     rng.shuffle(kinds)
     facts = [
         Fact(rng.choice(WORDINGS).format(kind=kind, place=rng.choice(PLACES))) for kind in kinds

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from random import Random
 
-from memagent.errors import ConfigError
 from memagent.tasks import Evidence, Sample
+from memagent_bench.fitted import FittedTask
 from memagent_bench.haystacks import essays
-from memagent_bench.lengths import K
 from memagent_bench.options import DataOptions, MakeTask
+from memagent_bench.placed import Placed
 from memagent_bench.tracking.chain import chain
 from memagent_bench.tracking.counter import counter
 from memagent_bench.tracking.facts import facts
 from memagent_bench.tracking.ledger import ledger
-from memagent_bench.tracking.puzzle import Fact, Layout, Puzzle, scatter
+from memagent_bench.tracking.puzzle import Fact, Layout, Puzzle
 from memagent_bench.tracking.tally import tally
 
-PROBE = 64 * K
-"""Tokens of the text that tells whether sums are exact: some 2,000 joints."""
-ROOM = 512
-"""Tokens of filler that make a text of facts alone a document."""
+ROOM = 256
+"""Tokens of filler that are wanted beside the facts: a sentence may be long."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """What makes one task differ from the others."""
 
-    make: Callable[[Random], Puzzle]
+    make: Callable[[Random, int], Puzzle]
+    """How many times as many facts as in a short document -> the facts and the question."""
     scorer: str
     generate: int
     """Tokens that a reply may have."""
@@ -44,76 +43,56 @@ KINDS: dict[str, Kind] = {
     "tally": Kind(tally, "number_match", 32, "aggregation, in OOLONG's spirit"),
     "facts": Kind(facts, "string_match_all", 32, "BABILong-style"),
 }
-"""How many facts a document has is fixed by its task; a longer one has more filler between them."""
+"""By name. No passage by itself tells the answer."""
+
+SHORT = 8192
+"""Tokens of a document with as many facts as its task names. A longer one has in proportion more of them (`chain` has
+not), 500 to 1,400 tokens in each 8K: from 128K on they do not fit a window of 8K, and a search cannot show a model all
+of them. Nested documents have the same facts at all lengths."""
 
 
-class TrackingTask:
-    """Facts of one kind, scattered over the sentences of books.
+class TrackingTask(FittedTask):
+    """Facts of one kind, scattered over the sentences of books, at places drawn for each sample.
 
     Args:
-        name: in `TASKS`.
+        name: in `KINDS`.
         length: tokens of a sample, reply included.
-        options: the essays are the filler; positions are drawn for each sample in any case.
+        options: the essays are the filler.
     """
 
     def __init__(self, name: str, length: int, options: DataOptions) -> None:
-        self.name, self.length = name, length
-        self._kind, self._options = KINDS[name], options
+        super().__init__(name, KINDS[name].scorer, length, options)
+        self._kind = KINDS[name]
         self._filler = essays(options.essays, options.counter)
-
-    @property
-    def scorer(self) -> str:
-        """See `Task`."""
-        return self._kind.scorer
 
     @property
     def facts(self) -> dict[str, str | int | bool]:
         """See `Task`."""
         return {
+            **super().facts,
             "kind": self._kind.label,
             "wording": "memagent",
             "haystack": self._filler.name,
-            "rounds": self._filler.rounds(self._filler.within(self.length)),
-            "positions": "drawn for each sample",
-            "nested": self._options.nested,
-            "length_tokenizer": self._options.counter.name,
+            "rounds": self._filler.rounds(self._filler.within(self._length)),
+            "positions": "shuffled",
         }
 
-    def sample(self, index: int) -> Sample:
-        """See `Task`. Linear in the length; where sums are exact, nothing but the facts is tokenised again."""
-        count, target = self._options.counter.count, self.length * self._scale
-        while True:
-            sample = self._made(index, int(target))
-            if self._scale == 1.0:
-                return sample
-            tokens = count(sample.prompt) + sample.generate
-            if tokens <= self.length:
-                return sample.model_copy(update={"tokens": tokens})
-            target -= tokens - self.length
-
-    @cached_property
-    def _scale(self) -> float:
-        """Tokens by adding up sentences, for each token of the whole; 1.0 where sums are exact.
-
-        Tokenizers that split at white space pass; with another one each sample is tokenised whole.
-        """
-        probe = self._made(0, min(self.length, PROBE))
-        return probe.tokens / (self._options.counter.count(probe.prompt) + probe.generate)
-
     def _made(self, index: int, limit: int) -> Sample:
-        """A sample of at most `limit` tokens by adding up its parts."""
         seed = f"{self._options.seed} tracking {self.name} {index}"
-        rng = Random(seed if self._options.nested else f"{seed} {self.length}")
-        puzzle = self._kind.make(rng)
+        rng = Random(seed if self._options.nested else f"{seed} {self._length}")
+        times = 1 if self._options.nested else max(1, self._length // SHORT)
+        puzzle = self._kind.make(rng, times)
         layout = Layout.draw(len(puzzle.facts), len(self._filler), rng)
         before = f"{puzzle.about} Keep track of them: you are asked about them at the end.\n\n"
         after = f"\n\n{puzzle.question}\nAnswer:"
-        n, tokens = self._fill(puzzle.facts, layout, (before, after), limit)
-        context, spans = scatter(puzzle.facts, layout, self._filler, n)
+        placed, tokens = self._filled(puzzle.facts, layout, (before, after), limit)
+        if tokens > limit:
+            raise self._too_short(index, tokens + ROOM)
+        context, spans = placed.joined(self._filler.joiner)
         return Sample(
             task=self.name,
             index=index,
-            length=self.length,
+            length=self._length,
             tokens=tokens,
             context=context,
             question=f"{puzzle.about} {puzzle.question}",
@@ -128,41 +107,22 @@ class TrackingTask:
             ),
         )
 
-    def _fill(
+    def _filled(
         self, facts: Sequence[Fact], layout: Layout, around: tuple[str, str], limit: int
-    ) -> tuple[int, int]:
-        """Units of filler in a sample of at most `limit` tokens, and its tokens."""
-        filler, start = self._filler, layout.start
-        before, after = around
+    ) -> tuple[Placed, int]:
+        """The facts among as many units of filler as fit, at least one; and the sample's tokens."""
+        filler = self._filler
         own = sum(filler.cost(fact.text) for fact in facts) + self._kind.generate
-        skipped = filler.tokens(start)
-        n = filler.within(skipped + limit - own) - start
-        while n > 0:
-            first, last = facts[0].text, facts[-1].text
-            if int(layout.places[0] * (n + 1)) > 0:
-                first = filler.take(start, start + 1)[0]
-            if int(layout.places[-1] * (n + 1)) < n:
-                last = filler.take(start + n - 1, start + n)[0]
-            units = own + filler.tokens(start + n) - skipped
-            tokens = units + filler.ends(before, first, last, after)
-            if tokens <= limit:
-                return n, tokens
+        skipped = filler.tokens(layout.start)
+        n = max(1, filler.within(skipped + limit - own) - layout.start)
+        while True:
+            placed = layout.among(facts, filler, n)
+            units = filler.tokens(layout.start + n) - skipped
+            tokens = own + units + filler.ends(around[0], placed.first, placed.last, around[1])
+            if tokens <= limit or n == 1:
+                return placed, tokens
             n -= 1
-        needed = own + filler.ends(before, facts[0].text, facts[-1].text, after)
-        raise ConfigError(
-            f"length {self.length!r} is too short for task {self.name!r}: its {len(facts)} facts, question and reply "
-            f"take {needed} tokens without any filler; use {least(needed)} or more"
-        )
 
 
-def least(needed: int) -> int:
-    """A length with room for some filler beside `needed` tokens, in whole thousands of 1024."""
-    return -(-(needed + ROOM) // K) * K
-
-
-def _maker(name: str) -> MakeTask:
-    return lambda length, options: TrackingTask(name, length, options)
-
-
-TASKS: dict[str, MakeTask] = {name: _maker(name) for name in KINDS}
+TASKS: dict[str, MakeTask] = {name: partial(TrackingTask, name) for name in KINDS}
 """By name."""

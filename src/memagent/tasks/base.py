@@ -46,7 +46,8 @@ class Sample(Leaf):
     after: str = ""
     """Of the one-shot prompt: what stands after it (question, answer prefix)."""
     evidence: tuple[Evidence, ...] = ()
-    """In the order of the document; empty where it is spread over all of it (aggregation)."""
+    """In the order of the document; empty where it is spread over all of it (aggregation). A place comes several
+    times where different references take different notes of it."""
 
     @property
     def prompt(self) -> str:

@@ -101,6 +101,8 @@ def string_match_part(answer: str, references: Sequence[str]) -> float:
 def sub_exact_match(answer: str, references: Sequence[str]) -> float:
     """1 if, normalised, a reference lies in the answer or the answer lies in a reference. Very lenient.
 
+    As published it looks for characters, not words: `no` lies in `unknown`. `exact_match` and `f1` do not.
+
     Source: MemAgent's long-QA metric (arXiv 2507.02259). There an answer of nothing lies in every reference;
     here it scores 0.
     """

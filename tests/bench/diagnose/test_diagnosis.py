@@ -11,9 +11,12 @@ from tests.bench.diagnose.runs import CHUNK, document, keep, place, read, record
 
 from memagent.errors import StoreCorrupt, StoreError
 from memagent.tasks import Evidence
+from memagent.tokens import ByteBound
 from memagent_bench.diagnose import Diagnosis, Fate, Hazard, Trace, diagnose, hazard
 from memagent_bench.folder import RUNS
+from memagent_bench.options import DataOptions
 from memagent_bench.records import RESULTS
+from memagent_bench.ruler.vt import VtTask
 
 FACT = "The number is 123456."
 AT = 2 * CHUNK + 50
@@ -32,11 +35,12 @@ async def traced(
     evidence: Sequence[Evidence] = (NEEDLE,),
     text: str = TEXT,
     scorer: str = "string_match_all",
+    question: str = "Which?",
     **settings: Any,
 ) -> list[Trace]:
     """What becomes of the references of one sample whose memories are these."""
     await read(folder, text, memories, answer, "run", **settings)
-    fields = {"evidence": tuple(evidence), "scorer": scorer}
+    fields = {"evidence": tuple(evidence), "scorer": scorer, "question": question}
     return await asyncio.to_thread(_diagnosed, folder, record(answer, outputs, "run", **fields))
 
 
@@ -204,6 +208,38 @@ async def test_half_of_an_answers_words_count_as_right_where_f1_is_the_score(
 async def test_without_evidence_there_is_no_verdict_and_no_risk(tmp_path: Path) -> None:
     (trace,) = await traced(tmp_path, [HELD] * 6, evidence=[])
     assert (trace.label, trace.risk) == ("no-evidence", 0)
+
+
+async def test_what_a_memory_says_without_the_place_is_no_sign_of_it(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"evidence": [place(AT, FACT)], "scorer": "sub_exact_match"}
+    memories = ["There is no number so far."] * 6
+    (trace,) = await traced(tmp_path / "no", memories, "yes", outputs=("no",), **options)
+    assert (trace.label, trace.risk) == ("no-evidence", 0)
+    options |= {
+        "evidence": [place(AT, FACT, "Ana Brel")],
+        "question": "Who is older, Ana Brel or I?",
+    }
+    memories = ["Ana Brel's age is asked for."] * 6
+    (trace,) = await traced(tmp_path / "asked", memories, "You", outputs=("Ana Brel",), **options)
+    assert (trace.label, trace.risk) == ("no-evidence", 0)
+
+
+async def test_a_variable_that_is_dropped_is_a_loss_of_that_one_alone(tmp_path: Path) -> None:
+    sample = VtTask(8000, DataOptions(counter=ByteBound())).sample(0)
+    names, text = sample.outputs, sample.context
+    ends = range(CHUNK, len(text) + CHUNK, CHUNK)
+    memories = [" ".join(n for n in names if f"VAR {n} =" in text[:end]) or NONE for end in ends]
+    assert names[0] in memories[-2]
+    found = await traced(
+        tmp_path,
+        [*memories[:-1], " ".join(names[1:])],
+        " ".join(names[1:]),
+        outputs=names,
+        evidence=sample.evidence,
+        text=text,
+    )
+    assert [trace.fate for trace in found] == [Fate.LOST, *[Fate.HELD] * 4]
+    assert hazard(found).losses == 1
 
 
 async def test_a_note_that_says_nothing_to_the_score_is_not_in_every_memory(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from memagent.errors import ConfigError
 from memagent.tasks import SCORERS, Sample
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.longqa import tasks
-from memagent_bench.longqa.tasks import TASKS, WithoutContext, documents_for
+from memagent_bench.longqa.tasks import TASKS, WithoutContext
 from memagent_bench.options import DataOptions
 
 COUNTER = length_counter(None)
@@ -236,12 +236,6 @@ def test_the_control_asks_the_same_with_nothing_to_read(options: DataOptions, na
     assert sample.task == control.name
     assert sample.tokens == COUNTER.count(sample.prompt) + sample.generate < 150
     assert control.facts["context"] == "none"
-
-
-def test_lengths_of_ruler_hqa_by_documents() -> None:
-    published = {7: 50, 14: 100, 28: 200, 56: 400, 112: 800, 224: 1600, 448: 3200, 3584: 25600}
-    assert {k: documents_for(k * 1024) for k in published} == published
-    assert documents_for(1) == 1
 
 
 def test_the_shipped_extracts_make_samples_of_8k() -> None:

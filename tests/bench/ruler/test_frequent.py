@@ -16,13 +16,13 @@ from memagent.errors import ConfigError
 from memagent.tasks import Sample
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.options import DataOptions
-from memagent_bench.ruler.cwe import cwe
-from memagent_bench.ruler.fwe import fwe, zeta_counts
+from memagent_bench.ruler.cwe import CweTask
+from memagent_bench.ruler.fwe import FweTask, zeta_counts
 from memagent_bench.ruler.vocabulary import english, wonderwords
 
 COUNTER = length_counter(None)
 OPTIONS = DataOptions(counter=COUNTER)
-TASKS = {"cwe": cwe, "fwe": fwe}
+TASKS = {"cwe": CweTask, "fwe": FweTask}
 
 
 class Spaces(Quarters):
@@ -60,13 +60,13 @@ def test_lengths_are_met_exactly(name: str, length: int, counter) -> None:
 
 
 def test_a_quarter_of_a_million_tokens() -> None:
-    sample = fwe(262144, OPTIONS).sample(3)
+    sample = FweTask(262144, OPTIONS).sample(3)
     assert COUNTER.count(sample.prompt) + 50 == sample.tokens
     assert 262144 - 32 <= sample.tokens <= 262144
 
 
 def test_common_words_come_thirty_times_and_the_others_three_times() -> None:
-    sample = cwe(4096, OPTIONS).sample(2)
+    sample = CweTask(4096, OPTIONS).sample(2)
     counts = Counter(words(sample))
     assert len(sample.outputs) == len(set(sample.outputs)) == 10
     assert {counts.pop(word) for word in sample.outputs} == {30}
@@ -79,7 +79,7 @@ def test_common_words_come_thirty_times_and_the_others_three_times() -> None:
 
 
 def test_the_example_of_the_list_has_forty_words() -> None:
-    sample = cwe(4096, OPTIONS).sample(2)
+    sample = CweTask(4096, OPTIONS).sample(2)
     listed, reply = re.findall(r"(?:\d+\. \S+ ?)+", sample.before)
     counts = Counter(re.sub(r"\d+\. ", "", listed).split())
     assert sorted(counts.values()) == [3] * 30 + [10] * 10
@@ -109,7 +109,7 @@ def test_zeta_counts_grow_with_the_words(n: int) -> None:
 
 
 def test_coded_words_come_as_often_as_zeta_says() -> None:
-    sample = fwe(8192, OPTIONS).sample(1)
+    sample = FweTask(8192, OPTIONS).sample(1)
     counts = Counter(words(sample)).most_common()
     assert counts[0][0] == "..."
     assert {word for word, _ in counts[1:4]} == set(sample.outputs)
@@ -150,8 +150,8 @@ def test_samples_depend_on_index_alone_in_any_order_and_process(name: str) -> No
         "import hashlib\n"
         "from memagent_bench.length_tokens import length_counter\n"
         "from memagent_bench.options import DataOptions\n"
-        f"from memagent_bench.ruler.{name} import {name}\n"
-        f"task = {name}(4096, DataOptions(counter=length_counter(None)))\n"
+        f"from memagent_bench.ruler.tasks import TASKS\n"
+        f"task = TASKS[{name!r}](4096, DataOptions(counter=length_counter(None)))\n"
         "for i in (2, 0): print(hashlib.sha256(task.sample(i).prompt.encode()).hexdigest())\n"
     )
     ran = subprocess.run(
@@ -188,27 +188,27 @@ def test_too_short_a_length_is_refused(name: str, length: int) -> None:
 def test_beyond_wonderwords_the_words_are_english() -> None:
     counter = DataOptions(counter=Spaces())
     # An item takes 2 tokens: 8,169 words three times are 49,000.
-    small, large = cwe(40_000, counter), cwe(64_000, counter)
+    small, large = CweTask(40_000, counter), CweTask(64_000, counter)
     assert set(words(small.sample(0))) <= set(wonderwords())
     found = set(words(large.sample(0)))
     assert len(found) > len(wonderwords())
     assert found <= set(english())
     assert re.fullmatch(r"\d+ words of wonderwords", str(small.facts["haystack"]))
     assert re.fullmatch(r"\d+ words of English", str(large.facts["haystack"]))
-    task = cwe(64_000, replace(counter, nested=True))
+    task = CweTask(64_000, replace(counter, nested=True))
     nested = task.sample(0)
     assert set(nested.outputs) <= set(wonderwords()) < set(words(nested))
     assert set(Counter(words(nested)).values()) == {3, 30}
     assert re.fullmatch(
         r"8169 words of wonderwords, then \d+ words of further English", str(task.facts["haystack"])
     )
-    short = cwe(40_000, replace(counter, nested=True)).sample(0)
+    short = CweTask(40_000, replace(counter, nested=True)).sample(0)
     assert short.outputs == nested.outputs
 
 
 def test_more_words_than_there_are_is_refused() -> None:
     with pytest.raises(ConfigError, match="more different words than there are"):
-        cwe(4_000_000, DataOptions(counter=Spaces())).sample(0)
+        CweTask(4_000_000, DataOptions(counter=Spaces())).sample(0)
 
 
 def test_the_words() -> None:

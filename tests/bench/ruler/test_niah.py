@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +18,9 @@ from memagent.errors import ConfigError
 from memagent_bench.haystacks import sentences
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.options import DataOptions
-from memagent_bench.ruler import niah
+from memagent_bench.ruler import niah, words
 from memagent_bench.ruler.niah import DEPTHS, GENERATE, NIAH, NiahTask
+from memagent_bench.ruler.words import KindName, draw
 
 COUNTER = length_counter(None)
 STORY = " ".join(
@@ -122,6 +124,19 @@ def test_distractors_are_all_different(options: DataOptions) -> None:
     assert len(set(lines)) == len(lines)
     keys = [re.findall(VALUE["uuids"], line)[0] for line in lines]
     assert len(set(keys)) == len(keys)
+
+
+def test_no_distractor_holds_the_answer(
+    options: DataOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def few(kind: KindName, rng: Random) -> str:
+        return str(rng.randint(1_000_000, 1_000_049)) if kind == "numbers" else draw(kind, rng)
+
+    for module in (niah, words):
+        monkeypatch.setattr(module, "draw", few)
+    sample = NiahTask("niah_multikey_2", 8192, options).sample(1)
+    assert sample.context.count(sample.outputs[0]) == 1
+    assert sample.tokens == COUNTER.count(sample.prompt) + GENERATE
 
 
 def test_noise_is_one_line_over_and_over(options: DataOptions) -> None:

@@ -12,7 +12,7 @@ from tests.bench.counters import Quarters, line_ends
 from memagent.errors import ConfigError
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.options import DataOptions
-from memagent_bench.ruler.vt import GENERATE, vt
+from memagent_bench.ruler.vt import GENERATE, VtTask
 
 COUNTER = length_counter(None)
 OPTIONS = DataOptions(counter=COUNTER)
@@ -24,13 +24,13 @@ HOP = re.compile(r"VAR ([A-Z]{5}) = VAR ([A-Z]{5})")
 @settings(max_examples=20)
 @given(index=st.integers(0, 10**6), length=st.integers(1024, 5000))
 def test_every_sample_is_what_it_says(counter, index: int, length: int) -> None:
-    task = vt(length, DataOptions(counter=counter))
+    task = VtTask(length, DataOptions(counter=counter))
     sample = task.sample(index)
     assert sample.tokens == counter.count(sample.prompt) + GENERATE
     assert length - 40 < sample.tokens <= length
     assert (sample.task, sample.index, sample.length, GENERATE) == ("vt", index, length, 30)
 
-    lines = [sample.context[e.start : e.end] for e in sample.evidence]
+    lines = list(dict.fromkeys(sample.context[e.start : e.end] for e in sample.evidence))
     assert sample.context.count("VAR") == 1 + 2 * 4
     first = FIRST.fullmatch(lines[0])
     hops = [HOP.fullmatch(line) for line in lines[1:]]
@@ -40,8 +40,10 @@ def test_every_sample_is_what_it_says(counter, index: int, length: int) -> None:
     assert [hop[2] for hop in hops if hop] == names[:-1]
     assert sample.outputs == tuple(names)
     assert len(set(names)) == 5
-    assert [e.notes for e in sample.evidence] == [(name,) for name in names]
-    assert [e.supports for e in sample.evidence] == [tuple(range(i, 5)) for i in range(5)]
+    # Each variable needs its own line and those before it, and stands for what led to it.
+    assert [(sample.context[e.start : e.end], e.supports, e.notes) for e in sample.evidence] == [
+        (lines[i], (j,), tuple(names[i : j + 1])) for i in range(5) for j in range(i, 5)
+    ]
     assert first[2] in sample.question
     assert first[2] in sample.after
     assert {line.rstrip() for line in sample.context.split("\n")} - set(lines) == {
@@ -50,27 +52,27 @@ def test_every_sample_is_what_it_says(counter, index: int, length: int) -> None:
 
 
 def test_one_solved_example_stands_before() -> None:
-    sample = vt(4096, OPTIONS).sample(0)
+    sample = VtTask(4096, OPTIONS).sample(0)
     example = sample.before
     chain = re.findall(r"VAR ([A-Z]{5}) = ", example)
     assert len(chain) == 5
     assert " ".join(chain) + "\n\n" in example, "its reply names the variables"
     assert not set(chain) & set(sample.outputs)
     assert COUNTER.count(example) < 500
-    assert vt(4096, OPTIONS).sample(1).before != example
+    assert VtTask(4096, OPTIONS).sample(1).before != example
 
 
 def test_samples_depend_on_index_seed_and_length_alone() -> None:
-    task, other = vt(2048, OPTIONS), vt(2048, OPTIONS)
+    task, other = VtTask(2048, OPTIONS), VtTask(2048, OPTIONS)
     backwards = [other.sample(i) for i in (3, 2, 1)][::-1]
     assert [task.sample(i) for i in (1, 2, 3)] == backwards
     assert len({task.sample(i).outputs for i in range(20)}) == 20
-    assert task.sample(1).outputs != vt(4096, OPTIONS).sample(1).outputs
-    assert task.sample(1).outputs != vt(2048, replace(OPTIONS, seed=1)).sample(1).outputs
+    assert task.sample(1).outputs != VtTask(4096, OPTIONS).sample(1).outputs
+    assert task.sample(1).outputs != VtTask(2048, replace(OPTIONS, seed=1)).sample(1).outputs
 
 
 def test_lines_are_spread_over_the_text() -> None:
-    samples = [vt(16384, OPTIONS).sample(i) for i in range(60)]
+    samples = [VtTask(16384, OPTIONS).sample(i) for i in range(60)]
     depths = sorted(e.start / len(s.context) for s in samples for e in s.evidence)
     assert depths[0] < 0.02
     assert depths[-1] > 0.98
@@ -79,7 +81,7 @@ def test_lines_are_spread_over_the_text() -> None:
 
 def test_nested_samples_have_the_same_chain_at_the_same_depths() -> None:
     nested = replace(OPTIONS, nested=True)
-    short, long = vt(4096, nested).sample(5), vt(65536, nested).sample(5)
+    short, long = VtTask(4096, nested).sample(5), VtTask(65536, nested).sample(5)
     assert short.outputs == long.outputs
     assert short.question == long.question
     assert short.before == long.before
@@ -89,13 +91,13 @@ def test_nested_samples_have_the_same_chain_at_the_same_depths() -> None:
 
 @pytest.mark.parametrize("length", [4096, 8192, 32768, 262144])
 def test_lengths_are_met(length: int) -> None:
-    sample = vt(length, OPTIONS).sample(1)
+    sample = VtTask(length, OPTIONS).sample(1)
     assert COUNTER.count(sample.prompt) + GENERATE == sample.tokens
     assert length - 40 < sample.tokens <= length
 
 
 def test_a_tokenizer_of_which_parts_do_not_add_up() -> None:
-    task = vt(4096, DataOptions(counter=Quarters()))
+    task = VtTask(4096, DataOptions(counter=Quarters()))
     for i in range(8):
         sample = task.sample(i)
         assert sample.tokens == Quarters().count(sample.prompt) + GENERATE
@@ -106,11 +108,11 @@ def test_too_short_a_length_is_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"512 tokens are too few for vt \(sample 0 takes 5\d\d\)"
     ):
-        vt(512, OPTIONS).sample(0)
+        VtTask(512, OPTIONS).sample(0)
 
 
 def test_facts() -> None:
-    facts = vt(8192, OPTIONS).facts
+    facts = VtTask(8192, OPTIONS).facts
     assert facts["positions"] == "shuffled"
     assert facts["length_tokenizer"] == COUNTER.name
     assert str(facts["wording"]).startswith("memagent:")

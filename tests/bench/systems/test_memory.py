@@ -124,8 +124,7 @@ async def test_extractive_reads_four_bytes_for_a_token_and_calls_no_model(store:
     assert "7405812" in (outcome.answer or "")
     text = haystack()
     assert outcome.chunks in (len(text) // 4000 + 1, len(text) // 4000 + 2)
-    assert outcome.usage != Usage()
-    assert outcome.predicted_calls == outcome.usage.calls
+    assert (outcome.usage, outcome.predicted_calls) == (Usage(), 0), "as regex and bm25 have it"
 
 
 async def test_extractive_takes_the_published_sizes(store: RunStore) -> None:

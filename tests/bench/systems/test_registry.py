@@ -10,7 +10,7 @@ from tests.bench.systems.benches import sample, scripted, setting
 from memagent import RunStore
 from memagent.errors import ConfigError
 from memagent_bench import systems
-from memagent_bench.systems.registry import SYSTEMS, WITHOUT_MODEL, open_system
+from memagent_bench.systems.registry import SYSTEMS, WITHOUT_MODEL, chosen_systems, open_system
 
 
 def test_every_system_of_the_benchmark_is_there(store: RunStore) -> None:
@@ -26,7 +26,7 @@ def test_every_system_of_the_benchmark_is_there(store: RunStore) -> None:
 def test_an_unknown_name_says_what_there_is(store: RunStore) -> None:
     with pytest.raises(ConfigError, match=r"'memery'; did you mean 'memory'\?.*map-reduce"):
         open_system("memery", setting(scripted(), store))
-    for name in ("", ":", "mine:", ":Mine"):
+    for name in (":", "mine:", ":Mine"):
         with pytest.raises(ConfigError, match=r"package\.module:factory"):
             open_system(name, setting(scripted(), store))
 
@@ -36,6 +36,7 @@ async def test_a_users_own_system_as_the_docstring_has_it(
 ) -> None:
     code = (systems.__doc__ or "").partition("```python\n")[2].partition("```")[0]
     (tmp_path / "own_system.py").write_text(code + "\n\nnumber = int\n")
+    (tmp_path / "broken_system.py").write_text("def make(:")
     monkeypatch.syspath_prepend(str(tmp_path))
     system = open_system("own_system:FirstLine", setting(scripted(), store))
     outcome = await system.answer(sample("One.\nTwo."), "r1")
@@ -46,6 +47,17 @@ async def test_a_users_own_system_as_the_docstring_has_it(
         open_system("no_such_module:X", setting(scripted(), store))
     with pytest.raises(ConfigError, match="no system"):
         open_system("builtins:repr", setting(scripted(), store))
+    with pytest.raises(ConfigError, match="SyntaxError"):
+        open_system("broken_system:make", setting(scripted(), store))
+    with pytest.raises(ConfigError, match="TypeError"):
+        open_system("own_system:number", setting(scripted(), store))
+
+
+def test_systems_are_chosen_once_each() -> None:
+    assert chosen_systems("all") == list(SYSTEMS)
+    assert chosen_systems(" bm25, my:F ,memory,my:F,bm25") == ["bm25", "my:F", "memory"]
+    with pytest.raises(ConfigError, match="'memry'; did you mean 'memory'"):
+        chosen_systems("my:F,memry")
 
 
 @pytest.mark.parametrize(

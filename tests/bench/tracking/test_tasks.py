@@ -77,6 +77,23 @@ def test_the_text_alone_gives_the_answer(name: str, options: DataOptions) -> Non
         assert sample.question.startswith(sample.before.split(" Keep track")[0])
 
 
+@EVERY
+def test_a_long_text_alone_gives_the_answer_too_and_its_facts_fill_a_window(
+    name: str, options: DataOptions
+) -> None:
+    counter = length_counter(None)
+    sample = TASKS[name](2**17, replace(options, counter=counter)).sample(0)
+    answer = SOLVERS[name](sample.context, sample.question)
+    assert answer == ", ".join(sample.outputs)
+    told = counter.count(" ".join(own(sample)))
+    # Chains do not grow: a reader has to keep all of their notes.
+    assert told < 1000 if name == "chain" else told > 6500
+    for place in sample.evidence:
+        text = sample.context[: place.start] + sample.context[place.end :]
+        changed = SOLVERS[name](text, sample.question) != answer
+        assert changed or name == "facts"
+
+
 @pytest.mark.parametrize("name", ["ledger", "counter", "chain"])
 def test_without_a_place_of_evidence_the_text_gives_another_answer(
     name: str, options: DataOptions
@@ -242,10 +259,11 @@ def test_a_tokenizer_whose_sums_are_not_exact_still_fills_and_never_overflows(
 def test_a_length_without_room_is_refused_with_one_that_has(
     name: str, options: DataOptions
 ) -> None:
-    with pytest.raises(ConfigError, match=f"300 is too short for task '{name}'") as caught:
+    with pytest.raises(ConfigError, match=f"300 tokens are too few for {name} ") as caught:
         TASKS[name](300, options).sample(0)
-    enough = int(str(caught.value).split("use ")[1].split()[0])
-    assert TASKS[name](enough, options).sample(0).tokens <= enough
+    enough = int(str(caught.value).split("at least ")[1])
+    for index in range(20):
+        assert TASKS[name](enough, options).sample(index).tokens <= enough
 
 
 def test_what_a_record_has_to_say(options: DataOptions) -> None:

@@ -1,0 +1,43 @@
+"""Texts put among units of filler, before they are one document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where each text goes. There are texts and units, at least one of each."""
+
+    units: Sequence[str]
+    texts: Sequence[str]
+    cuts: Sequence[int]
+    """Of each text the units before it, ascending."""
+
+    @property
+    def first(self) -> str:
+        """The unit or text that the document begins with."""
+        return self.units[0] if self.cuts[0] > 0 else self.texts[0]
+
+    @property
+    def last(self) -> str:
+        """The unit or text that it ends with."""
+        return self.units[-1] if self.cuts[-1] < len(self.units) else self.texts[-1]
+
+    def joined(self, joiner: str) -> tuple[str, list[tuple[int, int]]]:
+        """The document, and first character and one past the last one of each text."""
+        parts: list[str] = []
+        spans: list[tuple[int, int]] = []
+        done = at = 0
+        for cut, text in zip(self.cuts, self.texts, strict=True):
+            if done < cut:
+                parts.append(joiner.join(self.units[done:cut]))
+                at += len(parts[-1]) + len(joiner)
+                done = cut
+            spans.append((at, at + len(text)))
+            parts.append(text)
+            at += len(text) + len(joiner)
+        if done < len(self.units):
+            parts.append(joiner.join(self.units[done:]))
+        return joiner.join(parts), spans
