@@ -17,6 +17,7 @@ from typer.testing import Result
 
 import memagent
 from memagent.cli.options import Display
+from memagent_bench.cli.measure import Going
 from memagent_bench.cli.results import show_means
 from memagent_bench.records import RESULTS, RecordFile, read_records
 from memagent_bench.suites import ABOUT
@@ -428,3 +429,10 @@ def test_help_offers_what_a_suite_has(invoke: Invoke) -> None:
     assert "--squad" in invoke("ruler", "--help").stdout
     assert "--squad" not in invoke("tracking", "--help").stdout
     assert invoke("tracking", "--out", "x", "--squad", "y").exit_code == 2
+
+
+def test_the_line_to_go_on_with_has_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    urls = "http://me:secret@one/v1,https://you@two/v1"
+    monkeypatch.setattr("sys.argv", ["x", "ruler", "--base-url", urls])
+    line = Going(json=False, begun=True).resume_command(None)
+    assert line == "memagent-bench ruler --base-url http://…@one/v1,https://…@two/v1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -36,8 +37,9 @@ class Going(Outcome):
     """There is a folder to go on with."""
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """The command line again: it goes on where it was."""
-        return shlex.join(["memagent-bench", *sys.argv[1:]]) if self.begun else None
+        """The command line again, without the password of a URL: it goes on where it was."""
+        line = shlex.join(["memagent-bench", *sys.argv[1:]])
+        return re.sub(r"//[^/@\s]+@", "//…@", line) if self.begun else None
 
 
 def measure(suite: str, doc: str) -> Callable[[Measure], None]:

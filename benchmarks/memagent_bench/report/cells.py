@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from memagent.cli.output import clean
 from memagent_bench.published import RULER_TASKS
 from memagent_bench.record import Record
+from memagent_bench.systems.registry import SYSTEMS
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,17 @@ def _suite(name: str, cells: dict[tuple[str, str, int], list[Record]]) -> Suite:
     known = [task for task in RULER_TASKS if task in tasks] if name == "ruler" else []
     return Suite(
         name=name,
-        labels=tuple(dict.fromkeys(label for label, _, _ in cells)),
+        labels=tuple(sorted(dict.fromkeys(label for label, _, _ in cells), key=_place)),
         tasks=(*known, *(task for task in tasks if task not in known)),
         lengths=tuple(sorted({length for _, _, length in cells})),
         cells={cell: tuple(sorted(of, key=lambda r: r.index)) for cell, of in cells.items()},
     )
+
+
+def _place(label: str) -> int:
+    """As `memagent-bench systems` lists them, then those of users: concurrent samples end in any order."""
+    system = label.split(" · ")[0]
+    return list(SYSTEMS).index(system) if system in SYSTEMS else len(SYSTEMS)
 
 
 def _labels(folders: Mapping[str, Sequence[Record]]) -> dict[tuple[str, str, str], str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from memagent.agents.plan import Plan
-from memagent.models.retry import patiently
 from memagent.tasks import Sample
-from memagent.tokens import TokenCounter
+from memagent_bench.length_tokens import length_counter
 from memagent_bench.systems.asking import agent_of, text_of
 from memagent_bench.systems.base import Outcome, Setting
 from memagent_bench.systems.fitting import Excerpt, Span, ask_once, excerpt, largest
@@ -20,8 +19,8 @@ GUESS = 40
 class Retrieval:
     """Answers with the best sentences themselves, in the order of the document. No model is called.
 
-    The reply has as many tokens as the task lets a reply have, counted by the shared model's counter. Where no
-    sentence matches, it is empty.
+    The reply has as many of GPT-2's tokens as the task lets a reply have. Not the model's: it has no part in this, and
+    where it counts bytes, a reply would be a quarter as long. Where no sentence matches, the reply is empty.
 
     Args:
         name: as in `--systems`.
@@ -31,18 +30,14 @@ class Retrieval:
 
     def __init__(self, name: str, setting: Setting, rank: Rank) -> None:
         self.name = name
-        self._model, self._rank = setting.model, rank
+        self._rank = rank
 
     async def answer(self, sample: Sample, run_id: str) -> Outcome:
         """See `System.answer`."""
         text = await text_of(sample)
-        counter = await self._model.counter()
         # In a thread of its own: seconds of work, for which the few shared ones are not meant.
         best = await asyncio.to_thread(self._rank, text, sample.question, sample.generate)
-        reply, shown = await patiently(
-            lambda: asyncio.to_thread(_reply, counter, text, best, sample.generate),
-            name=self._model.name,
-        )
+        reply, shown = await asyncio.to_thread(_reply, text, best, sample.generate)
         return Outcome(answer=reply, predicted_calls=0, predicted_tokens=0, shown=shown / len(text))
 
 
@@ -73,8 +68,9 @@ def _within_window(plan: Plan, text: str, best: list[Span]) -> Excerpt:
     return excerpt(plan, text, lambda n: sorted(best[:n]), most=len(best), guess=GUESS, gap="\n")
 
 
-def _reply(counter: TokenCounter, text: str, best: list[Span], limit: int) -> tuple[str, int]:
+def _reply(text: str, best: list[Span], limit: int) -> tuple[str, int]:
     """The best sentences within a number of tokens, and how many characters they have."""
+    counter = length_counter(None)
 
     def tokens(n: int) -> int:
         return counter.count(_joined(text, best[:n]))

@@ -65,3 +65,9 @@ def test_what_was_not_run_is_not_there() -> None:
     assert suite.lengths_of("direct") == (8 * K,)
     assert suite.shared_tasks(("memory", 8 * K), ("direct", 8 * K)) == ("vt",)
     assert suite.strata("direct", 8 * K, ["cwe"]) == []
+
+
+def test_systems_stand_in_their_usual_order_whichever_ended_first() -> None:
+    ended = ("my.own:system", "bm25", "direct", "memory-gate", "memory")
+    (suite,) = sort_records({"run": [record(system=name) for name in ended]})
+    assert suite.labels == ("memory", "memory-gate", "direct", "bm25", "my.own:system")
