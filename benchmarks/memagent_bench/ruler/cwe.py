@@ -11,7 +11,7 @@ import numpy as np
 from memagent.errors import ConfigError
 from memagent.tasks import Sample
 from memagent.tokens import TokenCounter
-from memagent_bench.fitted import FittedTask, Order, shuffled
+from memagent_bench.fitted import FittedTask, Order, objects, shuffled
 from memagent_bench.lengths import show_length
 from memagent_bench.numbered import Numbered
 from memagent_bench.options import DataOptions
@@ -81,7 +81,9 @@ class CweTask(FittedTask):
         rng = self._rng("words", index)
         before = self._example(rng, index) + self._fill(self._frame.before)
         after = self._fill(self._frame.after)
-        words = np.concatenate([p.vocabulary.words[p.vocabulary.draw(p.costs, rng)] for p in parts])
+        drawn = [p.vocabulary.words[p.vocabulary.draw(p.costs, rng)] for p in parts]
+        # Made anew they lie together in memory: 2 to 3 ms less of 50 for a text of a million tokens.
+        words = objects("\n".join(np.concatenate(drawn).tolist()).split("\n"))
         often = times(len(words), *TIMES)
         places = np.repeat(np.arange(len(words)), often)
         entries = words[places[self._arrangement(len(places), index)]]

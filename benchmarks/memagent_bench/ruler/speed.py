@@ -23,11 +23,14 @@ from memagent_bench.perf.measure import Row, machine, table
 from memagent_bench.ruler import upstream
 from memagent_bench.ruler.naive import NaiveNiahTask
 from memagent_bench.ruler.niah import NiahTask
+from memagent_bench.ruler.tasks import TASKS as RULER
 from memagent_bench.ruler.words import names
 
 BEGIN, END = "<!-- measured: generate -->\n", "<!-- end of measured -->"
 TASKS = {"noise": "niah_single_1", "essay": "niah_single_2", "needles": "niah_multikey_2"}
 """The task that stands for each haystack."""
+ALONE = ("vt", "cwe", "fwe")
+"""Timed without a naive generator beside them, at shuffled positions: the slower way."""
 TARGET = 0.05
 """CPU seconds for a further sample of a million tokens."""
 FIRSTS, FURTHER = 3, 10
@@ -52,6 +55,7 @@ def main() -> int:
                 if given.upstream:
                     rows += _upstream(haystack, length, given)
                 print(table(rows[-6:]), file=sys.stderr, flush=True)
+            rows += [_alone(name, length) for name in ALONE]
     except MemagentError as error:
         print(error, file=sys.stderr)
         return 1
@@ -80,19 +84,30 @@ def _compared(haystack: str, length: int) -> Iterator[Row]:
     further = _further(made[-1][0], FURTHER)
     naive, naive_first = fresh(NaiveNiahTask)
     naive_further = _further(naive, 2 if length >= M else 4)
-    target = length >= M
     yield Row(f"{what}: first sample", "", first, "s")
-    yield Row(
+    yield _within_target(what, length, further)
+    yield Row(f"{what}: first sample, naive", "", [naive_first], "s")
+    yield Row(f"{what}: further sample, naive", "", naive_further, "s")
+    yield _ratio(f"{what}: first sample, naive / this", [naive_first], first)
+    yield _ratio(f"{what}: further sample, naive / this", naive_further, further)
+
+
+def _alone(name: str, length: int) -> Row:
+    options = DataOptions(counter=length_counter(None), positions="shuffled")
+    task = RULER[name](length, options)
+    task.sample(0)
+    return _within_target(f"{name}, {show_length(length)}", length, _further(task, FURTHER))
+
+
+def _within_target(what: str, length: int, further: list[float]) -> Row:
+    target = length >= M
+    return Row(
         f"{what}: further sample",
         f"<= {TARGET} s" if target else "",
         further,
         "s",
         good=statistics.median(further) <= TARGET if target else None,
     )
-    yield Row(f"{what}: first sample, naive", "", [naive_first], "s")
-    yield Row(f"{what}: further sample, naive", "", naive_further, "s")
-    yield _ratio(f"{what}: first sample, naive / this", [naive_first], first)
-    yield _ratio(f"{what}: further sample, naive / this", naive_further, further)
 
 
 def _upstream(haystack: str, length: int, given: argparse.Namespace) -> Iterator[Row]:
