@@ -52,7 +52,7 @@ class Vocabulary:
     def __init__(self, words: Sequence[str], cost: Callable[[str], int]) -> None:
         self.words = objects(words)
         self.costs = np.fromiter(map(cost, words), dtype=np.int64, count=len(words))
-        self._narrow = self.costs.astype(np.int32)  # half as much to move at each draw
+        self._members = {int(of): np.flatnonzero(self.costs == of) for of in np.unique(self.costs)}
 
     def __len__(self) -> int:
         return len(self.words)
@@ -66,10 +66,35 @@ class Vocabulary:
             costs: of some of the words.
             rng: advanced by the same amount whatever the costs.
         """
-        order = shuffled(len(self), rng)
-        ordered = self._narrow[order]
+        seed = rng.getrandbits(64)
         drawn = np.empty_like(costs)
-        for cost in np.unique(costs):
+        for cost, members in self._members.items():
             places = np.flatnonzero(costs == cost)
-            drawn[places] = order[np.flatnonzero(ordered == cost)[: len(places)]]
+            if len(places):
+                chosen = distinct(len(members), len(places), Random(f"{seed}:{cost}"))
+                drawn[places] = members[chosen]
         return drawn
+
+
+def distinct(n: int, k: int, rng: Random) -> Order:
+    """The first k of 0..n-1 in random order; a larger k only adds to them.
+
+    Numbers are drawn until k different ones have come. Only a k near n takes more than the expected number of draws
+    (each new number is one of n - i that are left): then those that have not come follow in an order of their own.
+    """
+    order = np.empty(0, dtype=np.int64)
+    enough = 2 * n if k > n * 3 // 4 else int(-n * np.log1p(-k / n) * 1.02) + 100
+    bits = rng.getrandbits(64)
+    for draws in (min(enough, 2 * n), 2 * n):
+        keys = np.frombuffer(Random(bits).randbytes(4 * draws), dtype="<u4")
+        drawn = ((keys * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
+        when = np.arange(draws)
+        first = np.full(n, -1)
+        first[drawn[::-1]] = when[::-1]  # where a number comes twice, what is written last stays
+        order = drawn[first[drawn] == when]
+        if len(order) >= k:
+            return order[:k]
+        if draws == 2 * n:
+            unseen = np.flatnonzero(first < 0)
+            order = np.concatenate([order, unseen[shuffled(len(unseen), rng)]])
+    return order[:k]
