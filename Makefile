@@ -7,11 +7,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONSTRAINTS := constraints/dev.txt
+VENV_TRAIN := .venv-train
+TRAIN := $(VENV_TRAIN)/bin
+STAMP_TRAIN := $(VENV_TRAIN)/.installed
+CONSTRAINTS_TRAIN := constraints/train.txt
 SOURCES := src tests $(wildcard benchmarks examples)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test browser engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock clean
+.PHONY: help venv venv-train check-train test-train train-smoke demo test browser engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -29,11 +33,29 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) --build-constraint $(CONSTRAINTS) -e '.[dev]'
 	@touch $@
 
+venv-train: $(STAMP_TRAIN) ## Make .venv-train, with torch and trl, for everything of memagent-train
+
+$(STAMP_TRAIN): pyproject.toml $(CONSTRAINTS_TRAIN)
+	@$(PYTHON) -m venv $(VENV_TRAIN)
+	$(TRAIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS_TRAIN) pip
+	$(TRAIN)/python -m pip install --quiet -c $(CONSTRAINTS_TRAIN) --build-constraint $(CONSTRAINTS_TRAIN) -e '.[dev,train]'
+	@touch $@
+
 demo: $(STAMP) ## Answer a question about War and Peace without a server
 	$(BIN)/memagent demo
 
 test: $(STAMP) ## Run the tests (JOBS=2 processes; warnings are errors)
 	$(BIN)/python -m pytest -n $(JOBS)
+
+check-train: $(STAMP_TRAIN) ## Check the types of memagent-train
+	$(TRAIN)/pyright --project pyright-train.json
+
+test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train
+	OMP_NUM_THREADS=1 $(TRAIN)/python -m pytest -n $(JOBS) --timeout 300 tests/train \
+	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/training.md]"
+
+train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (10 minutes)
+	OMP_NUM_THREADS=1 $(TRAIN)/python -m memagent_train.smoke
 
 engines: $(STAMP) ## Install real engines into the user's cache (ENGINES="vllm sglang"; 4 GB)
 	$(BIN)/python tests/engines/venvs.py $(ENGINES)
@@ -92,6 +114,15 @@ lock: ## Resolve the newest allowed versions and write them to constraints/dev.t
 	      "$$dir/bin/python" -m pip freeze --all --exclude-editable; } > "$$dir/lock" && \
 	    cp "$$dir/lock" $(CONSTRAINTS)
 
+lock-train: ## The same for constraints/train.txt (torch stays pinned: an open range draws CUDA's packages)
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+	    $(PYTHON) -m venv "$$dir" && \
+	    "$$dir/bin/python" -m pip install --quiet --upgrade pip setuptools && \
+	    "$$dir/bin/python" -m pip install --quiet hatchling torch==2.13.0 -e '.[dev,train]' && \
+	    { sed -n '/^#/p' $(CONSTRAINTS_TRAIN); \
+	      "$$dir/bin/python" -m pip freeze --all --exclude-editable | sed 's/+cpu$$//'; } > "$$dir/lock" && \
+	    cp "$$dir/lock" $(CONSTRAINTS_TRAIN)
+
 clean: ## Remove .venv and everything else that was built
-	rm -rf $(VENV) build dist site .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV_TRAIN) build dist site .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find src tests $(wildcard benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,5 +1,6 @@
 """What holds for every test: no environment of the user's, no blocking of the event loop."""
 
+import importlib.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ from memagent import threads
 
 # Here, because pytest takes options only from plugins that it knows before it collects.
 pytest_plugins = ["tests.engines.fixtures"]
+
+# `make test-train` runs them, in the environment that has torch.
+collect_ignore = [] if importlib.util.find_spec("torch") else ["train"]
 
 # Read when the Hugging Face library is first imported, so it is set before any test module is.
 os.environ["HF_HUB_OFFLINE"] = "1"

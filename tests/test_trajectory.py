@@ -17,6 +17,12 @@ def test_a_conversation_survives_json_with_its_tokens() -> None:
         kind="update",
         chunk=3,
         tokens=TokenIds(prompt=(1, 2), sampled=(3,), logprobs=(-0.5,)),
+        turns=(TokenIds(prompt=(1, 2), sampled=(3,), logprobs=(-0.5,)),),
     )
     assert Conversation.model_validate_json(conversation.model_dump_json()) == conversation
     assert Trajectory([conversation], "ho", StopReason.ANSWERED).conversations[0] == conversation
+
+
+def test_a_conversation_of_a_version_without_turns_is_read() -> None:
+    written = '{"messages": [{"role": "user", "content": "hi"}], "kind": "update", "chunk": 0, "tokens": null}'
+    assert Conversation.model_validate_json(written).turns == ()

@@ -31,6 +31,10 @@ class Conversation(Leaf):
     """Index of the chunk that was shown, None for an answer call or outside a reading."""
     tokens: TokenIds | None = None
     """The last call's exact ids, where the engine gives them."""
+    turns: tuple[TokenIds, ...] = ()
+    """Of a recorded conversation: the ids of each of its calls in order, each prompt without what the calls before it
+    showed and sampled. One after the other, the prompts and samples of all turns are the whole conversation, as
+    `tokens` has it. Empty where a call gave no ids, and from then on."""
 
 
 @dataclass(frozen=True)

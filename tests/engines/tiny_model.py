@@ -1,7 +1,8 @@
 """Makes a tiny Qwen2 model with random weights, for an engine to serve. It says nothing sensible.
 
-Run by the python of an engine's venv: python tests/engines/tiny_model.py FOLDER. The weights come
-from a fixed seed, so the engines serve the same model.
+Run by the python of an engine's venv: python tests/engines/tiny_model.py FOLDER [SEED]. The weights come
+from a fixed seed, so the engines serve the same model. Another seed gives other weights, and an output
+layer of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def chat_settings() -> dict[str, Any]:
     return settings
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, seed: int = SEED) -> None:
     """Writes weights, configuration, tokenizer and template into the folder."""
     # Here, because only an engine's venv has them.
     import torch  # pyright: ignore[reportMissingImports]
@@ -58,7 +59,7 @@ def main(folder: Path) -> None:
     settings = chat_settings()
     end, pad = vocabulary[settings["eos_token"]], vocabulary[settings["pad_token"]]
 
-    torch.manual_seed(SEED)
+    torch.manual_seed(seed)
     config = Qwen2Config(
         # No padding: an id above the tokenizer's last would have no text.
         vocab_size=len(vocabulary),
@@ -69,7 +70,7 @@ def main(folder: Path) -> None:
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=WINDOW,
-        tie_word_embeddings=True,
+        tie_word_embeddings=seed == SEED,
         bos_token_id=None,
         eos_token_id=end,
         pad_token_id=pad,
@@ -86,4 +87,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -141,6 +141,64 @@ async def test_failed_calls_leave_no_trace_and_clear_forgets() -> None:
     assert contents(recorder) == [["q", "1", "r", "2"]]
 
 
+def joined(turns: tuple[TokenIds, ...]) -> list[int]:
+    return [i for turn in turns for i in (*turn.prompt, *turn.sampled)]
+
+
+async def test_turns_are_the_calls_of_a_conversation_without_what_came_before() -> None:
+    first = TokenIds(prompt=(1, 2), sampled=(3,), logprobs=(-1.0,))
+    second = TokenIds(prompt=(1, 2, 3, 4, 5), sampled=(6, 7), logprobs=(-2.0, -3.0))
+    third = TokenIds(prompt=(1, 2, 3, 4, 5, 6, 7, 8), sampled=())
+    replies = [Completion(text=str(n), tokens=t) for n, t in enumerate((first, second, third))]
+    recorder = Recorder(ScriptedModel(replies))
+    await play(recorder, ("q",), ("q", "0", "r"), ("q", "0", "r", "1", "s"))
+    (conversation,) = recorder.conversations
+    assert conversation.turns == (
+        first,
+        TokenIds(prompt=(4, 5), sampled=(6, 7), logprobs=(-2.0, -3.0)),
+        TokenIds(prompt=(8,), sampled=()),
+    )
+    assert joined(conversation.turns) == [*third.prompt, *third.sampled]
+
+
+async def test_a_call_without_ids_ends_the_turns_of_its_conversation_for_good() -> None:
+    model = ScriptedModel(
+        [
+            with_ids("1", [1], [2]),
+            "2",
+            with_ids("3", [1, 2, 3], [4]),
+            with_ids("4", [1, 2, 3, 4, 5], [6]),
+            with_ids("x", [9], [9]),
+        ]
+    )
+    recorder = Recorder(model)
+    said = ("q", "1", "r", "2", "s", "3", "t")
+    await play(recorder, *(said[:n] for n in (1, 3, 5, 7)), ("other",))
+    assert [len(c.turns) for c in recorder.conversations] == [0, 1]
+
+
+async def test_retokenised_calls_open_turns_of_their_own() -> None:
+    recorder = Recorder(
+        ScriptedModel([with_ids("1", [1, 2], [3]), with_ids("2", [1, 2, 9, 4], [5])])
+    )
+    await play(recorder, ("q",), ("q", "1", "r"))
+    assert [joined(c.turns) for c in recorder.conversations] == [[1, 2, 3], [1, 2, 9, 4, 5]]
+
+
+async def test_a_subclass_hears_of_each_call_and_its_place() -> None:
+    class Listener(Recorder):
+        heard: tuple[tuple[int, str], ...] = ()
+
+        def noted(self, place: int, request: ChatRequest, completion: Completion) -> None:
+            self.heard += ((place, completion.text),)
+            assert self._conversations[place].messages[-1].content == completion.text
+
+    recorder = Listener(ScriptedModel(["1", "x", "2", ValueError("no reply, nothing to hear")]))
+    await play(recorder, ("q",), ("other",), ("q", "1", "r"))
+    await asyncio.gather(recorder.complete(request("q")), return_exceptions=True)
+    assert recorder.heard == ((0, "1"), (1, "x"), (0, "2"))
+
+
 async def test_concurrent_conversations_keep_apart() -> None:
     async def echo(sent: ChatRequest) -> str:
         await asyncio.sleep(0)

@@ -3,7 +3,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent.messages import Message, Usage
+from memagent.messages import Message, TokenIds, Usage
 from memagent.runstore import RunStore, Step
 from memagent.runstore.conversations import pack, unpack
 from memagent.trajectory import Conversation
@@ -25,6 +25,14 @@ def test_the_chunks_text_is_kept_out() -> None:
     packed, hole = pack(Conversation(messages=(message,)), text)
     assert "long section" not in packed
     assert hole == "0:9"
+
+
+def test_turns_are_kept_and_their_name_stands_only_where_there_are_some() -> None:
+    message = Message(role="user", content="hi")
+    ids = TokenIds(prompt=(1,), sampled=(2,), logprobs=(-0.1,))
+    turns = Conversation(messages=(message,), tokens=ids, turns=(ids,))
+    assert unpack(pack(turns, "")[0], None, None) == turns
+    assert "turns" not in pack(Conversation(messages=(message,), tokens=ids), "hi")[0]
 
 
 def test_walking_a_long_run_is_linear() -> None:

@@ -19,6 +19,8 @@ class Recorder(Wrapper):
     one; without such a conversation it opens one. Where the engine gives token ids, they decide: a call
     continues the conversation whose prompt and sampled ids its own prompt starts with. Messages that
     extend a conversation whose ids they do not extend open a new one, and count as `retokenised`.
+    `Conversation.turns` holds the ids of each call for as long as every call of the conversation gave some: a
+    call without ids, which only its messages can place, leaves it without turns for good.
 
     Conversations stay in memory until `clear`. They are matched when the reply comes, in the
     order of replies; failed calls leave no trace.
@@ -54,13 +56,24 @@ class Recorder(Wrapper):
             self._record(request, completion)
         return completion
 
+    def noted(self, place: int, request: ChatRequest, completion: Completion) -> None:
+        """Hears of each call that was recorded, in that order and one at a time; subclasses keep what they need of it.
+
+        Args:
+            place: index in `conversations` of the one that the call opened or continued.
+            request: what was sent.
+            completion: the reply.
+        """
+
     def _record(self, request: ChatRequest, completion: Completion) -> None:
+        place = self._continued(request.messages, completion.tokens)
+        before = None if place is None else self._conversations[place]
         conversation = Conversation(
             messages=(*request.messages, Message(role="assistant", content=completion.text)),
             kind=request.kind,
             tokens=completion.tokens,
+            turns=_turns(before, completion.tokens),
         )
-        place = self._continued(request.messages, completion.tokens)
         if place is None:
             place = len(self._conversations)
             self._conversations.append(conversation)
@@ -68,6 +81,7 @@ class Recorder(Wrapper):
             self._close(place)
             self._conversations[place] = conversation
         self._open(place)
+        self.noted(place, request, completion)
 
     def _continued(self, messages: Sequence[Message], tokens: TokenIds | None) -> int | None:
         """Which conversation the call continues, None for a new one."""
@@ -107,6 +121,23 @@ class Recorder(Wrapper):
         self._by_messages.remove(by_messages, place)
         if by_ids is not None:
             self._by_ids.remove(by_ids, place)
+
+
+def _turns(before: Conversation | None, tokens: TokenIds | None) -> tuple[TokenIds, ...]:
+    """The turns of a conversation with one more call.
+
+    Args:
+        before: what the call continues, None where it opens a conversation.
+        tokens: the call's ids.
+    """
+    if tokens is None:
+        return ()
+    if before is None:
+        return (tokens,)
+    if before.tokens is None or not before.turns:
+        return ()
+    known = len(before.tokens.prompt) + len(before.tokens.sampled)
+    return (*before.turns, tokens.model_copy(update={"prompt": tokens.prompt[known:]}))
 
 
 _Key = tuple[int, bytes]

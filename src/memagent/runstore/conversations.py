@@ -19,8 +19,13 @@ def pack(conversation: Conversation, text: str) -> tuple[str, str | None]:
             messages = list(conversation.messages)
             messages[place] = message.model_copy(update={"content": rest})
             packed = conversation.model_copy(update={"messages": tuple(messages)})
-            return packed.model_dump_json(), f"{place}:{at}"
-    return conversation.model_dump_json(), None
+            return _json(packed), f"{place}:{at}"
+    return _json(conversation), None
+
+
+def _json(conversation: Conversation) -> str:
+    # Agents' conversations have no turns, and a file without the word can be read by versions that do not know it.
+    return conversation.model_dump_json(exclude=None if conversation.turns else {"turns"})
 
 
 def unpack(packed: str, hole: str | None, text: str | None) -> Conversation:

@@ -1,0 +1,162 @@
+"""From the rollouts of a sample to the conversations that are trained on, each with its advantage."""
+
+# ruff: noqa: N806  (names of tensors end in their dimensions)
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from memagent_train.algorithm import AlgorithmSettings
+from memagent_train.errors import TrainingError
+from memagent_train.estimators import (
+    ADVANTAGES,
+    broadcast_to_rows,
+    keep_groups,
+    overlong_penalty,
+    step_advantages,
+)
+from memagent_train.rollouts import Rollout, Row, Status
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """A conversation with what the loss needs to know of it."""
+
+    row: Row
+    advantage: float
+
+    @property
+    def length(self) -> int:
+        """Tokens, prompt and response."""
+        return len(self.row.prompt_ids) + len(self.row.response_ids)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The G rollouts of one sample, compared with each other."""
+
+    rollouts: tuple[Rollout, ...]
+    advantages: tuple[float, ...]
+    """G; 0.0 for a rollout without a reward."""
+    rows: tuple[TrainingRow, ...]
+    """The conversations that count in the loss: of rollouts with a reward, and with a sampled token."""
+    informative: bool
+    """Whether anything in it carries a gradient."""
+
+
+def compare(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Group:
+    """Compares the rollouts of one sample.
+
+    Args:
+        rollouts: G of them, `checked`.
+        algorithm: how rewards become advantages, and what is masked.
+    """
+    advantages_G, informative = _of_rollouts(rollouts, algorithm)
+    steps_GC = _of_steps(rollouts, algorithm)
+    places = [
+        (g, c)
+        for g, rollout in enumerate(rollouts)
+        for c, row in enumerate(rollout.rows)
+        if row.sampled and rollout.status is Status.SCORED
+        if not (rollout.overlong and algorithm.overlong_mask)
+    ]
+    owner_N = torch.tensor([g for g, _ in places], dtype=torch.long)
+    advantages_N = broadcast_to_rows(advantages_G, owner_N).tolist()
+    rows = tuple(
+        TrainingRow(
+            rollouts[g].rows[c],
+            advantage + algorithm.step_weight * float(steps_GC[g, c]),
+        )
+        for (g, c), advantage in zip(places, advantages_N, strict=True)
+    )
+    informative = informative or (algorithm.step_weight > 0 and bool(steps_GC.any()))
+    return Group(
+        tuple(rollouts), tuple(advantages_G.tolist()), rows, informative=bool(rows) and informative
+    )
+
+
+def checked(rollout: Rollout) -> Rollout:
+    """The rollout itself, or without its reward where that or its rows cannot be trained on.
+
+    A rollout that is not as it should be is no reason to stop a training: it is FAILED (or UNSCORED, where only the
+    reward is at fault), with the reason in `error`.
+    """
+    if rollout.status is not Status.SCORED:
+        # A reward that was given beside it would stand in the baseline of others.
+        return rollout if rollout.reward is None else replace(rollout, reward=None)
+    if rollout.reward is None or not math.isfinite(rollout.reward):
+        said = f"the reward is {rollout.reward!r}, no finite number"
+        return replace(rollout, status=Status.UNSCORED, reward=None, error=said)
+    wrong = next((why for row in rollout.rows if (why := _wrong(row))), "")
+    steps = rollout.step_rewards
+    if steps is not None and len(steps) != len(rollout.rows):
+        wrong = f"{len(steps)} step rewards for {len(rollout.rows)} conversations"
+    elif any(step is not None and not math.isfinite(step) for step in steps or ()):
+        wrong = f"a step reward is no finite number: {steps!r}"
+    return replace(rollout, status=Status.FAILED, reward=None, error=wrong) if wrong else rollout
+
+
+def check_groups(rollouts: Sequence[Rollout], groups: int, size: int) -> list[list[Rollout]]:
+    """Cuts what was generated into its groups.
+
+    Raises:
+        TrainingError: there are not so many rollouts, or a group's are not side by side.
+    """
+    if len(rollouts) != groups * size:
+        raise TrainingError(
+            f"{len(rollouts)!r} rollouts were generated where {groups} samples of {size} rollouts were asked for: "
+            f"a failed rollout is to be returned with status FAILED, not left out"
+        )
+    cut = [list(rollouts[at : at + size]) for at in range(0, len(rollouts), size)]
+    ids = [{rollout.group_id for rollout in group} for group in cut]
+    if any(len(names) != 1 for names in ids) or len(set().union(*ids)) != groups:
+        raise TrainingError(
+            f"the rollouts of a sample are to stand side by side under one group id, and no two samples under the "
+            f"same; got {[sorted(names) for names in ids]!r}"
+        )
+    return cut
+
+
+def _of_rollouts(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> tuple[Tensor, bool]:
+    rewards_G = torch.tensor(
+        [math.nan if rollout.reward is None else rollout.reward for rollout in rollouts],
+        dtype=torch.float64,
+    )
+    if algorithm.overlong_length is not None:
+        lengths_G = torch.tensor(
+            [max((row.sampled for row in rollout.rows), default=0) for rollout in rollouts]
+        )
+        rewards_G = rewards_G + overlong_penalty(
+            lengths_G, algorithm.overlong_length, algorithm.overlong_window
+        )
+    rewards_BG = rewards_G[None]
+    return ADVANTAGES[algorithm.scale](rewards_BG)[0], bool(keep_groups(rewards_BG))
+
+
+def _of_steps(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Tensor:
+    longest = max(len(rollout.rows) for rollout in rollouts)
+    rewards_GC = torch.full((len(rollouts), longest), math.nan, dtype=torch.float64)
+    for g, rollout in enumerate(rollouts):
+        if rollout.status is Status.SCORED:
+            for c, reward in enumerate(rollout.step_rewards or ()):
+                rewards_GC[g, c] = math.nan if reward is None else reward
+    return step_advantages(rewards_GC, algorithm.scale)
+
+
+def _wrong(row: Row) -> str:
+    lengths = {len(row.response_ids), len(row.loss_mask), len(row.logprobs)}
+    if len(lengths) != 1:
+        return (
+            f"a conversation has {len(row.response_ids)} ids, {len(row.loss_mask)} mask values and "
+            f"{len(row.logprobs)} log-probabilities"
+        )
+    if not row.prompt_ids:
+        return "a conversation has no prompt ids"
+    if not all(math.isfinite(logprob) for logprob in row.logprobs):
+        return "a log-probability of the sampling engine is no finite number"
+    return ""

@@ -1,0 +1,256 @@
+"""What is trained: an async function of a model and a sample. The memory agent is one, a user's own another."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import sys
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from memagent.agents.memory import MemoryAgent
+from memagent.agents.result import Result
+from memagent.chunking import Cuts
+from memagent.errors import ConfigError
+from memagent.events import ChunkRead, MemoryKept, MemoryUpdated
+from memagent.messages import Leaf, Sampling
+from memagent.models.base import ChatModel
+from memagent.models.limit import ConcurrencyLimit, Limits
+from memagent.models.scripted import ScriptedModel
+from memagent.prompts import Gate
+from memagent.runstore import RunStore
+from memagent.tasks import Sample
+from memagent.threads import in_thread
+
+AgentFunction = Callable[[ChatModel, Sample], Awaitable["str | Result | None"]]
+"""`async def agent(model, sample)`: gives the answer, None where it found none, or a memory agent's `Result`."""
+
+MEMORY = "memory"
+ONE_AT_A_TIME = 1
+"""A memory agent's own limit of calls in flight; it has one question, and rollouts are limited as a whole."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """The rollout that an agent's code runs in."""
+
+    rollout_id: str
+    seed: int
+    """Of all that is drawn in it."""
+
+
+ROLLOUT: ContextVar[Running | None] = ContextVar("ROLLOUT", default=None)
+"""Set while an agent runs in a rollout."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """One chunk that was shown to an agent with an update gate, and what it did with it."""
+
+    ids: tuple[int, ...]
+    """Of the call whose reply counted: prompt and reply."""
+    span: tuple[int, int]
+    """First character of the chunk in the document, and one past the last."""
+    kept: bool
+    """Whether the reply carried the memory."""
+
+
+@dataclass(frozen=True)
+class GatedResult(Result):
+    """The result of a run with an update gate."""
+
+    reads: tuple[Read, ...] = ()
+
+
+class AgentSettings(Leaf):
+    """Which agent is trained, and the settings of the memory agent (see `memagent.MemoryAgent`)."""
+
+    use: str = MEMORY
+    """`memory`, or `module:function` for an async function of your own; modules in the current folder are found."""
+    prompts: str = "plain"
+    """A shipped prompt set, or a TOML file."""
+    window: int | None = Field(default=None, gt=0)
+    """Tokens of prompt plus output; default the smaller of the model's window and 8192."""
+    chunk_tokens: int | None = Field(default=None, gt=0)
+    memory_tokens: int | None = Field(default=None, gt=0)
+    cuts: Cuts = "exact"
+    overlap: int = Field(default=0, ge=0)
+    """Tokens of a chunk that the next one repeats."""
+    gate: Gate = "off"
+    trust: Literal["neutral", "exact"] = "neutral"
+    max_calls: int | None = Field(default=None, gt=0)
+    """Calls after which a rollout is stopped without an answer, as one that took too long."""
+
+
+def load_agent(settings: AgentSettings, *, store: RunStore | None) -> AgentFunction:
+    """The agent that the settings name.
+
+    Args:
+        settings: the agent's.
+        store: where the memory agent keeps its runs, under the rollouts' ids; None keeps them only while they run.
+
+    Raises:
+        ConfigError: the prompt set or function cannot be had, or a setting of the memory agent has a bad value.
+    """
+    if settings.use == MEMORY:
+        return MemoryFunction(settings, store)
+    named = settings.model_fields_set - {"use"}
+    if named:
+        raise ConfigError(
+            f"{', '.join(sorted(named))}: these are settings of the memory agent, and use={settings.use!r} names "
+            f"another; leave them out"
+        )
+    function = load_function(settings.use, "agent")
+    if not _is_async(function):
+        raise ConfigError(
+            f"the agent {settings.use!r} is no async function: write `async def agent(model, sample):`"
+        )
+    try:
+        inspect.signature(function).bind("model", "sample")
+    except TypeError as error:
+        raise ConfigError(
+            f"the agent {settings.use!r} cannot be called with a model and a sample ({error}): write "
+            f"`async def agent(model, sample):`"
+        ) from error
+    return function
+
+
+class MemoryFunction:
+    """The memory agent as an `AgentFunction`: each rollout is one run.
+
+    A run that the store holds under a rollout's id is forgotten first: it is what a killed process left, and its
+    replies are not the policy's as it is now.
+
+    Args:
+        settings: the agent's.
+        store: where runs are kept; None keeps them only while they run.
+
+    Raises:
+        ConfigError: a setting has a bad value.
+    """
+
+    def __init__(self, settings: AgentSettings, store: RunStore | None) -> None:
+        self._keeps_runs = store is not None
+        self._may_keep = settings.gate in ("update", "both")
+        # One for all rollouts: each would spend more time on opening one of its own than on its calls.
+        self._store = RunStore(None) if store is None else store
+        self._agent = MemoryAgent(
+            ScriptedModel([]),  # stands for the rollouts' own
+            prompts=settings.prompts,
+            window=settings.window,
+            chunk_tokens=settings.chunk_tokens,
+            memory_tokens=settings.memory_tokens,
+            cuts=settings.cuts,
+            overlap=settings.overlap,
+            gate=settings.gate,
+            trust=settings.trust,
+            sampling=Sampling(temperature=1.0, top_p=1.0),
+            limits=None if settings.max_calls is None else Limits(calls=settings.max_calls),
+            store=self._store,
+        )
+
+    async def __call__(self, model: ChatModel, sample: Sample) -> Result:
+        """Reads the sample's document, and answers its question."""
+        running = ROLLOUT.get()
+        agent = self._at(model, 0 if running is None else running.seed)
+        if running is None:
+            return await agent.aask(sample.context, sample.question)
+        run_id = running.rollout_id
+        if self._keeps_runs:
+            await in_thread(self._forget, run_id)
+        try:
+            result = await agent.aask(sample.context, sample.question, run_id=run_id)
+            return await in_thread(self._with_reads, result) if self._may_keep else result
+        finally:
+            if not self._keeps_runs:
+                await in_thread(self._forget, run_id)
+
+    def _forget(self, run_id: str) -> None:
+        """Removes a run, if the store has it. Blocks."""
+        if self._store.find(run_id) is not None:
+            self._store.remove(run_id)
+
+    def _with_reads(self, result: Result) -> GatedResult:
+        """The result with what the run's log says of its chunks. Blocks."""
+        spans: dict[int, tuple[int, int]] = {}
+        kept: dict[int, bool] = {}
+        for event in self._store.events(result.run_id):
+            if isinstance(event, ChunkRead):
+                spans[event.chunk] = event.start, event.end
+            elif isinstance(event, (MemoryKept, MemoryUpdated)):
+                kept[event.chunk] = isinstance(event, MemoryKept)
+        reads = tuple(
+            Read(one.tokens.prompt + one.tokens.sampled, spans[one.chunk], kept[one.chunk])
+            for one in result.trajectory.conversations
+            if one.chunk is not None and one.tokens is not None
+        )
+        return GatedResult(**{f.name: getattr(result, f.name) for f in fields(Result)}, reads=reads)
+
+    def _at(self, model: ChatModel, seed: int) -> MemoryAgent:
+        """The agent with another model and seed. Making it anew would check the prompt set anew, for 3 ms."""
+        agent = copy.copy(self._agent)
+        agent.model = ConcurrencyLimit(model, ONE_AT_A_TIME)
+        agent.settings = agent.settings.model_copy(update={"seed": seed})
+        return agent
+
+
+def load_function(spec: str, what: str) -> Callable[..., Any]:
+    """Imports `module:function`, from the current folder too.
+
+    Args:
+        spec: such as `my_agent:agent` or `package.module:Class.method`.
+        what: what it is wanted for, for messages: `agent`, `reward`.
+
+    Raises:
+        ConfigError: it is not written so, the module cannot be imported, or has no such function.
+    """
+    module_name, _, path = spec.partition(":")
+    if not module_name or not path:
+        raise ConfigError(
+            f"the {what} {spec!r} names no function: write 'module:function', such as 'my_{what}:{what}' for "
+            f"the function {what} in my_{what}.py"
+        )
+    module = _import(module_name, what, spec)
+    found: Any = module
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    if not callable(found):
+        raise ConfigError(
+            f"the {what} {spec!r}: {module_name} ({getattr(module, '__file__', None)}) has no function {path!r}"
+        )
+    return found
+
+
+def _import(module_name: str, what: str, spec: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        # Left there, for what the module imports when it is called; last, so that it hides nothing installed.
+        sys.path.append(here)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(module_name)
+    except Exception as error:  # a module may raise anything while it is imported
+        if isinstance(error, ModuleNotFoundError) and error.name in _parents(module_name):
+            raise ConfigError(
+                f"the {what} {spec!r}: there is no module {module_name!r}, neither installed nor in the "
+                f"current folder {here!r}"
+            ) from error
+        raise ConfigError(
+            f"the {what} {spec!r}: importing {module_name!r} failed: {error!r}"
+        ) from error
+
+
+def _parents(module_name: str) -> set[str]:
+    parts = module_name.split(".")
+    return {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    call = getattr(function, "__call__", None)  # noqa: B004 - an object may be called by an async method
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

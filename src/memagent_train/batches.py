@@ -1,0 +1,111 @@
+"""Rows in the form that TRL trains on: dealt out to processes, updates and micro-batches, and padded to tensors."""
+
+# ruff: noqa: N806  (names of tensors end in their dimensions)
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from memagent_train.advantages import TrainingRow
+from memagent_train.estimators import broadcast_to_tokens
+from memagent_train.rollouts import Row
+
+Place = int | None
+"""Number of a row, or None for a padding row."""
+
+
+def deal(
+    lengths: Sequence[int], *, ranks: int, updates: int, micro_batches: int, seed: str
+) -> list[list[list[Place]]]:
+    """Deals rows out, so that every process has as much to do, and in micro-batches of equal size.
+
+    Rows go to updates at random (by `seed`), then longest first to the process with the least work so far; a
+    process's rows of an update are sorted by length, so that little of a micro-batch is padding. Processes meet in
+    every micro-batch: each gets as many, with as many rows, the missing ones being padding rows.
+
+    Args:
+        lengths: tokens of every row; may be empty.
+        ranks: processes.
+        updates: parts of the batch, one an optimizer update.
+        micro_batches: of every part.
+        seed: of the division into updates.
+
+    Returns:
+        For every process: updates * micro_batches micro-batches of row numbers, one or more each.
+    """
+    shuffled = list(range(len(lengths)))
+    random.Random(seed).shuffle(shuffled)
+    dealt: list[list[list[Place]]] = [[] for _ in range(ranks)]
+    for update in range(updates):
+        shares = _share_out(shuffled[update::updates], lengths, ranks)
+        rows = -(-max(map(len, shares)) // micro_batches) or 1
+        for batches, share in zip(dealt, shares, strict=True):
+            padded = share + [None] * (rows * micro_batches - len(share))
+            batches += [padded[at : at + rows] for at in range(0, len(padded), rows)]
+    return dealt
+
+
+def _share_out(rows: Sequence[int], lengths: Sequence[int], ranks: int) -> list[list[Place]]:
+    """Longest rows first, each to the process with the fewest tokens that has room."""
+    room = -(-len(rows) // ranks)
+    shares: list[list[Place]] = [[] for _ in range(ranks)]
+    loads = [0] * ranks
+    for row in sorted(rows, key=lambda row: -lengths[row]):
+        rank = min((r for r in range(ranks) if len(shares[r]) < room), key=loads.__getitem__)
+        shares[rank].append(row)
+        loads[rank] += lengths[row]
+    return shares
+
+
+def padding_row(eos: int) -> TrainingRow:
+    """A row of two tokens that counts nowhere."""
+    return TrainingRow(Row((eos,), (eos,), (0,), (0.0,)), advantage=0.0)
+
+
+def tensors(
+    rows: Sequence[TrainingRow], weights: Sequence[float], *, pad: int, device: torch.device
+) -> dict[str, Tensor]:
+    """One micro-batch as TRL's loss reads it.
+
+    Args:
+        rows: N of them.
+        weights: of their tokens in the mean.
+        pad: id of the padding token; it is masked wherever it stands.
+        device: where the tensors go.
+
+    Returns:
+        `prompt_ids`, `prompt_mask` (N, P), padded on the left; `completion_ids`, `completion_mask`, `advantages`,
+        `sampling_per_token_logps` (N, T), padded on the right; `tool_mask` (N, T): the weight where a token was
+        sampled, else 0. The loss multiplies policy and KL term by it, as it does by a mask.
+    """
+    prompts = [list(row.row.prompt_ids) for row in rows]
+    responses = [list(row.row.response_ids) for row in rows]
+    sampled_NT = _padded([row.row.loss_mask for row in rows], 0).float()
+    weighted_NT = sampled_NT * torch.tensor(weights, dtype=torch.float32)[:, None]
+    advantages_N = torch.tensor([row.advantage for row in rows], dtype=torch.float32)
+    made = {
+        "prompt_ids": _padded(prompts, pad, left=True),
+        "prompt_mask": _padded([[1] * len(ids) for ids in prompts], 0, left=True),
+        "completion_ids": _padded(responses, pad),
+        "completion_mask": _padded([[1] * len(ids) for ids in responses], 0),
+        "tool_mask": weighted_NT,
+        "advantages": broadcast_to_tokens(advantages_N, sampled_NT),
+        "sampling_per_token_logps": _padded([row.row.logprobs for row in rows], 0.0),
+    }
+    return {name: tensor.to(device) for name, tensor in made.items()}
+
+
+def _padded(rows: Sequence[Sequence[float]], value: float, *, left: bool = False) -> Tensor:
+    width = max(map(len, rows))
+    return torch.tensor(
+        [
+            [value] * (width - len(row)) + list(row)
+            if left
+            else list(row) + [value] * (width - len(row))
+            for row in rows
+        ]
+    )

@@ -1,0 +1,165 @@
+"""`memagent-train eval`: a policy on held-out samples."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memagent.cli import options as opt
+from memagent.cli.exits import say
+from memagent.cli.options import Display
+from memagent.cli.output import Paper, on_terminal
+from memagent.cli.setup import chosen_display
+from memagent_train.cli import options
+from memagent_train.cli.going import Going, training
+
+if TYPE_CHECKING:
+    from memagent_train.config.train import TrainConfig
+    from memagent_train.rollouts import Rollout
+    from memagent_train.runs.evaluate import Cell
+
+SETTINGS = "config.toml"
+
+
+def evaluate(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="POLICY",
+            help="The folder of a run, of a checkpoint or of a model, or a hub name.",
+        ),
+    ],
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Settings of data, agent, reward and evaluation. Default: those of the run.",
+            rich_help_panel=options.SETTINGS,
+            show_default=False,
+        ),
+    ] = None,
+    settings: options.Set = None,
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            metavar="L,L,...",
+            help="Lengths of samples in tokens, such as 8k,...,64k, or own for samples as they are. Default: the "
+            "settings' evaluation.lengths.",
+            show_default=False,
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            "--samples",
+            metavar="N",
+            min=1,
+            help="Samples a length. Default: the settings' evaluation.n.",
+            show_default=False,
+        ),
+    ] = None,
+    checkpoint: options.Checkpoint = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="JSON, a sample a line.", show_default=False),
+    ] = None,
+    display: opt.DisplayOption = None,
+) -> None:
+    """Answer held-out samples with a policy: means with their 95% intervals."""
+    shown = chosen_display(display)
+    going = Going(json=shown is Display.JSON)
+    with training(going):
+        from memagent.errors import ConfigError
+        from memagent_train.config.train import load_train
+
+        file = config or Path(target) / SETTINGS
+        if config is None and not file.is_file():
+            raise ConfigError(
+                f"{target!r} is no folder of a run: say with --config how to evaluate it"
+            )
+        read = load_train(file, settings or ())
+        from memagent_train.runs.evaluate import evaluate as answer
+        from memagent_train.runs.target import target_of
+
+        columns = _columns(lengths, read)
+        n = samples or read.evaluation.n
+        _warn_of_seen(n, read, run=config is None)
+        policy = target_of(target, checkpoint, read.model)
+        found = answer(
+            policy, read, lengths=columns, n=n, out=out, on_done=_counter(n * len(columns), shown)
+        )
+        going.told = True
+        _show(policy.name, found, shown)
+
+
+def _columns(lengths: str | None, read: TrainConfig) -> tuple[int, ...]:
+    from memagent_bench.lengths import parse_lengths
+
+    if lengths is None:
+        return read.evaluation.columns or (0,)
+    return (0,) if lengths.strip() == "own" else parse_lengths(lengths)
+
+
+def _warn_of_seen(n: int, read: TrainConfig, *, run: bool) -> None:
+    """A training holds out as many samples as it evaluates on; others it may have seen."""
+    held_out = read.evaluation.n if read.evaluation.columns else 0
+    if run and n > held_out:
+        say(
+            "caution:",
+            f"the run held {held_out} samples out, so of these {n} some may have been trained on (generated tasks have "
+            f"others with --set data.seed=N)",
+            style="yellow",
+        )
+
+
+def _counter(total: int, shown: Display) -> _Counter:
+    return _Counter(total, visible=shown is Display.FULL and on_terminal(sys.stderr))
+
+
+class _Counter:
+    """Counts answered samples on one line of a terminal."""
+
+    def __init__(self, total: int, *, visible: bool) -> None:
+        self._done, self._total, self._visible = 0, total, visible
+
+    def __call__(self, rollout: Rollout) -> None:
+        self._done += 1
+        if self._visible:
+            end = "\r" if self._done < self._total else "\r\x1b[K"
+            print(
+                f"{self._done:,} of {self._total:,} samples", end=end, file=sys.stderr, flush=True
+            )
+
+
+def _show(policy: str, found: list[Cell], shown: Display) -> None:
+    from memagent_train.runs.progress import length_name
+
+    if shown is Display.JSON:
+        cells = [
+            {
+                "task": cell.task,
+                "length": cell.length,
+                "mean": cell.estimate.mean,
+                "low": cell.estimate.low,
+                "high": cell.estimate.high,
+                "n": cell.estimate.n,
+                "unscored": cell.estimate.unscored,
+            }
+            for cell in found
+        ]
+        print(json.dumps({"policy": policy, "cells": cells}, ensure_ascii=False))
+        return
+    if shown is Display.NONE:
+        return
+    rows = [("policy", policy)]
+    for cell in found:
+        one = cell.estimate
+        unscored = f", {one.unscored} without a reward" if one.unscored else ""
+        said = f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]  n={one.n}{unscored}"
+        rows.append((f"{cell.task} at {length_name(cell.length)}", said))
+    Paper(colour=shown is Display.FULL).table(rows)

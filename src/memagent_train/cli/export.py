@@ -1,0 +1,65 @@
+"""`memagent-train export`: a policy for others to serve, trajectories for others to train on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memagent.cli import options as opt
+from memagent.cli.exits import Outcome, reported
+from memagent.cli.options import Display
+from memagent.cli.output import Paper
+from memagent.cli.setup import chosen_display
+from memagent_train.cli import options
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where weights, tokenizer, wording and a README go: a new folder.",
+            show_default=False,
+        ),
+    ] = None,
+    checkpoint: options.Checkpoint = None,
+    trajectories: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the logged rollouts as JSON, a conversation a line.",
+            show_default=False,
+        ),
+    ] = None,
+    display: opt.DisplayOption = None,
+) -> None:
+    """Write a trained policy for transformers, vLLM or SGLang to load, and its trajectories for other trainers."""
+    shown = chosen_display(display)
+    outcome = Outcome(json=shown is Display.JSON)
+    with reported(outcome):
+        from memagent.errors import ConfigError
+
+        if out is None and trajectories is None:
+            raise ConfigError("nothing to write: give --out DIR, --trajectories FILE, or both")
+        from memagent_train.runs.export import export as write
+        from memagent_train.runs.export import export_trajectories
+
+        facts: dict[str, str | int] = {}
+        rows: list[tuple[str, str]] = []
+        if out is not None:
+            made = write(run, out, step=checkpoint)
+            facts |= {"out": str(made.out), "step": made.step}
+            rows.append(("exported", f"step {made.step} to {made.out} (see its README.md)"))
+        if trajectories is not None:
+            count = export_trajectories(run, trajectories)
+            facts |= {"trajectories": str(trajectories), "conversations": count}
+            rows.append(("trajectories", f"{count:,} conversations to {trajectories}"))
+        outcome.told = True
+        if shown is Display.JSON:
+            print(json.dumps(facts, ensure_ascii=False))
+        elif shown is not Display.NONE:
+            Paper(colour=shown is Display.FULL).table(rows)

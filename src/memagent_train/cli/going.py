@@ -1,0 +1,46 @@
+"""What the commands that train have in common: how they end, and how to go on."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from memagent.cli.exits import Interrupted, Outcome, reported
+from memagent.cli.options import Display
+from memagent.cli.setup import chosen_display
+
+
+@dataclass
+class Going(Outcome):
+    """What is known when a training ends early."""
+
+    begun: bool = False
+    """There is something to go on with."""
+
+    def resume_command(self, run_id: str | None) -> str | None:
+        """The command line again: it goes on from the newest whole checkpoint."""
+        return shlex.join(["memagent-train", *sys.argv[1:]]) if self.begun else None
+
+
+def display_of(display: Display | None) -> Display:
+    """As asked for; of several processes only the first shows anything."""
+    return chosen_display(display) if os.environ.get("RANK", "0") == "0" else Display.NONE
+
+
+@contextmanager
+def training(going: Going) -> Generator[None]:
+    """Turns whatever ends a training into words on standard error and an exit code."""
+    with reported(going):
+        try:
+            yield
+        except KeyboardInterrupt as stop:
+            number = getattr(
+                stop, "number", None
+            )  # of runs.signals.Signalled, which takes no import here
+            if number is None:
+                raise
+            raise Interrupted(number) from stop

@@ -1,0 +1,111 @@
+"""`memagent-train grpo`, and `config`, which shows what it would do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memagent.cli import options as opt
+from memagent.cli.exits import Outcome, reported
+from memagent.cli.options import Display
+from memagent.cli.output import Paper
+from memagent_train.cli import options
+from memagent_train.cli.going import Going, display_of, training
+
+if TYPE_CHECKING:
+    from memagent_train.config.train import TrainConfig
+    from memagent_train.runs.grpo import Outcome as Trained
+
+
+def grpo(
+    config: options.Config,
+    out: options.Out,
+    settings: options.Set = None,
+    dry_run: options.DryRun = False,
+    display: opt.DisplayOption = None,
+) -> None:
+    """Train by reinforcement learning; the same command goes on with a run that was begun.
+
+    With several GPUs: [b]accelerate launch --config_file FILE -m memagent_train grpo CONFIG --out DIR[/].
+    """
+    shown = display_of(display)
+    going = Going(json=shown is Display.JSON)
+    with training(going):
+        from memagent_train.config.train import load_train
+
+        read = load_train(config, settings or ())
+        if dry_run:
+            _show_plan(read, shown)
+            going.told = True
+            return
+        from memagent_train.cli.watch import watcher
+        from memagent_train.runs.grpo import train
+        from memagent_train.runs.progress import Board, SilentWatcher
+
+        def watch(board: Board) -> SilentWatcher:
+            going.begun = True
+            return watcher(shown, board, f"grpo · {read.model.path} · {out}")
+
+        trained = train(read, out, watch=watch)
+        going.told = True
+        _show_trained(trained, shown)
+
+
+def config(
+    config: options.Config,
+    settings: options.Set = None,
+    display: opt.DisplayOption = None,
+) -> None:
+    """Show the settings as they resolve (as TOML), what a step takes, and the memory."""
+    shown = display_of(display)
+    outcome = Outcome(json=shown is Display.JSON)
+    with reported(outcome):
+        from memagent_train.config.train import load_train
+
+        _show_plan(load_train(config, settings or ()), shown)
+        outcome.told = True
+
+
+def _show_plan(read: TrainConfig, shown: Display) -> None:
+    from memagent_train.config.toml import written
+    from memagent_train.config.train import plain
+    from memagent_train.runs.plan import plan_of
+
+    plan = plan_of(read)
+    if shown is Display.JSON:
+        print(json.dumps({"settings": plain(read), "plan": dict(plan.lines())}, ensure_ascii=False))
+        return
+    print(written(plain(read)))
+    Paper(colour=shown is Display.FULL).table(plan.lines())
+
+
+def _show_trained(trained: Trained, shown: Display) -> None:
+    if shown is Display.JSON:
+        facts = {
+            "out": str(trained.out),
+            "steps": trained.steps,
+            "reward": trained.reward,
+            "evaluations": trained.evaluations,
+        }
+        print(json.dumps(facts, ensure_ascii=False))
+        return
+    if shown is Display.NONE:
+        return
+    from memagent_train.runs.progress import length_name
+
+    paper = Paper(colour=shown is Display.FULL)
+    reward = "none" if trained.reward is None else f"{trained.reward:.3f}"
+    rows = [("trained", f"{trained.steps:,} steps, reward of the last {reward}")]
+    for step, lengths in trained.evaluations.items():
+        cells = [
+            f"{length_name(int(length))} {cell['mean']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
+            for length, cell in lengths.items()
+        ]
+        rows.append((f"after {step:,}", "  ".join(cells)))
+    rows.append(("export", f"memagent-train export {trained.out} --out {_sibling(trained.out)}"))
+    paper.table(rows)
+
+
+def _sibling(out: Path) -> Path:
+    return out.with_name(out.name + "-export")

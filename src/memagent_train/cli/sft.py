@@ -1,0 +1,69 @@
+"""`memagent-train sft`: a warm start on traces."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from memagent.cli import options as opt
+from memagent.cli.options import Display
+from memagent.cli.output import Paper
+from memagent_train.cli import options
+from memagent_train.cli.going import Going, display_of, training
+
+if TYPE_CHECKING:
+    from memagent_train.config.sft import SftConfig
+
+
+def sft(
+    config: options.Config,
+    out: options.Out,
+    settings: options.Set = None,
+    dry_run: options.DryRun = False,
+    display: opt.DisplayOption = None,
+) -> None:
+    """Learn to imitate traces, before reinforcement learning; the same command goes on with a run that was begun."""
+    shown = display_of(display)
+    going = Going(json=shown is Display.JSON)
+    with training(going):
+        from memagent_train.config.sft import load_sft
+
+        read = load_sft(config, settings or ())
+        if dry_run:
+            _show_settings(read, shown)
+            going.told = True
+            return
+        from memagent_train.cli.watch import watcher
+        from memagent_train.runs.progress import Board, SilentWatcher
+        from memagent_train.runs.sft import warm_start
+
+        def watch(board: Board) -> SilentWatcher:
+            going.begun = True
+            return watcher(shown, board, f"sft · {read.model.path} · {out}")
+
+        done = warm_start(read, out, watch=watch)
+        going.told = True
+        facts = {
+            "out": str(done.out),
+            "steps": done.steps,
+            "conversations": done.rows,
+            "dropped": done.dropped,
+            "loss": done.loss,
+        }
+        if shown is Display.JSON:
+            print(json.dumps(facts, ensure_ascii=False))
+        elif shown is not Display.NONE:
+            loss = "none" if done.loss is None else f"{done.loss:.4f}"
+            learnt = f"{done.rows:,} conversations, {done.dropped:,} longer ones left out"
+            rows = [("learnt from", learnt), ("trained", f"{done.steps:,} steps, last loss {loss}")]
+            Paper(colour=shown is Display.FULL).table(rows)
+
+
+def _show_settings(read: SftConfig, shown: Display) -> None:
+    from memagent_train.config.toml import written
+
+    plain = read.model_dump(mode="json", exclude_none=True)
+    if shown is Display.JSON:
+        print(json.dumps({"settings": plain}, ensure_ascii=False))
+    else:
+        print(written(plain))

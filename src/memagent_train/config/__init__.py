@@ -1,0 +1,1 @@
+"""Settings of a training: TOML, checked, without a library that trains."""

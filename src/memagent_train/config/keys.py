@@ -1,0 +1,51 @@
+"""Every key that a settings class knows, and the one that a mistyped key most likely meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+
+def known_keys(settings: type[BaseModel]) -> tuple[str, ...]:
+    """Dotted names of all keys and sections; parts of lists and choices are named without their place."""
+    return tuple(dict.fromkeys(_walk(settings, "", ())))
+
+
+def nearest(key: str, known: tuple[str, ...]) -> str | None:
+    """The known key that `key` most likely stands for: of its own section, else of another one; None if none is near.
+
+    Args:
+        key: dotted, as it was written.
+        known: from `known_keys`.
+    """
+    section, _, name = key.rpartition(".")
+    siblings = {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == section}
+    if found := difflib.get_close_matches(name, siblings, n=1):
+        return siblings[found[0]]
+    elsewhere = [one for one in known if one.rpartition(".")[2] == name]
+    if elsewhere:
+        return elsewhere[0]
+    close = difflib.get_close_matches(key, known, n=1)
+    return close[0] if close else None
+
+
+def _walk(
+    settings: type[BaseModel], prefix: str, above: tuple[type[BaseModel], ...]
+) -> Iterator[str]:
+    for name, field in settings.model_fields.items():
+        yield prefix + name
+        for inner in _models_in(field.annotation):
+            if inner not in (*above, settings):  # a class that holds itself has no end of keys
+                yield from _walk(inner, f"{prefix}{name}.", (*above, settings))
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Settings classes that an annotation names: itself, or inside of unions, lists and tables."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+        return
+    for part in get_args(annotation):
+        yield from _models_in(part)

@@ -1,0 +1,170 @@
+"""Settings from a TOML file and `--set key=value`: checked, every error with its file, key and value."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from memagent.errors import ConfigError
+from memagent_train.config.keys import known_keys, nearest
+from memagent_train.config.toml import Table, read_toml
+
+S = TypeVar("S", bound=BaseModel)
+UNKNOWN = "extra_forbidden"
+
+
+def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
+    """Reads settings.
+
+    Args:
+        settings: their class.
+        file: TOML; relative paths in it, and in `overrides`, are relative to its folder.
+        overrides: `section.key=value`; the value is TOML, or a string where it is none. A number as part of the key
+            is a place in a list.
+
+    Raises:
+        ConfigError: the file cannot be read; a key is unknown (the nearest known one is named); a value is wrong
+            (file, key and value are named). Several errors are told at once.
+    """
+    tables = read_toml(file)
+    given = [_set(tables, override) for override in overrides]
+    where = str(file)
+    _refuse_no_numbers(tables, where)
+    try:
+        # As JSON, strictly: "3" is no number there and 1 no boolean, while a list may fill a tuple.
+        read = settings.model_validate_json(json.dumps(tables, default=_not_plain), strict=True)
+    except ValidationError as error:
+        known = known_keys(settings)
+        lines = [_told(detail, where, given, known) for detail in error.errors()]
+        raise ConfigError("\n".join(dict.fromkeys(lines))) from error
+    except ConfigError as error:  # of a class that looks at several settings together
+        raise ConfigError(f"{where}: {error}") from error
+    return cast("S", _anchored(read, file.resolve().parent))
+
+
+def _set(tables: Table, override: str) -> str:
+    """Puts one override in its place.
+
+    Returns:
+        Its dotted key.
+    """
+    key, equals, text = override.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise ConfigError(f"--set {override!r}: write section.key=value, as in optimizer.lr=1e-6")
+    path = _path_of(key, override)
+    place: Any = tables
+    for part in path[:-1]:
+        if isinstance(place, list):
+            place = _item(cast("list[Any]", place), part, override)
+        elif isinstance(place, dict):
+            place = cast("Table", place).setdefault(part, {})
+        else:
+            raise ConfigError(f"--set {override!r}: what stands before {part!r} is no section")
+    value = value_of(text)
+    if isinstance(place, list):
+        items = cast("list[Any]", place)
+        _item(items, path[-1], override)
+        items[int(path[-1])] = value
+    elif isinstance(place, dict):
+        place[path[-1]] = value
+    else:
+        raise ConfigError(f"--set {override!r}: what stands before {path[-1]!r} is no section")
+    return ".".join(path)
+
+
+def _path_of(key: str, override: str) -> list[str]:
+    try:
+        parsed: Any = tomllib.loads(f"{key} = 0")
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"--set {override!r}: {key!r} is no key ({error})") from error
+    path: list[str] = []
+    while isinstance(parsed, dict):
+        ((part, parsed),) = cast("Table", parsed).items()
+        path.append(part)
+    return path
+
+
+def _item(items: list[Any], part: str, override: str) -> Any:
+    if not part.isdecimal() or int(part) >= len(items):
+        raise ConfigError(
+            f"--set {override!r}: the list has {len(items)} entries, numbered from 0, and no {part!r}"
+        )
+    return items[int(part)]
+
+
+def value_of(text: str) -> Any:
+    """What stands after the equals sign of an override: TOML, or else the text as it is."""
+    try:
+        parsed = tomllib.loads(f"value = {text.strip()}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return parsed["value"] if len(parsed) == 1 else text
+
+
+def _not_plain(value: object) -> str:
+    """Dates and times, which no setting is: their text fails with the name of their key."""
+    return str(value)
+
+
+def _refuse_no_numbers(value: Any, where: str, key: str = "") -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where}: {key} = {value!r}: give a finite number")
+    for name, inner in _inside(value):
+        _refuse_no_numbers(inner, where, f"{key}.{name}" if key else name)
+
+
+def _inside(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        yield from cast("Mapping[str, Any]", value).items()
+    elif isinstance(value, list):
+        yield from ((str(n), inner) for n, inner in enumerate(cast("list[Any]", value)))
+
+
+def _told(error: ErrorDetails, where: str, given: Sequence[str], known: tuple[str, ...]) -> str:
+    """One line about one error of pydantic's."""
+    key = ".".join(map(str, error["loc"]))
+    source = "--set" if key in given else where
+    if error["type"] == UNKNOWN:
+        # Places in lists are no part of a known name.
+        bare = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
+        near = nearest(bare, known)
+        hint = f"did you mean {near}?" if near else "memagent-train config shows all keys"
+        return f"{source}: there is no setting {key!r}; {hint}"
+    if error["type"] == "missing":
+        return f"{source}: {key} is missing: give it in the file, or with --set {key}=..."
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{source}: {key or 'the settings'} = {_short(error['input'])}: {message}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:99] + "…"
+
+
+def _anchored(value: Any, base: Path) -> Any:
+    """The same settings with every relative path made absolute."""
+    if isinstance(value, Path):
+        return base / value.expanduser()
+    if isinstance(value, BaseModel):
+        changed = {
+            name: new
+            for name, old in value
+            if (new := _anchored(old, base)) is not old and new != old
+        }
+        return value.model_copy(update=changed) if changed else value
+    if isinstance(value, tuple):
+        items = cast("tuple[Any, ...]", value)
+        return tuple(_anchored(item, base) for item in items)
+    if isinstance(value, list):
+        return [_anchored(item, base) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _anchored(item, base) for key, item in cast("Table", value).items()}
+    return value

@@ -1,0 +1,130 @@
+"""All settings of a warm start on traces, as one TOML file has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from memagent.messages import Leaf
+from memagent_train.algorithm import OptimizerSettings
+from memagent_train.config.read import load
+from memagent_train.config.sections import (
+    CheckpointSettings,
+    LoggingSettings,
+    LoraSettings,
+    ModelSettings,
+    ResourceSettings,
+)
+from memagent_train.config.train import beside
+
+FREE_SFT = (
+    "optimizer.steps",
+    "batch.micro_batches",
+    "checkpoints",
+    "logging",
+    "resources.device_gib",
+    "resources.gradient_checkpointing",
+)
+"""What may change when a run is gone on with."""
+
+
+class MessagesSource(Leaf):
+    """`kind = "messages"`: what an expert wrote, a conversation a line."""
+
+    kind: Literal["messages"]
+    files: tuple[Path, ...] = Field(min_length=1)
+    """JSON lines, each `{"messages": [{"role": ..., "content": ...}, ...]}`; the last message is the reply."""
+
+
+class RecordSource(Leaf):
+    """`kind = "record"`: the neutral record, as `memagent-train export --trajectories` writes it."""
+
+    kind: Literal["record"]
+    files: tuple[Path, ...] = Field(min_length=1)
+    min_reward: float | None = None
+    """Only conversations of rollouts with at least this reward; None for all that have one."""
+
+
+class RolloutSource(Leaf):
+    """`kind = "rollouts"`: the log of a training, `rollouts/` in its folder or one file of it."""
+
+    kind: Literal["rollouts"]
+    path: Path
+    min_reward: float
+    """Only conversations of rollouts with at least this reward (rejection sampling)."""
+
+
+class RunsSource(Leaf):
+    """`kind = "runs"`: finished runs of a run store, of any model."""
+
+    kind: Literal["runs"]
+    store: Path
+    """Such as `runs.sqlite`."""
+    prefix: str = ""
+    """Only runs whose id begins so."""
+
+
+AnySource = Annotated[
+    MessagesSource | RecordSource | RolloutSource | RunsSource, Field(discriminator="kind")
+]
+
+
+class TraceSettings(Leaf):
+    """[traces]: what is imitated."""
+
+    source: tuple[AnySource, ...] = Field(min_length=1)
+    window: int = Field(default=8192, gt=1)
+    """Most tokens of a conversation, prompt and reply."""
+    overlong: Literal["refuse", "drop"] = "refuse"
+    """What becomes of longer ones: an error that counts them, or they are left out and counted. Cut off, they would
+    teach to stop in the middle."""
+
+
+class SftBatchSettings(Leaf):
+    """[batch]: what an update learns from."""
+
+    rows: int = Field(default=16, gt=0)
+    """Conversations an update and process."""
+    micro_batches: int = Field(default=16, gt=0)
+    """Forward and backward passes an update; more of them need less memory."""
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.rows % self.micro_batches:
+            raise ValueError(
+                f"rows {self.rows!r} cannot be divided among {self.micro_batches!r} micro-batches"
+            )
+        return self
+
+
+class SftOptimizerSettings(OptimizerSettings):
+    """[optimizer]: as in reinforcement learning; its steps are updates."""
+
+    learning_rate: float = Field(default=1e-5, gt=0, allow_inf_nan=False)
+    """Constant after the warm-up."""
+
+
+class SftConfig(Leaf):
+    """The settings of `memagent-train sft`, section by section."""
+
+    model: ModelSettings
+    traces: TraceSettings
+    batch: SftBatchSettings = SftBatchSettings()
+    optimizer: SftOptimizerSettings = SftOptimizerSettings()
+    lora: LoraSettings | None = None
+    checkpoints: CheckpointSettings = CheckpointSettings(every=50)
+    logging: LoggingSettings = LoggingSettings()
+    resources: ResourceSettings = ResourceSettings()
+
+
+def load_sft(file: Path, overrides: Sequence[str] = ()) -> SftConfig:
+    """Reads the settings of a warm start; see `load_train`.
+
+    Raises:
+        ConfigError: the file cannot be read, or a setting is unknown or wrong.
+    """
+    config = load(SftConfig, file, overrides)
+    return config.model_copy(update={"model": beside(config.model, file.resolve().parent)})

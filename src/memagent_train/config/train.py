@@ -1,0 +1,111 @@
+"""All settings of a training by reinforcement learning, as one TOML file has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from memagent.messages import Leaf
+from memagent_train.agents import MEMORY, AgentSettings
+from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
+from memagent_train.config.read import load
+from memagent_train.config.sections import (
+    CheckpointSettings,
+    EvaluationSettings,
+    LoggingSettings,
+    LoraSettings,
+    ModelSettings,
+    ResourceSettings,
+)
+from memagent_train.data.settings import DataSettings, HubSettings
+from memagent_train.rewards.settings import RewardSettings
+from memagent_train.rollout.settings import RolloutSettings
+
+FREE = (
+    "optimizer.steps",
+    "batch.micro_batches",
+    "rollout.base_url",
+    "rollout.concurrency",
+    "rollout.max_batch",
+    "rollout.max_batch_tokens",
+    "reward.workers",
+    "evaluation",
+    "checkpoints",
+    "logging",
+    "resources.device_gib",
+    "resources.gradient_checkpointing",
+)
+"""What may change when a run is gone on with: how long, how fast, and what is written down, not what is learnt."""
+
+
+class TrainConfig(Leaf):
+    """The settings of `memagent-train grpo`, section by section."""
+
+    model: ModelSettings
+    data: DataSettings
+    agent: AgentSettings = AgentSettings()
+    rollout: RolloutSettings = RolloutSettings()
+    reward: RewardSettings = RewardSettings()
+    algorithm: AlgorithmSettings = AlgorithmSettings()
+    batch: BatchSettings = BatchSettings()
+    optimizer: OptimizerSettings = OptimizerSettings()
+    lora: LoraSettings | None = None
+    evaluation: EvaluationSettings = EvaluationSettings()
+    checkpoints: CheckpointSettings = CheckpointSettings()
+    logging: LoggingSettings = LoggingSettings()
+    resources: ResourceSettings = ResourceSettings()
+
+
+def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
+    """Reads the settings of a training; see `load`.
+
+    Names of models, prompt sets and data sets that are files or folders beside the file are taken for those.
+
+    Raises:
+        ConfigError: the file cannot be read, or a setting is unknown or wrong.
+    """
+    config = load(TrainConfig, file, overrides)
+    base, agent = file.resolve().parent, config.agent
+    sources = tuple(
+        one.model_copy(update={"path": str(base / one.path)})
+        if isinstance(one, HubSettings) and (base / one.path).exists()
+        else one
+        for one in config.data.source
+    )
+    if "prompts" in agent.model_fields_set:
+        # Only where it was given: an agent of one's own is refused with settings of the memory agent.
+        agent = agent.model_copy(update={"prompts": _beside(base, agent.prompts)})
+    return config.model_copy(
+        update={
+            "model": beside(config.model, base),
+            "data": config.data.model_copy(update={"source": sources}),
+            "agent": agent,
+        }
+    )
+
+
+def beside(model: ModelSettings, base: Path) -> ModelSettings:
+    """The same model, its names replaced by the paths of folders in `base` that have these names."""
+    named = {"path": _beside(base, model.path)}
+    if model.tokenizer is not None:
+        named["tokenizer"] = _beside(base, model.tokenizer)
+    return model.model_copy(update=named)
+
+
+def plain(config: TrainConfig) -> dict[str, Any]:
+    """The settings as plain data that reads back as the same settings; None is left out, as TOML has none."""
+    dumped = config.model_dump(mode="json", exclude_none=True)
+    if config.agent.use != MEMORY:
+        dumped["agent"] = config.agent.model_dump(mode="json", exclude_unset=True)
+    return {name: section for name, section in dumped.items() if not _is_empty(section)}
+
+
+def _is_empty(section: object) -> bool:
+    return isinstance(section, Mapping) and not section
+
+
+def _beside(base: Path, name: str) -> str:
+    """The path of what lies beside the settings under that name; else the name: a hub has it, or nobody."""
+    path = base / Path(name).expanduser()
+    return str(path) if path.is_file() or (path / "config.json").is_file() else name

@@ -1,0 +1,126 @@
+"""From a row of a user's table to a document, a question and its answers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from memagent_train.data.settings import ColumnSettings
+
+JOINT = "\n\n"
+"""Between the texts of a document that is a list."""
+SHOWN = 12
+"""Columns that an error lists."""
+
+
+class BadRow(Exception):
+    """The row lacks something; the message says what, and what would help."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a row says."""
+
+    document: str
+    question: str
+    answers: tuple[str, ...]
+    """At least one, none blank."""
+    others: Mapping[str, Any]
+    """The columns that are none of these."""
+
+    @property
+    def digest(self) -> bytes:
+        """8 bytes; equal for rows that say the same, whatever their other columns hold."""
+        running = hashlib.blake2b(digest_size=8)
+        for text in (self.document, self.question, *self.answers):
+            raw = text.encode()
+            running.update(len(raw).to_bytes(8))
+            running.update(raw)
+        return running.digest()
+
+
+def read_row(row: Mapping[str, Any], columns: ColumnSettings) -> Record:
+    """Reads one row.
+
+    Raises:
+        BadRow: a column is missing, empty, or holds something else than it should.
+    """
+    named = {"document": columns.document, "question": columns.question, "answers": columns.answers}
+    found = {what: _cell(row, name, what) for what, name in named.items()}
+    taken = {name if name in row else name.partition(".")[0] for name in named.values()}
+    return Record(
+        document=_document(found["document"], columns.document),
+        question=_text(found["question"], columns.question),
+        answers=_answers(found["answers"], columns.answers),
+        others={name: value for name, value in row.items() if name not in taken},
+    )
+
+
+def _cell(row: Mapping[str, Any], name: str, what: str) -> Any:
+    if name in row:
+        return row[name]
+    found: Any = row
+    for part in name.split("."):
+        if isinstance(found, Sequence) and not isinstance(found, str):
+            items = cast("Sequence[Any]", found)  # a list of objects: the part of each
+            found = [_part(item, part, name, row, what) for item in items]
+        else:
+            found = _part(found, part, name, row, what)
+    return found
+
+
+def _part(value: Any, part: str, name: str, row: Mapping[str, Any], what: str) -> Any:
+    if isinstance(value, Mapping) and part in value:
+        return cast("Mapping[str, Any]", value)[part]
+    there = ", ".join(map(repr, list(row)[:SHOWN])) or "none"
+    more = f" and {len(row) - SHOWN} more" if len(row) > SHOWN else ""
+    raise BadRow(
+        f"there is no column {name!r} (the columns are {there}{more}): name the column of the {what} as "
+        f"columns.{what} of the source"
+    )
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise BadRow(f"column {name!r} holds {_shown(value)}: it has to be a text")
+    if not value.strip():
+        raise BadRow(f"column {name!r} is blank")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise BadRow(
+            f"column {name!r} holds half a surrogate pair at character {error.start}: write the character itself"
+        ) from error
+    return value
+
+
+def _document(value: Any, name: str) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        texts = [_text(item, name) for item in cast("Sequence[Any]", value)]
+        value = JOINT.join(texts)
+    return _text(value, name)
+
+
+def _answers(value: Any, name: str) -> tuple[str, ...]:
+    single = isinstance(value, str) or not isinstance(value, Sequence)
+    answers = tuple(_answer(item, name) for item in ([value] if single else value))
+    if not answers:
+        raise BadRow(f"column {name!r} holds no answer")
+    return tuple(dict.fromkeys(answers))
+
+
+def _answer(value: Any, name: str) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise BadRow(
+            f"column {name!r} holds {_shown(value)}: an answer has to be a text or a number"
+        )
+    return _text(value, name)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"

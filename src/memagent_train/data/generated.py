@@ -1,0 +1,199 @@
+"""Tasks that make their samples: RULER's, the tracking tasks, and a user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Sized
+from typing import Any
+
+from memagent.errors import ConfigError, MemagentError
+from memagent.tasks import Sample, Task
+from memagent.tokens import TokenCounter
+from memagent_bench.options import DataOptions
+from memagent_bench.suites import chosen_tasks
+from memagent_train.agents import load_function
+from memagent_train.data.samples import TrainingSample
+from memagent_train.data.settings import RulerSettings, TaskSettings, TrackingSettings
+from memagent_train.data.sources import as_training, digest_of, drawn
+from memagent_train.errors import DataError
+
+ABOUT_THE_WORLD = ("qa_1", "qa_2")
+"""RULER's questions: they are data sets, whose items run out."""
+TRIED = 3
+"""First samples that are made when a source is opened: a length that is too short is then told at once."""
+OTHERS, FAR = 8, 1 << 40
+"""How many samples in place of one that its length has no room for, and how far apart their indexes are: no training
+comes so far."""
+SHORT = 4096
+"""Tokens from which on one of them is enough: what differs from sample to sample is a small part of so many."""
+
+MakeTask = Callable[[str, int | None], Task]
+"""Name and length -> task; the length is None where the source has none."""
+
+
+class TaskSource:
+    """Tasks by turns, at lengths that are drawn. Samples of a further round have further indexes.
+
+    Args:
+        name: of the source.
+        make: makes its tasks.
+        tasks: their names.
+        lengths: of samples; empty for tasks that have none.
+        count: samples in a round.
+        seed: of the lengths.
+
+    Raises:
+        ConfigError: a task cannot make samples of a length.
+        DocumentError: a file that it needs is unusable.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: MakeTask,
+        tasks: Sequence[str],
+        *,
+        lengths: tuple[int, ...],
+        count: int,
+        seed: int,
+    ) -> None:
+        self.name, self.lengths = name, lengths
+        self._make, self._names, self._count, self._seed = make, tuple(tasks), count, seed
+        self._tasks: dict[tuple[str, int | None], Task] = {}
+        self._facts: dict[str, Any] = {}
+        for task in self._names:
+            for length in lengths or (None,):
+                self._facts[f"{task}:{length}"] = self._checked(task, length)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """See `Source`."""
+        return {"count": len(self), "lengths": self.lengths, "tasks": self._facts}
+
+    def __len__(self) -> int:
+        """Items; fewer than asked for where a task has an end."""
+        ends = [len(task) for task in self._tasks.values() if isinstance(task, Sized)]
+        return min([self._count, *(end * len(self._names) for end in ends)])
+
+    def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
+        """See `Source`. A sample that its length has no room for, as chance has it, has another in its place."""
+        name = self._names[item % len(self._names)]
+        wanted = length or (
+            drawn(self.lengths, self._seed, self.name, item, round_) if self.lengths else None
+        )
+        task = self._task(name, wanted)
+        place = item // len(self._names)
+        if isinstance(task, Sized):
+            return as_training(_sample_of(task, place), task.scorer)
+        place += round_ * -(-self._count // len(self._names))
+        while True:
+            try:
+                return as_training(_sample_of(task, place), task.scorer)
+            except ConfigError as error:  # the length has no room for what this one draws
+                place += FAR
+                if isinstance(error, DataError) or place > OTHERS * FAR:
+                    raise
+
+    def _checked(self, name: str, length: int | None) -> dict[str, Any]:
+        """Makes the first samples, and says what there is to know of the task."""
+        task = self._task(name, length)
+        tried = TRIED if length is not None and length < SHORT else 1
+        samples = [_sample_of(task, index) for index in range(tried)]
+        return {**dict(task.facts), "scorer": task.scorer, "first": digest_of(samples[0])}
+
+    def _task(self, name: str, length: int | None) -> Task:
+        if (name, length) not in self._tasks:
+            self._tasks[name, length] = self._make(name, length)
+        return self._tasks[name, length]
+
+
+def open_ruler(settings: RulerSettings, counter: TokenCounter, seed: int) -> TaskSource:
+    """RULER's tasks without its questions. Raises what `TaskSource` raises, and `ConfigError` for an unknown task."""
+    made = chosen_tasks("ruler", ",".join(settings.tasks))
+    asked = [name for name in ABOUT_THE_WORLD if name in settings.tasks]
+    if asked:
+        raise ConfigError(
+            f"the tasks {asked} ask questions of a data set: give a source of kind 'squad' or 'hotpotqa' instead"
+        )
+    options = DataOptions(
+        counter=counter,
+        seed=seed,
+        positions="shuffled",
+        essays=settings.essays,
+        frames=settings.frames,
+    )
+    return _suite(settings, made, options)
+
+
+def open_tracking(settings: TrackingSettings, counter: TokenCounter, seed: int) -> TaskSource:
+    """The tracking tasks. Raises what `TaskSource` raises, and `ConfigError` for an unknown task."""
+    made = chosen_tasks("tracking", ",".join(settings.tasks))
+    options = DataOptions(counter=counter, seed=seed, positions="shuffled", essays=settings.essays)
+    return _suite(settings, made, options)
+
+
+def _suite(
+    settings: RulerSettings | TrackingSettings,
+    made: Mapping[str, Callable[[int, DataOptions], Task]],
+    options: DataOptions,
+) -> TaskSource:
+    def make(name: str, length: int | None) -> Task:
+        assert length is not None
+        return made[name](length, options)
+
+    return TaskSource(
+        settings.name or settings.kind,
+        make,
+        [name for name in made if name not in ABOUT_THE_WORLD],
+        lengths=settings.lengths,
+        count=settings.count,
+        seed=options.seed,
+    )
+
+
+def open_own(settings: TaskSettings, seed: int) -> TaskSource:
+    """A task of the user's own.
+
+    Raises:
+        ConfigError: it cannot be imported, made, or asked for a sample.
+    """
+    factory = load_function(settings.use, "task")
+
+    def make(name: str, length: int | None) -> Task:
+        arguments = dict(settings.arguments) | ({} if length is None else {"length": length})
+        try:
+            task = factory(**arguments)
+        except MemagentError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"the task {settings.use!r} cannot be made with {arguments!r}: {type(error).__name__}: {error}"
+            ) from error
+        missing = [
+            what for what in ("name", "scorer", "facts", "sample") if not hasattr(task, what)
+        ]
+        if missing:
+            raise ConfigError(
+                f"the task {settings.use!r} lacks {', '.join(missing)}: see memagent.tasks.Task for what a task has"
+            )
+        return task
+
+    name = settings.name or settings.use.partition(":")[2]
+    return TaskSource(
+        name, make, [settings.use], lengths=settings.lengths, count=settings.count, seed=seed
+    )
+
+
+def _sample_of(task: Task, index: int) -> Sample:
+    try:
+        sample = task.sample(index)
+    except MemagentError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"the task {task.name!r} made no sample {index}: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(sample, Sample):
+        raise DataError(
+            f"the task {task.name!r} gave {sample!r:.80} as sample {index}: give a memagent.tasks.Sample"
+        )
+    return sample

@@ -1,0 +1,115 @@
+"""Data sets that `datasets` loads: from the hub, from a folder, or from a parquet, JSON or CSV file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from memagent_train.data.settings import HubSettings
+from memagent_train.errors import DataError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+BUILDERS = {
+    ".parquet": "parquet",
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+    ".arrow": "arrow",
+}
+"""How a file is read, by the end of its name."""
+SAVED = ("state.json", "dataset_dict.json")
+"""What a folder holds that `save_to_disk` wrote."""
+
+
+class HubRows:
+    """The rows of one split. They stay on disk: `datasets` maps them into memory.
+
+    Args:
+        settings: of the source.
+
+    Raises:
+        DataError: there is no such data set or split, or it cannot be read; offline, one that is not in the cache.
+    """
+
+    def __init__(self, settings: HubSettings) -> None:
+        self.name = f"{settings.path}:{settings.split}"
+        self._rows = _loaded(settings)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """All rows in order."""
+        for row in self._rows:
+            yield cast("dict[str, Any]", row)
+
+    def row(self, place: int) -> dict[str, Any]:
+        """One row. Blocks."""
+        return cast("dict[str, Any]", self._rows[place])
+
+    def where(self, place: int) -> str:
+        """A row, for messages."""
+        return f"{self.name!r}, row {place}"
+
+
+def _loaded(settings: HubSettings) -> Dataset:
+    try:
+        # Imported here: it takes 2 s, and only this kind of source needs it.
+        import datasets
+    except ImportError as error:
+        raise DataError(
+            f"a source of kind 'hub' needs a package that is not here ({error}): pip install 'memagent[train]'"
+        ) from error
+    path = Path(settings.path).expanduser()
+    try:
+        if path.is_dir() and any((path / name).is_file() for name in SAVED):
+            found: Any = _split(datasets.load_from_disk(str(path)), settings)
+        elif path.is_file():
+            found = datasets.load_dataset(
+                _builder(path), data_files=str(path), split=_renamed(settings.split)
+            )
+        else:
+            found = datasets.load_dataset(
+                str(path) if path.is_dir() else settings.path,
+                settings.subset,
+                split=settings.split,
+                revision=settings.revision,
+            )
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"the data set {settings.path!r} (split {settings.split!r}) cannot be had: {type(error).__name__}: "
+            f"{' '.join(str(error).split())}. Give a name on the hub, which has to be in the local cache where there "
+            f"is no network, a folder, or a parquet, JSON or CSV file"
+        ) from error
+    return found
+
+
+def _builder(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in BUILDERS:
+        raise DataError(
+            f"the data file {str(path)!r} is of no known kind: give one that ends with {', '.join(BUILDERS)}"
+        )
+    return BUILDERS[suffix]
+
+
+def _renamed(split: str) -> str:
+    """The split of a single file, which `datasets` calls `train` whatever the file is; `[...]` stays."""
+    name, bracket, part = split.partition("[")
+    return f"train{bracket}{part}" if name else split
+
+
+def _split(saved: Any, settings: HubSettings) -> Any:
+    """A split of what `save_to_disk` wrote."""
+    if not isinstance(saved, dict):
+        return saved
+    if settings.split not in saved:
+        raise DataError(
+            f"the data set {settings.path!r} has no split {settings.split!r} (it has {', '.join(map(repr, saved))})"
+        )
+    return cast("dict[str, Any]", saved)[settings.split]

@@ -1,0 +1,251 @@
+"""Which questions a model answers without reading: those would reward a policy for what it knew before."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from io import RawIOBase
+from pathlib import Path
+from typing import cast
+
+from filelock import FileLock, Timeout
+
+from memagent.errors import ConfigError
+from memagent.messages import ChatRequest, Message, Sampling
+from memagent.models.base import ChatModel
+from memagent.prompts import UnusableReply
+from memagent.prompts.reply import visible
+from memagent.tasks import SCORERS
+from memagent.threads import in_thread
+from memagent.tokens import TokenCounter
+from memagent_train.data.known import Header, Tried, line, read_tried
+from memagent_train.data.open import open_source
+from memagent_train.data.settings import DataSettings, FilteredSettings
+from memagent_train.data.sources import Asked, QuestionSource
+from memagent_train.errors import DataError, DiskFull
+
+PROMPT = (
+    "Answer the question from what you know. Give your best guess if you are not sure, as short as possible and "
+    "without an explanation.\n\nQuestion: {question}\n\nAnswer:"
+)
+REPLY_TOKENS = 512
+"""Of one try, reasoning included."""
+RIGHT = 1.0
+"""Least score of a right answer."""
+
+
+@dataclass(frozen=True)
+class Tries:
+    """How questions are tried."""
+
+    tries: int = 4
+    """For each question, each with a seed of its own."""
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int = 0
+    concurrency: int = 16
+    """Calls in flight."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What came of it."""
+
+    questions: int
+    right: int
+    """Tries that were right, of all questions."""
+    tries: int
+
+
+def open_questions(data: DataSettings, place: int, *, counter: TokenCounter) -> QuestionSource:
+    """The questions of one source of a training's data, with none left out as known. Blocks.
+
+    Args:
+        data: the section `[data]`.
+        place: of the source in it, from 0.
+        counter: of the policy's tokens.
+
+    Raises:
+        ConfigError: there is no such source, it makes its questions up, or it cannot be opened.
+        DocumentError: a file is unusable.
+    """
+    if not 0 <= place < len(data.source):
+        raise ConfigError(
+            f"there is no source {place!r}: the data have {len(data.source)}, from 0 on"
+        )
+    settings = data.source[place]
+    if not isinstance(settings, FilteredSettings):
+        raise ConfigError(
+            f"source {place!r} is of kind {settings.kind!r}, whose answers nobody can know: nothing is to be left out"
+        )
+    every = [one.model_copy(update={"no_context": None}) for one in data.source]
+    opened = open_source(data.model_copy(update={"source": tuple(every)}), place, counter=counter)
+    return cast("QuestionSource", opened)
+
+
+async def try_without_context(
+    source: QuestionSource,
+    model: ChatModel,
+    out: Path,
+    how: Tries = Tries(),
+    *,
+    done: Callable[[int, int], None] = lambda tried, questions: None,
+) -> Tally:
+    """Asks a model every question without its document, and notes how often it is right.
+
+    Each question is written down when its tries are through; what is in the file already is not asked again.
+    The file then goes into `no_context` of the source's settings.
+
+    Args:
+        source: of `open_questions`.
+        model: the policy before training, or a stronger model.
+        out: the file, JSON lines: `index`, `right` and `tries` of each question.
+        how: tries, sampling, seed, concurrency.
+        done: called with how many questions are tried and how many there are.
+
+    Raises:
+        ConfigError: no tries, or no call would be let through.
+        DataError: the file is of other questions, model or settings; another process is at it; or it cannot be read.
+        DiskFull: it cannot be written.
+        ModelError: a call failed; what was tried before is kept.
+    """
+    if how.tries < 1 or how.concurrency < 1:
+        raise ConfigError(
+            f"{how!r} would try nothing: give at least 1 try and a concurrency of at least 1"
+        )
+    header = _header(source, model, how)
+    try:
+        lock = FileLock(f"{out}.lock", timeout=0, thread_local=False)
+        await in_thread(lock.acquire)
+    except Timeout as error:
+        raise DataError(
+            f"another process is writing {str(out)!r}: wait for it, or name another file"
+        ) from error
+    except OSError as error:
+        raise DataError(f"cannot write beside {str(out)!r}: {error.strerror}") from error
+    try:
+        file, before = await in_thread(_opened, out, header)
+        try:
+            return await _try_all(source, model, how, file, before, done)
+        finally:
+            file.close()
+    finally:
+        await in_thread(lock.release)
+
+
+async def _try_all(
+    source: QuestionSource,
+    model: ChatModel,
+    how: Tries,
+    file: RawIOBase,
+    tried: dict[int, Tried],
+    done: Callable[[int, int], None],
+) -> Tally:
+    questions = len(source)
+    places = iter(range(questions))
+    done(len(tried), questions)
+
+    async def work() -> None:
+        for place in places:
+            asked = await in_thread(source.asked, place)
+            if asked.index in tried:
+                continue
+            right = [
+                await _is_right(asked, source.scorer, model, how, number)
+                for number in range(how.tries)
+            ]
+            entry = Tried(index=asked.index, right=sum(right), tries=how.tries)
+            await in_thread(_write, file, line(entry))
+            tried[asked.index] = entry
+            done(len(tried), questions)
+
+    workers = [asyncio.create_task(work()) for _ in range(how.concurrency)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    every = tried.values()
+    return Tally(len(tried), sum(one.right for one in every), sum(one.tries for one in every))
+
+
+async def _is_right(asked: Asked, scorer: str, model: ChatModel, how: Tries, number: int) -> bool:
+    digest = hashlib.sha256(f"{how.seed}:{asked.index}:{number}".encode()).digest()
+    completion = await model.complete(
+        ChatRequest(
+            messages=(Message(role="user", content=PROMPT.format(question=asked.question)),),
+            max_tokens=REPLY_TOKENS,
+            sampling=how.sampling,
+            seed=int.from_bytes(digest[:4]) & 0x7FFFFFFF,
+            thinking=False,
+        )
+    )
+    try:
+        answer = visible(completion)
+    except UnusableReply:
+        return False
+    score = SCORERS["set_recall" if scorer == "values" else scorer]
+    return await in_thread(score, answer, asked.references) >= RIGHT
+
+
+def _header(source: QuestionSource, model: ChatModel, how: Tries) -> Header:
+    return Header(
+        source=source.name,
+        data=source.data,
+        model=model.name,
+        tries=how.tries,
+        scorer=source.scorer,
+        prompt=hashlib.sha256(f"{PROMPT} {how.sampling!r}".encode()).hexdigest()[:16],
+        seed=how.seed,
+    )
+
+
+def _opened(out: Path, header: Header) -> tuple[RawIOBase, dict[int, Tried]]:
+    """The file, ready for further lines, and what it has."""
+    try:
+        new = not out.exists() or not out.stat().st_size
+        found = None if new else read_tried(out)
+        if found is not None:
+            _compare(out, found.header, header)
+        file = out.open("wb" if new else "r+b", buffering=0)
+    except OSError as error:
+        raise DataError(f"cannot write {str(out)!r}: {error.strerror}") from error
+    try:
+        if found is None:
+            _write(file, line(header))
+            return file, {}
+        file.seek(found.size)
+        file.truncate()
+    except BaseException:
+        file.close()
+        raise
+    return file, dict(found.tried)
+
+
+def _compare(out: Path, before: Header, now: Header) -> None:
+    changed = [
+        f"{name} was {old!r}, is {new!r}"
+        for (name, old), (_, new) in zip(before, now, strict=True)
+        if old != new
+    ]
+    if changed:
+        raise DataError(
+            f"{str(out)!r} was made with other settings ({'; '.join(changed)}): name another file"
+        )
+
+
+def _write(file: RawIOBase, text: bytes) -> None:
+    """All of it; what a full disk took of a line is cut off again when the file is next opened."""
+    rest = memoryview(text)
+    try:
+        while rest:
+            rest = rest[file.write(rest) or 0 :]
+        os.fsync(file.fileno())
+    except OSError as error:
+        raise DiskFull(
+            f"the answers without the document cannot be written down ({error.strerror}): make room; what is in the "
+            f"file is kept"
+        ) from error

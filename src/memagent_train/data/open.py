@@ -1,0 +1,257 @@
+"""The data of a training: sources, mixed by weights, split into what is trained on and what is held out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from memagent.tokens import TokenCounter
+from memagent_bench.fitted import shuffled
+from memagent_bench.length_tokens import length_counter
+from memagent_train.data.generated import open_own, open_ruler, open_tracking
+from memagent_train.data.mixing import Indexes, counts_of, epoch_size, order_of, weights_of
+from memagent_train.data.questions import open_hotpotqa, open_squad
+from memagent_train.data.rows import open_hub, open_jsonl
+from memagent_train.data.samples import TrainingSample
+from memagent_train.data.settings import DataSettings
+from memagent_train.data.sources import Source
+from memagent_train.errors import DataError
+
+OPENERS: dict[str, Callable[[Any, TokenCounter, int], Source]] = {
+    "ruler": open_ruler,
+    "tracking": open_tracking,
+    "hotpotqa": open_hotpotqa,
+    "squad": open_squad,
+    "jsonl": lambda settings, counter, seed: open_jsonl(settings, counter),
+    "hub": lambda settings, counter, seed: open_hub(settings, counter),
+    "task": lambda settings, counter, seed: open_own(settings, seed),
+}
+"""By kind: settings, counter, seed -> the source."""
+GPT2 = "gpt2"
+"""The length tokenizer that comes with the benchmarks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Items of one source."""
+
+    source: Source
+    items: Indexes
+    weight: float | None
+    """Its share of the samples beside those of others; None: as many as it has items."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """The source's, which several parts may take items from."""
+
+
+class Data:
+    """Samples by index, N of them in an epoch. Safe in threads; each source makes one sample at a time.
+
+    In the first epoch no item comes twice (unless the settings ask for more samples than there are); a source of
+    which an epoch takes only a part goes on with the rest in the next. When a source has been gone through, a new round
+    begins, in another order: generated samples are then new ones, and gold paragraphs stand elsewhere.
+
+    Args:
+        parts: of each source.
+        size: N; None for as many as there are without one taken twice.
+        seed: of the order.
+        length: of all samples, in tokens; None for what the sources say.
+        facts: what the sources depend on.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        *,
+        size: int | None,
+        seed: int,
+        facts: Mapping[str, Any],
+        length: int | None = None,
+    ) -> None:
+        self._parts, self._asked, self._seed, self._length = tuple(parts), size, seed, length
+        self._facts = dict(facts)
+        self._shares = _shares(parts)
+        self._size = size or epoch_size([len(part.items) for part in parts], self._shares)
+        self._counts = counts_of(self._size, self._shares)
+        self._sources_N, self._numbers_N = order_of(self._counts, seed)
+        self._round = lru_cache(maxsize=2 * len(parts))(self._shuffled)
+
+    @property
+    def name(self) -> str:
+        """Of all sources."""
+        return ", ".join(part.source.name for part in self._parts)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the samples depend on, as JSON has it: read from a file it is the same again."""
+        facts = {**self._facts, "size": self._size, "length": self._length, "seed": self._seed}
+        return json.loads(json.dumps(facts, default=str))
+
+    @property
+    def fingerprint(self) -> str:
+        """First 16 hex digits of the SHA-256 of `facts`: data with the same one are the same."""
+        plain = json.dumps(self.facts, sort_keys=True)
+        return hashlib.sha256(plain.encode()).hexdigest()[:16]
+
+    def __len__(self) -> int:
+        """N."""
+        return self._size
+
+    def __repr__(self) -> str:
+        return f"Data({self.name!r}, {len(self)} samples, fingerprint {self.fingerprint})"
+
+    def sample(self, index: int, epoch: int = 0) -> TrainingSample:
+        """One sample. The same for the same index and epoch, in any order and process. Blocks.
+
+        Args:
+            index: from 0 to N - 1.
+            epoch: from 0.
+
+        Raises:
+            IndexError: there is no such index or epoch.
+            ConfigError: the data do not hold what they held, or a length is too short for this sample.
+        """
+        if not 0 <= index < self._size or epoch < 0:
+            raise IndexError(
+                f"no sample {index!r} in epoch {epoch!r}: there are {self._size}, from 0 on"
+            )
+        place = int(self._sources_N[index])
+        part, before = self._parts[place], epoch * self._counts[place]
+        round_, number = divmod(before + int(self._numbers_N[index]), len(part.items))
+        with part.lock:
+            item = int(self._round(place, round_)[number])
+            return part.source.sample(item, round_, self._length if part.source.lengths else None)
+
+    def split(self, held_out: int) -> tuple[Data, Data]:
+        """Divides the items: what is trained on, and what is not.
+
+        Args:
+            held_out: items that are held out, of each source its share. Another number holds out others: what was
+                trained after one split may be held out by the next.
+
+        Returns:
+            The data to train on, with the rest of the items, and the held-out ones, one epoch of `held_out` samples.
+
+        Raises:
+            DataError: there are not so many, or a source would be left with none.
+        """
+        if held_out < 1:
+            raise DataError(f"{held_out!r} samples cannot be held out: give at least 1")
+        trained: list[Part] = []
+        held: list[Part] = []
+        for part, count in zip(self._parts, counts_of(held_out, self._shares), strict=True):
+            if count >= len(part.items):
+                raise DataError(
+                    f"{count} samples of {part.source.name!r} would be held out, and it has {len(part.items)}: hold "
+                    f"out fewer than {held_out}, or give more data"
+                )
+            order = shuffled(len(part.items), Random(f"{self._seed}:held out:{part.source.name}"))
+            trained.append(replace(part, items=part.items[order[count:]]))
+            if count:  # each of them once, so that they have the shares asked for already
+                held.append(replace(part, items=part.items[order[:count]], weight=None))
+        return (
+            self._of(trained, size=self._asked, part=f"all but {held_out}"),
+            self._of(held, size=None, part=f"{held_out} held out"),
+        )
+
+    def at(self, length: int) -> Data:
+        """The same items at another length, for evaluations. Sources whose documents are as long as they are stay out.
+
+        Args:
+            length: of every sample, in tokens.
+
+        Raises:
+            ConfigError: no source makes samples of a given length, or one cannot make them so long.
+            DocumentError: a file that this length needs is unusable.
+        """
+        parts = [part for part in self._parts if part.source.lengths]
+        if not parts:
+            raise DataError(
+                f"the documents of {self.name!r} are as long as they are: they cannot be had at {length!r} tokens"
+            )
+        for part in parts:
+            with part.lock:
+                part.source.sample(int(part.items[0]), 0, length)
+        return self._of(parts, size=None, length=length)
+
+    def _of(
+        self, parts: Sequence[Part], *, size: int | None, length: int | None = None, **facts: str
+    ) -> Data:
+        return Data(
+            parts,
+            size=size,
+            seed=self._seed,
+            length=length or self._length,
+            facts={**self._facts, **facts},
+        )
+
+    def _shuffled(self, place: int, round_: int) -> Indexes:
+        """The items of a part in the order of one round."""
+        part = self._parts[place]
+        order = shuffled(len(part.items), Random(f"{self._seed}:{part.source.name}:{round_}"))
+        return part.items[order]
+
+
+def open_data(settings: DataSettings, *, counter: TokenCounter) -> Data:
+    """Opens the sources of a training. Blocks: files are read, and first samples made.
+
+    Args:
+        settings: the section `[data]`.
+        counter: counts tokens as the policy does.
+
+    Raises:
+        ConfigError: a source is wrong or lacks something; `DataError` where it is the data.
+        DocumentError: a file of paragraphs or essays is unusable.
+    """
+    places = range(len(settings.source))
+    sources = [open_source(settings, place, counter=counter) for place in places]
+    described = [
+        {"kind": one.kind, "name": source.name, "weight": one.weight, **source.facts}
+        for one, source in zip(settings.source, sources, strict=True)
+    ]
+    parts = [
+        Part(source, np.arange(len(source)), one.weight)
+        for one, source in zip(settings.source, sources, strict=True)
+    ]
+    tokenizer = _lengths_by(settings, counter).name
+    facts = {"sources": described, "length_tokenizer": tokenizer}
+    return Data(parts, size=settings.size, seed=settings.seed, facts=facts)
+
+
+def open_source(settings: DataSettings, place: int, *, counter: TokenCounter) -> Source:
+    """Opens one source. Raises what `open_data` raises.
+
+    Args:
+        settings: the section `[data]`.
+        place: of the source in it.
+        counter: counts tokens as the policy does.
+    """
+    named = [one.name or one.kind for one in settings.source[: place + 1]]
+    others = named.count(named[place]) - 1
+    name = f"{named[place]}-{others + 1}" if others else named[place]
+    own = settings.source[place].model_copy(update={"name": name})
+    # Of each source its own, and none that a benchmark has: what is measured there must not have been seen.
+    digest = hashlib.sha256(f"memagent-train:{settings.seed}:{name}".encode()).digest()
+    return OPENERS[own.kind](own, _lengths_by(settings, counter), int.from_bytes(digest[:6]))
+
+
+def _lengths_by(settings: DataSettings, counter: TokenCounter) -> TokenCounter:
+    spec = settings.length_tokenizer
+    if spec is None:
+        return counter
+    return length_counter(None if spec == GPT2 else spec)
+
+
+def _shares(parts: Sequence[Part]) -> list[float]:
+    return weights_of(
+        [part.source.name for part in parts],
+        [len(part.items) for part in parts],
+        [part.weight for part in parts],
+    )

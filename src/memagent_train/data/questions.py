@@ -1,0 +1,178 @@
+"""HotpotQA's and SQuAD's questions among paragraphs, at places that are fresh for every sample and round."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from memagent.errors import ConfigError
+from memagent.tokens import TokenCounter
+from memagent_bench.longqa.data import Collection
+from memagent_bench.longqa.questions import GENERATE, QuestionTask
+from memagent_bench.longqa.sources import FOLDER, hotpotqa_of, squad_of
+from memagent_bench.longqa.tasks import hotpotqa, squad
+from memagent_bench.options import DataOptions
+from memagent_train.data.known import without_known
+from memagent_train.data.samples import TrainingSample
+from memagent_train.data.settings import HotpotqaSettings, QuestionSettings, SquadSettings
+from memagent_train.data.sources import Asked, as_training, digest_of, drawn
+from memagent_train.errors import DataError
+
+logger = logging.getLogger("memagent.train.data")
+
+FRAME = 256
+"""Tokens of instruction and question, and what a tokenizer may make of the joints between paragraphs."""
+LONG = 16 * 1024
+"""Tokens into which the gold paragraphs of any question fit: HotpotQA's take 2,000 at most."""
+KEPT = 8
+"""Tasks that are held: one for each length of a round or two."""
+
+Make = Callable[[int, DataOptions], QuestionTask]
+
+
+class PlacedQuestions:
+    """The questions of a collection, each among as many paragraphs as fit.
+
+    Every round is a task with a seed of its own, so gold paragraphs stand elsewhere and others stand around them.
+
+    Args:
+        settings: of the source.
+        make: makes the task of one length.
+        collection: its questions.
+        options: of all tasks but for the seed.
+
+    Raises:
+        ConfigError: the data do not suffice for a length, or no question is left.
+        DocumentError: a file is unusable.
+    """
+
+    def __init__(
+        self,
+        settings: HotpotqaSettings | SquadSettings,
+        make: Make,
+        collection: Collection,
+        options: DataOptions,
+    ) -> None:
+        self.name, self.lengths = settings.name or settings.kind, settings.lengths
+        self._make, self._collection, self._options = make, collection, options
+        self._task = lru_cache(maxsize=KEPT)(self._made)
+        self.data = self._digest()
+        """Digest of all questions and references, whichever are left out."""
+        self._items, self._left_out = self._chosen(settings)
+        self._first: dict[str, str] = {}
+        for length in self.lengths:
+            task = self._task(length, 0)
+            self.scorer = task.scorer
+            self._first[str(length)] = digest_of(self.sample(0, 0, length))
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """See `Source`."""
+        longest = self._task(max(self.lengths), 0)
+        task = {name: said for name, said in longest.facts.items() if name != "rounds"}
+        return {
+            **task,
+            **self._left_out,
+            "items": len(self),
+            "lengths": self.lengths,
+            "first": self._first,
+            "digest": self.data,
+        }
+
+    def __len__(self) -> int:
+        """Questions that are left."""
+        return len(self._items)
+
+    def asked(self, item: int) -> Asked:
+        """See `QuestionSource`."""
+        index = self._items[item]
+        question = self._collection.questions[index]
+        return Asked(index, question.text, question.answers)
+
+    def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
+        """See `Source`. Where a question's paragraphs do not fit the length drawn, the next longer one is taken."""
+        seed, index = self._options.seed, self._items[item]
+        wanted = length or drawn(self.lengths, seed, self.name, item, round_)
+        longer = sorted(other for other in self.lengths if other > wanted) if length is None else []
+        while True:
+            task = self._task(wanted, round_)
+            try:
+                return as_training(task.sample(index), task.scorer)
+            except ConfigError:
+                if not longer:
+                    raise
+                wanted = longer.pop(0)
+
+    def _made(self, length: int, round_: int) -> QuestionTask:
+        own = hashlib.sha256(f"{self._options.seed}:{self.name}:{round_}".encode()).digest()
+        return self._make(length, replace(self._options, seed=int.from_bytes(own[:6])))
+
+    def _chosen(self, settings: QuestionSettings) -> tuple[list[int], dict[str, int]]:
+        """The questions that are asked, and how many are left out for what reason."""
+        every = range(len(self._collection.questions))
+        longest = max(settings.lengths)
+        left = fit = [index for index in every if self._fits(index, longest)][: settings.count]
+        if settings.no_context is not None:
+            left = without_known(fit, settings.no_context, settings.known, self.data)
+        if not left:
+            raise DataError(
+                f"no question of {self.name!r} is left: of {len(every)}, {len(fit)} have paragraphs that fit "
+                f"{longest} tokens, and all of these are known without them"
+            )
+        return left, {"asked": len(fit), "known": len(fit) - len(left)}
+
+    def _fits(self, index: int, length: int) -> bool:
+        if length >= LONG:
+            return True
+        question, count = self._collection.questions[index], self._options.counter.count
+        gold = [self._collection.paragraphs[place] for place in question.gold]
+        paragraphs = sum(count(f"{paragraph.title}\n{paragraph.text}") + 16 for paragraph in gold)
+        return paragraphs + 2 * count(question.text) + FRAME + GENERATE <= length
+
+    def _digest(self) -> str:
+        running = hashlib.sha256()
+        for question in self._collection.questions:
+            running.update(repr((question.text, question.answers)).encode("utf-8", "surrogatepass"))
+        return running.hexdigest()[:16]
+
+
+def open_hotpotqa(settings: HotpotqaSettings, counter: TokenCounter, seed: int) -> PlacedQuestions:
+    """HotpotQA's questions. Raises what `PlacedQuestions` raises."""
+    options = _options(settings, counter, seed, hotpotqa=settings.files)
+    _warn_of_test_data(settings.name, named=bool(settings.files))
+    return PlacedQuestions(settings, hotpotqa, hotpotqa_of(options), options)
+
+
+def open_squad(settings: SquadSettings, counter: TokenCounter, seed: int) -> PlacedQuestions:
+    """SQuAD's answerable questions. Raises what `PlacedQuestions` raises."""
+    options = _options(settings, counter, seed, squad=settings.file)
+    _warn_of_test_data(settings.name, named=settings.file is not None)
+    return PlacedQuestions(settings, squad, squad_of(options), options)
+
+
+def _warn_of_test_data(name: str, *, named: bool) -> None:
+    if not named:
+        logger.warning(
+            "%s takes its questions from the folder %s, where the benchmarks find theirs: what is trained on them "
+            "cannot be measured on them. Name the files of a training set",
+            name,
+            FOLDER,
+        )
+
+
+def _options(
+    settings: QuestionSettings, counter: TokenCounter, seed: int, **files: Any
+) -> DataOptions:
+    return DataOptions(
+        counter=counter,
+        seed=seed,
+        positions="shuffled",
+        allow_repeats=settings.allow_repeats,
+        frames=settings.frames,
+        paragraphs=settings.paragraphs,
+        **files,
+    )

@@ -1,0 +1,178 @@
+"""A source of rows: a user's table, each row with a document, a question and its answers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from memagent.tokens import TokenCounter
+from memagent_train.data.columns import BadRow, Record, read_row
+from memagent_train.data.hub import HubRows
+from memagent_train.data.jsonl import JsonlRows
+from memagent_train.data.known import without_known
+from memagent_train.data.samples import TrainingSample
+from memagent_train.data.settings import HubSettings, JsonlSettings, RowSettings
+from memagent_train.data.sources import Asked
+from memagent_train.errors import DataError
+from memagent_train.rewards.scored import check_scorer
+
+logger = logging.getLogger("memagent.train.data")
+
+
+class Rows(Protocol):
+    """A table."""
+
+    name: str
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[dict[str, Any] | BadRow]:
+        """All rows in order; for one that cannot be read, what is wrong with it."""
+        ...
+
+    def row(self, place: int) -> dict[str, Any]:
+        """One row.
+
+        Raises:
+            BadRow: it cannot be read.
+        """
+        ...
+
+    def where(self, place: int) -> str:
+        """A row, for messages."""
+        ...
+
+
+class RowSource:
+    """The rows of a table as samples. Each is looked at when the source is opened, so that no step meets a bad one.
+
+    Of rows that say the same only the first is used: one of two might be held out, the other trained on.
+
+    Args:
+        settings: of the source.
+        rows: the table.
+        counter: counts documents.
+
+    Raises:
+        ConfigError: there is no such score.
+        DataError: a row is unusable (unless such rows are dropped), or none is left.
+    """
+
+    lengths: tuple[int, ...] = ()
+
+    def __init__(self, settings: RowSettings, rows: Rows, counter: TokenCounter) -> None:
+        check_scorer(settings.scorer)
+        self.name = settings.name or rows.name
+        self.scorer = settings.scorer
+        self._settings, self._rows, self._counter = settings, rows, counter
+        running = hashlib.sha256()
+        self._left_out = {"unusable": 0, "twice": 0, "known": 0}
+        places = self._looked_at(running)
+        self.data = running.hexdigest()[:16]
+        """Digest of all rows that can be used, known ones among them."""
+        if settings.no_context is not None:
+            left = without_known(places, settings.no_context, settings.known, self.data)
+            self._left_out["known"] = len(places) - len(left)
+            places = array("q", left)
+        self._places = places
+        if not places:
+            raise DataError(f"{rows.name!r} holds no sample that can be used: {self._left_out}")
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """See `Source`."""
+        return {
+            "rows": len(self._rows),
+            **self._left_out,
+            "items": len(self),
+            "columns": self._settings.columns.model_dump(),
+            "scorer": self.scorer,
+            "generate": self._settings.generate,
+            "digest": self.data,
+        }
+
+    def __len__(self) -> int:
+        """Rows that are left."""
+        return len(self._places)
+
+    def asked(self, item: int) -> Asked:
+        """See `QuestionSource`."""
+        record = self._record(item)
+        return Asked(self._places[item], record.question, record.answers)
+
+    def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
+        """See `Source`. The same in each round, and as long as it is."""
+        record, generate = self._record(item), self._settings.generate
+        after = f"\n\n{record.question}\n"
+        tokens = self._counter.count(record.document + after) + generate
+        return TrainingSample(
+            task=self.name,
+            index=self._places[item],
+            length=tokens,
+            tokens=tokens,
+            context=record.document,
+            question=record.question,
+            outputs=record.answers,
+            generate=generate,
+            after=after,
+            scorer=self.scorer,
+            columns=record.others,
+        )
+
+    def _record(self, item: int) -> Record:
+        place = self._places[item]
+        try:
+            return read_row(self._rows.row(place), self._settings.columns)
+        except BadRow as bad:
+            raise DataError(f"{self._rows.where(place)}: {bad}") from bad
+
+    def _looked_at(self, running: Any) -> array[int]:
+        """The rows that can be used, the first so many of them; their digests go into `running`."""
+        places, seen = array("q"), set[int]()
+        for place, row in enumerate(self._rows):
+            try:
+                if isinstance(row, BadRow):
+                    raise row
+                record = read_row(row, self._settings.columns)
+            except BadRow as bad:
+                if self._settings.unusable == "refuse":
+                    raise DataError(
+                        f"{self._rows.where(place)}: {bad}. (With unusable = 'drop' such rows are left out.)"
+                    ) from bad
+                self._left_out["unusable"] += 1
+                continue
+            digest = int.from_bytes(record.digest)
+            if digest in seen:
+                self._left_out["twice"] += 1
+                continue
+            seen.add(digest)
+            running.update(record.digest + _plain(record.others))
+            places.append(place)
+            if len(places) == self._settings.count:
+                break
+        for what, why in (
+            ("unusable", "lack something"),
+            ("twice", "say what an earlier one says"),
+        ):
+            if number := self._left_out[what]:
+                logger.warning("%s: %d rows %s and are left out", self._rows.name, number, why)
+        return places
+
+
+def _plain(others: Mapping[str, Any]) -> bytes:
+    """The other columns as bytes that are the same in every process; of what is no plain data only its type."""
+    return json.dumps(others, sort_keys=True, default=lambda value: type(value).__name__).encode()
+
+
+def open_jsonl(settings: JsonlSettings, counter: TokenCounter) -> RowSource:
+    """Rows of JSON lines. Raises what `JsonlRows` and `RowSource` raise."""
+    return RowSource(settings, JsonlRows(settings.files), counter)
+
+
+def open_hub(settings: HubSettings, counter: TokenCounter) -> RowSource:
+    """Rows of a data set. Raises what `HubRows` and `RowSource` raise."""
+    return RowSource(settings, HubRows(settings), counter)

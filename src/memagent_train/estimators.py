@@ -1,0 +1,214 @@
+"""From rewards to a loss: every estimator of the algorithm, as a pure function of tensors.
+
+Letters of a tensor's name are its dimensions: B groups of a batch, G rollouts of a group, C conversations of a
+rollout, N rows (conversations of a batch), T tokens of a row. A reward of NaN stands for none.
+
+Sources: GRPO (DeepSeekMath, arXiv 2402.03300), DAPO (arXiv 2503.14476), MemAgent (arXiv 2507.02259), k3 (Schulman,
+"Approximating KL Divergence", joschu.net/blog/kl-approx.html), truncated importance sampling (Ionides 2008; for
+rollout engines Yao et al. 2025, fengyao.notion.site/off-policy-rl).
+"""
+
+# ruff: noqa: N803, N806  (names of tensors end in their dimensions)
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+STD_FLOOR = 1e-6
+"""Added to a standard deviation before it divides; as small as rewards that differ at all allow."""
+
+
+def centred_advantages(rewards_BG: Tensor) -> Tensor:
+    """A = R - mean of the group (MemAgent; GRPO without its division, which weighs hard and easy samples more).
+
+    Args:
+        rewards_BG: NaN for a rollout without a reward: it is left out of the mean, and its advantage is 0.
+
+    Returns:
+        advantages_BG: 0 in a group with fewer than two rewards, or with equal ones.
+    """
+    advantages_BG = rewards_BG - rewards_BG.nanmean(dim=1, keepdim=True)
+    # A mean of equal floats can miss them by a rounding: without this such a group would carry a gradient.
+    return advantages_BG.nan_to_num(0.0) * keep_groups(rewards_BG)[:, None]
+
+
+def standardised_advantages(rewards_BG: Tensor) -> Tensor:
+    """A = (R - mean) / (std + 1e-6) of the group (GRPO), with the unbiased standard deviation (n - 1).
+
+    Args:
+        rewards_BG: NaN for a rollout without a reward, as in `centred_advantages`.
+
+    Returns:
+        advantages_BG: 0 in a group with fewer than two rewards, or with equal ones.
+    """
+    centred_BG = centred_advantages(rewards_BG)
+    freedom_B1 = (rewards_BG.isfinite().sum(dim=1, keepdim=True) - 1).clamp(min=1)
+    std_B1 = (centred_BG.square().sum(dim=1, keepdim=True) / freedom_B1).sqrt()
+    return centred_BG / (std_B1 + STD_FLOOR)
+
+
+ADVANTAGES = {"none": centred_advantages, "std": standardised_advantages}
+"""By `AlgorithmSettings.scale`."""
+
+
+def keep_groups(rewards_BG: Tensor) -> Tensor:
+    """Dynamic sampling (DAPO): which groups carry a gradient.
+
+    Args:
+        rewards_BG: NaN for a rollout without a reward.
+
+    Returns:
+        keep_B: false where rewards are all equal, or fewer than two.
+    """
+    scored_BG = rewards_BG.isfinite()
+    highest_B = rewards_BG.masked_fill(~scored_BG, -torch.inf).amax(dim=1)
+    lowest_B = rewards_BG.masked_fill(~scored_BG, torch.inf).amin(dim=1)
+    return highest_B > lowest_B
+
+
+def overlong_penalty(lengths: Tensor, max_length: int, window: int) -> Tensor:
+    """Soft overlong punishment (DAPO, Eq. 13), to be added to a reward.
+
+    Args:
+        lengths: tokens, of any shape.
+        max_length: L_max.
+        window: L_cache.
+
+    Returns:
+        Of that shape: 0 up to L_max - L_cache, then falling in a line to -1 at L_max, -1 beyond.
+    """
+    over = lengths.to(torch.get_default_dtype()) - (max_length - window)
+    return -(over / window).clamp(0, 1)
+
+
+def step_advantages(rewards_GC: Tensor, scale: str = "none") -> Tensor:
+    """Advantages of single conversations among all rewarded conversations of their group.
+
+    Args:
+        rewards_GC: NaN for a conversation without a reward of its own, and beyond a rollout's last.
+        scale: of `ADVANTAGES`.
+
+    Returns:
+        advantages_GC: 0 where there is no reward.
+    """
+    if rewards_GC.numel() == 0:
+        return torch.zeros_like(rewards_GC)
+    return ADVANTAGES[scale](rewards_GC.reshape(1, -1)).reshape(rewards_GC.shape)
+
+
+def broadcast_to_rows(advantages_R: Tensor, owner_N: Tensor) -> Tensor:
+    """Multi-Conv (MemAgent): every conversation gets the advantage of its rollout.
+
+    Args:
+        advantages_R: of R rollouts.
+        owner_N: which of them a row belongs to.
+
+    Returns:
+        advantages_N.
+    """
+    return advantages_R[owner_N]
+
+
+def broadcast_to_tokens(advantages_N: Tensor, mask_NT: Tensor) -> Tensor:
+    """Every sampled token gets the advantage of its conversation, others get 0.
+
+    Returns:
+        advantages_NT.
+    """
+    return advantages_N[:, None] * mask_NT
+
+
+def clipped_surrogate(
+    ratio: Tensor, advantages: Tensor, epsilon_low: float, epsilon_high: float
+) -> Tensor:
+    """Clip-higher (DAPO, Eq. 8): min(r A, clip(r, 1 - low, 1 + high) A), to be maximised.
+
+    Args:
+        ratio: probability now / probability when sampled.
+        advantages: of a shape that fits the ratio's.
+        epsilon_low: what a ratio may lose.
+        epsilon_high: what it may gain.
+
+    Returns:
+        Of the ratio's shape.
+    """
+    clipped = ratio.clamp(1 - epsilon_low, 1 + epsilon_high)
+    return torch.minimum(ratio * advantages, clipped * advantages)
+
+
+def batch_token_mean(values_NT: Tensor, mask_NT: Tensor) -> Tensor:
+    """Mean over all sampled tokens of the batch (DAPO); 0 where there are none.
+
+    Args:
+        values_NT: one a token.
+        mask_NT: 1 for a sampled token, 0 for others; or weights.
+
+    Returns:
+        A scalar.
+    """
+    return (values_NT * mask_NT).sum() / mask_NT.sum().clamp(min=STD_FLOOR)
+
+
+def group_token_mean(values_NT: Tensor, mask_NT: Tensor, group_N: Tensor) -> Tensor:
+    """Mean over groups of the mean over a group's sampled tokens.
+
+    MemAgent's Multi-Conv loss (arXiv 2507.02259): the sum over the rollouts, conversations and tokens of a group is
+    divided by its number of tokens.
+
+    Args:
+        values_NT: one a token.
+        mask_NT: 1 for a sampled token, 0 for others.
+        group_N: number of a row's group, from 0.
+
+    Returns:
+        A scalar; groups without a sampled token do not count.
+    """
+    return batch_token_mean(values_NT, mask_NT * row_weights(mask_NT.sum(dim=1), group_N)[:, None])
+
+
+def row_weights(tokens_N: Tensor, group_N: Tensor) -> Tensor:
+    """Weights of rows that turn a mean over the tokens of a batch into the mean over groups.
+
+    With n groups, n_g tokens in group g and n_all in the batch, a row of group g weighs n_all / (n * n_g): the
+    weighted tokens of every group add up to n_all / n, and those of the batch still to n_all.
+
+    Args:
+        tokens_N: sampled tokens.
+        group_N: number of a row's group, from 0.
+
+    Returns:
+        weights_N, float64; 0 for the rows of a group without tokens.
+    """
+    tokens_N = tokens_N.to(torch.float64)
+    groups = int(group_N.max()) + 1 if group_N.numel() else 0
+    tokens_B = tokens_N.new_zeros(groups).index_add_(0, group_N, tokens_N)
+    share_B = tokens_N.sum() / (tokens_B * (tokens_B > 0).sum())
+    return share_B.masked_fill(tokens_B == 0, 0.0)[group_N]
+
+
+def truncated_weights(trained_NT: Tensor, sampled_NT: Tensor, cap: float) -> Tensor:
+    """Truncated importance weights: min(exp(logp_train - logp_rollout), cap) of every token.
+
+    Args:
+        trained_NT: log-probabilities under the trainer's arithmetic.
+        sampled_NT: those that the sampling engine gave, of the same weights.
+        cap: the largest weight.
+
+    Returns:
+        weights_NT.
+    """
+    return (trained_NT - sampled_NT).exp().clamp(max=cap)
+
+
+def k3_kl(policy: Tensor, reference: Tensor) -> Tensor:
+    """Schulman's k3 estimate of KL(policy || reference) for tokens that the policy sampled; never negative.
+
+    With x = reference - policy it is exp(x) - x - 1.
+
+    Args:
+        policy: log-probabilities.
+        reference: log-probabilities of the same tokens, of that shape.
+    """
+    difference = reference - policy
+    return difference.exp() - difference - 1

@@ -1,0 +1,121 @@
+"""What a step's rollouts came to: the figures that are logged, and the errors of a batch of which nothing is left."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memagent_train.advantages import Group
+from memagent_train.errors import RewardFailed, RolloutsFailed
+from memagent_train.rollouts import Status
+
+
+@dataclass(frozen=True)
+class RolloutFacts:
+    """What is told of a rollout to all processes."""
+
+    status: Status
+    reward: float | None
+    error: str
+    scores: Mapping[str, float]
+    conversations: int
+    sampled: int
+    """Tokens that the policy sampled and that count."""
+    tokens: int
+    """Of all its conversations, prompts included."""
+    overlong: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """What is told of a group to all processes."""
+
+    rollouts: tuple[RolloutFacts, ...]
+    kept: bool
+    """Whether it is trained on."""
+    informative: bool
+    """Whether it carries a gradient."""
+
+
+def facts(group: Group, *, kept: bool) -> GroupFacts:
+    """The facts of a group."""
+    return GroupFacts(
+        tuple(
+            RolloutFacts(
+                status=rollout.status,
+                reward=rollout.reward,
+                error=rollout.error,
+                scores=rollout.scores,
+                conversations=len(rollout.rows),
+                sampled=sum(row.sampled for row in rollout.rows),
+                tokens=sum(len(row.prompt_ids) + len(row.response_ids) for row in rollout.rows),
+                overlong=rollout.overlong,
+                seconds=rollout.seconds,
+            )
+            for rollout in group.rollouts
+        ),
+        kept=kept,
+        informative=group.informative,
+    )
+
+
+def raise_if_nothing_scored(groups: Sequence[GroupFacts]) -> None:
+    """Stops a training that has nothing to learn from.
+
+    Raises:
+        RolloutsFailed: no rollout of the batch came to an end.
+        RewardFailed: some did, and none has a reward.
+    """
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    if any(rollout.status is Status.SCORED for rollout in rollouts):
+        return
+    ended = [rollout for rollout in rollouts if rollout.status is Status.UNSCORED]
+    first = next(
+        (rollout.error for rollout in ended or rollouts if rollout.error), "no reason was given"
+    )
+    if ended:
+        raise RewardFailed(
+            f"none of the {len(rollouts)} rollouts of this batch has a reward; the first reason: {first!r}. Try the "
+            f"reward function on one answer, correct it, and run the same command again"
+        )
+    raise RolloutsFailed(
+        f"all {len(rollouts)} rollouts of this batch failed; the first reason: {first!r}. Try the agent on one "
+        f"sample, remove the cause, and run the same command again"
+    )
+
+
+def figures(groups: Sequence[GroupFacts]) -> dict[str, float]:
+    """What is logged of a step.
+
+    Args:
+        groups: all of them, of all processes, dropped ones too.
+    """
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    rewards = [rollout.reward for rollout in rollouts if rollout.reward is not None]
+    scores: dict[str, list[float]] = defaultdict(list)
+    for rollout in rollouts:
+        for name, score in rollout.scores.items():
+            scores[name].append(score)
+    return {
+        "reward": statistics.fmean(rewards) if rewards else float("nan"),
+        "reward_std": statistics.pstdev(rewards) if rewards else float("nan"),
+        **{f"scores/{name}": statistics.fmean(values) for name, values in sorted(scores.items())},
+        "groups/rolled_out": float(len(groups)),
+        "groups/trained": float(sum(group.kept for group in groups)),
+        "groups/dropped": _share([not group.kept for group in groups]),
+        "groups/without_signal": _share([not group.informative for group in groups]),
+        "rollouts/failed": _share([rollout.status is Status.FAILED for rollout in rollouts]),
+        "rollouts/unscored": _share([rollout.status is Status.UNSCORED for rollout in rollouts]),
+        "rollouts/overlong": _share([rollout.overlong for rollout in rollouts]),
+        "rollouts/conversations": statistics.fmean([rollout.conversations for rollout in rollouts]),
+        "rollouts/seconds": statistics.fmean([rollout.seconds for rollout in rollouts]),
+        "tokens/rolled_out": float(sum(rollout.tokens for rollout in rollouts)),
+        "tokens/sampled": float(sum(rollout.sampled for rollout in rollouts)),
+    }
+
+
+def _share(values: Sequence[bool]) -> float:
+    return sum(values) / len(values)

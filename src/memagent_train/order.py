@@ -1,0 +1,74 @@
+"""Which samples a step rolls out: a function of the seed and the step, so that a resumed run goes on in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from torch.utils.data import Sampler
+
+PASS, FURTHER = 0, 1
+"""Streams of random numbers, one beside the other."""
+
+
+class DataOrder:
+    """An endless order of indices: one shuffled pass over the data after the other."""
+
+    def __init__(self, size: int, per_step: int, seed: int) -> None:
+        """Makes the order.
+
+        Args:
+            size: of the data.
+            per_step: indices a step, over all processes.
+            seed: not negative.
+        """
+        self.size = size
+        self.per_step = per_step
+        self._seed = seed
+
+    def batch(self, step: int) -> list[int]:
+        """The indices of a step, counted from 0."""
+        first = step * self.per_step
+        batch: list[int] = []
+        while len(batch) < self.per_step:
+            done, offset = divmod(first + len(batch), self.size)
+            rest = self.per_step - len(batch)
+            batch += self._shuffled(PASS, done)[offset : offset + rest].tolist()
+        return batch
+
+    def further(self, step: int) -> list[int]:
+        """All indices, in the order in which a step takes them to make up for dropped groups.
+
+        Those that are not of its batch come first.
+        """
+        batch = set(self.batch(step))
+        shuffled = self._shuffled(FURTHER, step).tolist()
+        return sorted(shuffled, key=batch.__contains__)
+
+    def _shuffled(self, stream: int, number: int) -> np.ndarray:
+        return np.random.default_rng((self._seed, stream, number)).permutation(self.size)
+
+
+class StepSampler(Sampler[int]):
+    """The indices of all steps, each step's as often as a loader asks for them."""
+
+    def __init__(self, order: DataOrder, steps: int, repeats: int) -> None:
+        """Makes the sampler.
+
+        Args:
+            order: of the data.
+            steps: of the whole training.
+            repeats: batches that a step draws from its loader: one a micro-batch.
+        """
+        self._order = order
+        self._steps = steps
+        self._repeats = repeats
+
+    def __iter__(self) -> Iterator[int]:
+        for step in range(self._steps):
+            batch = self._order.batch(step)
+            for _ in range(self._repeats):
+                yield from batch
+
+    def __len__(self) -> int:
+        return self._steps * self._repeats * self._order.per_step

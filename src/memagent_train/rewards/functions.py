@@ -1,0 +1,87 @@
+"""A user's reward function, found by `module:function`; async ones are awaited here."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from memagent.errors import ConfigError
+from memagent.tasks import Sample
+from memagent_train.agents import load_function
+from memagent_train.rewards.verdict import Verdict, read_verdict
+
+RewardFunction = Callable[[str | None, Sample], Any]
+"""Answer and sample -> what `read_verdict` reads, or an awaitable of it."""
+
+
+def load_reward(spec: str) -> RewardFunction:
+    """The function that `module:function` names; modules of the working folder are found too.
+
+    Raises:
+        ConfigError: it names nothing, its module cannot be imported, or it does not take an answer and a sample.
+    """
+    if spec.partition(":")[0] == "__main__":
+        # A worker's __main__ is another module than that of the process that starts it.
+        raise ConfigError(
+            f"the reward {spec!r} is in the script that runs: put it into a module of its own"
+        )
+    try:
+        function = load_function(spec, "reward")
+    except SystemExit as error:
+        raise ConfigError(
+            f"the reward {spec!r}: its module ends the program when it is imported"
+        ) from error
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError as error:
+        raise ConfigError(f"the reward {spec!r} has to take (answer, sample): {error}") from error
+    except ValueError:
+        pass  # written in C, and says nothing of what it takes
+    return function
+
+
+def is_async(function: RewardFunction) -> bool:
+    """Whether it is an `async def`, or an object whose call is one."""
+    called = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+
+
+def describe(error: BaseException) -> str:
+    """What a function of the user's raised, and where, in one line."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})" if trace else ""
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}{where}" if said else f"{type(error).__name__}{where}"
+
+
+class AwaitedReward:
+    """An async function of the user's, on the event loop of the rollouts.
+
+    Args:
+        function: an `async def reward(answer, sample)`.
+        limit: seconds that one call may take.
+    """
+
+    def __init__(self, function: RewardFunction, limit: float) -> None:
+        self._function, self._limit = function, limit
+
+    async def judge(self, answer: str | None, sample: Sample) -> Verdict:
+        """See `Reward`."""
+        waiting = asyncio.timeout(self._limit)
+        try:
+            async with waiting:
+                return read_verdict(await self._function(answer, sample))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code may raise anything
+            if waiting.expired() and isinstance(error, TimeoutError):
+                return Verdict(
+                    None, error=f"the reward function took longer than {self._limit:g} s"
+                )
+            return Verdict(None, error=f"the reward function raised {describe(error)}")
+
+    async def aclose(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,115 @@
+"""A model as the judge of answers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from memagent.errors import ConfigError
+from memagent.messages import ChatRequest, FinishReason, Message
+from memagent.models.base import ChatModel
+from memagent.models.spec import open_model
+from memagent.prompts import Neutraliser, UnusableReply
+from memagent.prompts.reply import visible
+from memagent.tasks import Sample
+from memagent.threads import in_thread
+from memagent_train.rewards.judge_prompt import JudgePrompt
+from memagent_train.rewards.settings import JudgeSettings
+from memagent_train.rewards.verdict import Verdict
+
+SHOWN = 200
+"""Characters of a reply without a verdict that the error shows, from its end."""
+
+
+class JudgeReward:
+    """Asks a model whether an answer is right.
+
+    The answer stands in a field of the prompt that nothing in it can close. A reply whose last line is no
+    verdict, or that was cut off, is asked for again once; after that the rollout stays unscored. No answer and
+    an answer that is too long get 0, and nothing is asked.
+
+    Args:
+        settings: of the judge.
+        cap: most words of an answer; None for no cap.
+        model: in place of the one that the settings name; it stays open.
+
+    Raises:
+        ConfigError: no model is named, or the model or the prompt cannot be had.
+    """
+
+    def __init__(
+        self, settings: JudgeSettings, *, cap: int | None = None, model: ChatModel | None = None
+    ) -> None:
+        if model is None and not settings.model.strip():
+            raise ConfigError(
+                "the reward 'judge' needs a model: set model in the reward's judge section"
+            )
+        self._settings, self._cap, self._owned = settings, cap, model is None
+        self._prompt = JudgePrompt.load(settings.prompt)
+        self._model = model or open_model(settings.model, base_url=settings.base_url)
+        self._neutraliser: Neutraliser | None = None
+
+    async def judge(self, answer: str | None, sample: Sample) -> Verdict:
+        """See `Reward`. Raises what asking the model raises."""
+        if answer is None or not answer.strip():
+            return Verdict(0.0)
+        words = len(answer.split())
+        scores = {"answer_words": float(words)}
+        if self._cap is not None and words > self._cap:
+            return Verdict(0.0, {**scores, "over_cap": 1.0})
+        waiting = asyncio.timeout(self._settings.time_limit)
+        try:
+            async with waiting:
+                messages = await self._messages(answer, sample)
+                reward, reply = await self._ask(messages)
+                if reward is None:
+                    again = Message(role="user", content=self._prompt.again)
+                    said = Message(role="assistant", content=reply)
+                    reward, reply = await self._ask((*messages, said, again))
+        except TimeoutError:
+            if not waiting.expired():
+                raise
+            return Verdict(
+                None, error=f"the judge took longer than {self._settings.time_limit:g} s"
+            )
+        if reward is None:
+            return Verdict(
+                None,
+                scores,
+                f"the judge gave no verdict at the second time either: {reply[-SHOWN:]!r}",
+            )
+        return Verdict(reward, scores)
+
+    async def aclose(self) -> None:
+        """Closes the model's connections, if it was opened here."""
+        if self._owned:
+            await self._model.aclose()
+
+    async def _messages(self, answer: str, sample: Sample) -> tuple[Message, ...]:
+        if self._neutraliser is None:
+            counter = await self._model.counter()
+            self._neutraliser = Neutraliser(self._prompt.tags.guarded, counter.control_tokens)
+        safe = self._neutraliser.safe
+        fields = {
+            "question": safe(sample.question),
+            "references": safe("\n".join(sample.outputs)),
+            "answer": await in_thread(safe, answer.strip()),
+        }
+        return self._prompt.render(fields)
+
+    async def _ask(self, messages: tuple[Message, ...]) -> tuple[float | None, str]:
+        """The reward, None where the reply has no verdict, and the reply."""
+        completion = await self._model.complete(
+            ChatRequest(
+                messages=messages,
+                max_tokens=self._settings.max_tokens,
+                sampling=self._settings.sampling,
+                thinking=self._settings.thinking,
+            )
+        )
+        try:
+            reply = visible(completion)
+        except UnusableReply:
+            return None, completion.text
+        if completion.finish_reason is FinishReason.LENGTH:
+            return None, reply
+        return self._prompt.read(reply), reply

@@ -1,0 +1,140 @@
+"""The verifier of rollouts: it gives each its reward, and says why where there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from memagent.errors import ConfigError, MemagentError
+from memagent.messages import Completion
+from memagent.models.base import ChatModel
+from memagent.prompts import UnusableReply, read_answer
+from memagent.tasks import SCORERS, Sample
+from memagent.threads import in_thread
+from memagent_train.rewards.functions import AwaitedReward, describe, is_async, load_reward
+from memagent_train.rewards.gates import gate_rewards
+from memagent_train.rewards.judge import JudgeReward
+from memagent_train.rewards.pool import PooledReward
+from memagent_train.rewards.scored import ScoreReward, check_scorer, scored
+from memagent_train.rewards.settings import AnswerForm, RewardSettings
+from memagent_train.rewards.verdict import Reward, Verdict
+from memagent_train.rollouts import Rollout, Status
+
+
+class Rewards:
+    """Verifies rollouts with one reward. Safe to use from several tasks and event loops.
+
+    Args:
+        reward: gives the verdicts.
+        settings: what else is done with an answer.
+    """
+
+    def __init__(self, reward: Reward, settings: RewardSettings) -> None:
+        self._reward, self._settings = reward, settings
+
+    async def verify(self, rollout: Rollout) -> Rollout:
+        """The rollout with its reward, or with the reason why there is none. Raises nothing of its own.
+
+        A rollout that failed is given back as it is. One without an answer is judged: that the policy found none is
+        its own doing, and most rewards give 0.
+        """
+        if rollout.status is Status.FAILED:
+            return rollout
+        started = time.perf_counter()
+        try:
+            verdict = await self._verdict(rollout)
+        except MemagentError as error:
+            verdict = Verdict(None, error=str(error))
+        except (
+            Exception,
+            asyncio.CancelledError,
+        ) as error:  # one rollout's must not end the others
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            verdict = Verdict(None, error=f"the reward failed: {describe(error)}")
+        unscored = verdict.reward is None
+        return replace(
+            rollout,
+            status=Status.UNSCORED if unscored else Status.SCORED,
+            reward=verdict.reward,
+            scores={**rollout.scores, **verdict.scores},
+            step_rewards=gate_rewards(rollout)
+            if self._settings.gate_reward and not unscored
+            else rollout.step_rewards,
+            error=verdict.error,
+            seconds=rollout.seconds + time.perf_counter() - started,
+        )
+
+    async def aclose(self) -> None:
+        """Ends processes and closes connections; a second time does nothing."""
+        await self._reward.aclose()
+
+    async def _verdict(self, rollout: Rollout) -> Verdict:
+        answer = answer_in(rollout.answer, self._settings.answer_form)
+        verdict = await self._reward.judge(answer, rollout.sample)
+        if not self._settings.beside:
+            return verdict
+        beside = await in_thread(_scores, self._settings.beside, answer or "", rollout.sample)
+        return replace(verdict, scores={**beside, **verdict.scores})
+
+
+def answer_in(reply: str | None, form: AnswerForm) -> str | None:
+    r"""The answer in a reply: all of it (`given`), what its last `\boxed{...}` holds, or what its last sentence says.
+
+    None where there is no reply, or none in that form.
+    """
+    if reply is None or form == "given":
+        return reply
+    try:
+        answer = read_answer(Completion(text=reply), form)
+    except UnusableReply:
+        return None
+    return answer.text if answer.form_found else None
+
+
+def _scores(names: Sequence[str], answer: str, sample: Sample) -> dict[str, float]:
+    """Scores by name, without those that the references do not allow: what is only logged costs no reward."""
+    found: dict[str, float] = {}
+    for name in names:
+        with suppress(ConfigError):
+            found[name] = scored(name, answer, sample).reward or 0.0
+    return found
+
+
+def open_rewards(settings: RewardSettings, *, judge: ChatModel | None = None) -> Rewards:
+    """Opens the reward that the settings name. Blocks: a function of the user's is imported, and its processes start.
+
+    Args:
+        settings: the section `[reward]`.
+        judge: the judging model in place of the one that the settings name; it stays open.
+
+    Returns:
+        The verifier; `aclose` it.
+
+    Raises:
+        ConfigError: there is no such reward; it cannot be imported, or not in a process of its own.
+    """
+    for name in settings.beside:
+        check_scorer(name)
+    return Rewards(_reward(settings, judge), settings)
+
+
+def _reward(settings: RewardSettings, judge: ChatModel | None) -> Reward:
+    use = settings.use.strip()
+    if use == "judge":
+        return JudgeReward(settings.judge, cap=settings.max_answer_words, model=judge)
+    if ":" not in use:
+        if use != "task" and use != "values" and use not in SCORERS:
+            raise ConfigError(
+                f"there is no reward {use!r} (known: task, values, judge, {', '.join(SCORERS)}, or a function of "
+                f"your own as 'module:function')"
+            )
+        return ScoreReward(use, settings.max_answer_words)
+    function = load_reward(use)
+    if is_async(function):
+        return AwaitedReward(function, settings.time_limit)
+    return PooledReward(use, workers=settings.workers, limit=settings.time_limit)

@@ -1,0 +1,94 @@
+"""Rewards that are scores: of the benchmarks, by name, and Eq. 7 with a cap."""
+
+from __future__ import annotations
+
+import difflib
+
+from memagent.errors import ConfigError
+from memagent.tasks import SCORERS, Sample
+from memagent.threads import in_thread
+from memagent_train.data.samples import TrainingSample
+from memagent_train.rewards.verdict import Verdict
+
+VALUES_WORDS = 64
+"""Cap of `values` where none is set: three times the words of RULER's longest list, ten common words, in a sentence."""
+
+
+def check_scorer(name: str) -> None:
+    """Refuses what is no score by name.
+
+    Raises:
+        ConfigError: it is none; the message lists them.
+    """
+    if name not in SCORERS and name != "values":
+        close = difflib.get_close_matches(name, [*SCORERS, "values"], n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        raise ConfigError(
+            f"there is no score {name!r}{meant} (known: values, {', '.join(SCORERS)})"
+        )
+
+
+def scored(name: str, answer: str, sample: Sample, cap: int | None = None) -> Verdict:
+    """The score of an answer as its reward.
+
+    `values` is Eq. 7 of MemAgent (arXiv 2507.02259), the share of the wanted values that the answer lists. Recall
+    alone pays for listing everything that the document holds, so an answer of too many words gets 0, and
+    the share of what it lists that is wanted is logged as `precision`. It is not cut at the cap: that would pay for
+    whatever a long list begins with.
+
+    Args:
+        name: of the score.
+        answer: a text, without its form.
+        sample: has the references.
+        cap: most words of the answer; None for no cap, but `VALUES_WORDS` for `values`.
+
+    Raises:
+        ConfigError: there is no such score, or the references cannot be compared with.
+    """
+    check_scorer(name)
+    words = len(answer.split())
+    cap = VALUES_WORDS if cap is None and name == "values" else cap
+    scores = {"answer_words": float(words)}
+    if name == "values":
+        reward = scores["recall"] = SCORERS["set_recall"](answer, sample.outputs)
+        scores["precision"] = SCORERS["set_precision"](answer, sample.outputs)
+    else:
+        reward = SCORERS[name](answer, sample.outputs)
+    if cap is not None:
+        scores["over_cap"] = float(words > cap)
+        reward = 0.0 if words > cap else reward
+    return Verdict(reward, scores)
+
+
+class ScoreReward:
+    """A score by name, or that of each sample's task.
+
+    Args:
+        name: `task`, `values`, or a name in `memagent.tasks.SCORERS`.
+        cap: most words of an answer that gets more than 0.
+
+    Raises:
+        ConfigError: there is no such score.
+    """
+
+    def __init__(self, name: str, cap: int | None) -> None:
+        if name != "task":
+            check_scorer(name)
+        self._name, self._cap = name, cap
+
+    async def judge(self, answer: str | None, sample: Sample) -> Verdict:
+        """See `Reward`. No answer gets 0."""
+        name = _of_task(sample) if self._name == "task" else self._name
+        # In a thread: most answers take microseconds, but nothing says how long one may be.
+        return await in_thread(scored, name, answer or "", sample, self._cap)
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+def _of_task(sample: Sample) -> str:
+    if isinstance(sample, TrainingSample) and sample.scorer:
+        return sample.scorer
+    raise ConfigError(
+        f"sample {sample.index} of {sample.task!r} does not say how it is scored: name a score in the reward's `use`"
+    )

@@ -1,0 +1,1 @@
+"""Runs agents on the policy and keeps the token ids that they leave."""

@@ -1,0 +1,55 @@
+"""Counts what a rollout model sends: texts by its tokenizer, prompts as they really are."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memagent.messages import Message
+from memagent.tokens import Measured, TokenizerFile
+from memagent_train.rollout.conversations import Conversations
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class RolloutCounter:
+    """The counter of one rollout's conversations.
+
+    Args:
+        texts: counts texts.
+        conversations: make the prompts that are counted.
+    """
+
+    def __init__(self, texts: TokenizerFile, conversations: Conversations) -> None:
+        self._texts, self._conversations = texts, conversations
+        self.name = texts.name
+        self.control_tokens = texts.control_tokens
+
+    def count(self, text: str) -> int:
+        """Tokens of `text`."""
+        return self._texts.count(text)
+
+    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+        """Tokens of the prompt that will be sent: exact, also where it continues a conversation.
+
+        Raises:
+            TokenizerError: the template refuses the messages.
+        """
+        return len(self._conversations.prompt(messages, thinking=thinking).ids)
+
+    def measure(self, text: str) -> Measured:
+        """Tokenises `text` once, for cutting."""
+        return self._texts.measure(text)
+
+
+def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
+    """The tokenizer as memagent counts with it. Blocks for up to a second: it goes through a file.
+
+    Raises:
+        TokenizerError: memagent cannot use the tokenizer.
+    """
+    with tempfile.TemporaryDirectory(prefix="memagent-") as folder:
+        tokenizer.save_pretrained(folder)
+        return TokenizerFile(folder)

@@ -1,0 +1,93 @@
+"""Draws ids within transformers' `generate`, and keeps their log-probabilities and nothing larger."""
+
+# ruff: noqa: N802, N803, N806  (names of tensors end in their dimensions)
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import torch
+from transformers import LogitsProcessor, StoppingCriteria
+
+from memagent.messages import Sampling
+
+
+class Drawing(LogitsProcessor):
+    """The last word on each step's scores: it draws an id a row, and leaves `generate` that one to take.
+
+    Each row draws with a stream of its own, so what is drawn from given logits does not depend on the rows beside it.
+    Of a step's `(B, V)` log-probabilities only those of the drawn ids are kept.
+
+    Args:
+        sampling: of all rows.
+        seeds: B seeds, None for a stream that nothing repeats.
+    """
+
+    def __init__(self, sampling: Sampling, seeds: Sequence[int | None]) -> None:
+        self._sampling = sampling
+        self._streams = [random.Random(seed) for seed in seeds]
+        self._steps: list[torch.Tensor] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Draws; `(B, V)` scores of one step become 0 for the drawn id and -inf for the others."""
+        temperature, top_p = self._sampling.temperature, self._sampling.top_p
+        if temperature:
+            logprobs_BV = torch.log_softmax(scores / temperature, dim=-1)
+            uniforms_B = torch.tensor([stream.random() for stream in self._streams])
+            chosen_B1 = _draw(logprobs_BV, top_p, uniforms_B.to(scores.device))
+        else:
+            logprobs_BV = torch.log_softmax(scores, dim=-1)
+            chosen_B1 = scores.argmax(dim=-1, keepdim=True)
+        self._steps.append(logprobs_BV.gather(-1, chosen_B1))
+        return torch.full_like(scores, -torch.inf).scatter_(-1, chosen_B1, 0.0)
+
+    def logprobs_BT(self) -> torch.Tensor:
+        """`(B, T)` log-probabilities of what was drawn, of rows that had ended too."""
+        return torch.cat(self._steps, dim=-1)
+
+
+def _draw(logprobs_BV: torch.Tensor, top_p: float, uniforms_B: torch.Tensor) -> torch.Tensor:
+    """`(B, 1)` ids: where the cumulated probabilities first pass a uniform number from [0, 1)."""
+    probs_BV = logprobs_BV.exp()
+    if top_p < 1:
+        probs_BV = _nucleus(probs_BV, top_p)
+    cumulated_BV = probs_BV.double().cumsum(dim=-1)
+    # Relative to the last one: the sum is 1 only nearly, and less where top-p has cut.
+    marks_B1 = uniforms_B.double().unsqueeze(-1) * cumulated_BV[:, -1:]
+    chosen_B1 = torch.searchsorted(cumulated_BV, marks_B1, right=True)
+    return chosen_B1.clamp_(max=probs_BV.shape[-1] - 1)
+
+
+def _nucleus(probs_BV: torch.Tensor, top_p: float) -> torch.Tensor:
+    """The likeliest ids that together have at least `top_p`, 0 for the others; never fewer than one."""
+    sorted_BV, order_BV = probs_BV.sort(dim=-1, descending=True)
+    before_BV = sorted_BV.cumsum(dim=-1) - sorted_BV
+    kept_BV = torch.zeros_like(probs_BV, dtype=torch.bool)
+    kept_BV.scatter_(-1, order_BV, before_BV < top_p)
+    return probs_BV * kept_BV
+
+
+class RowLimits(StoppingCriteria):
+    """Ends each row at its own limit, and rows that nobody waits for at once.
+
+    Args:
+        limits: B numbers of ids to draw.
+        prompt: columns of the prompts, padding included.
+        dropped: tells of each of B rows whether nobody waits for it.
+    """
+
+    def __init__(
+        self, limits: Sequence[int], prompt: int, dropped: Callable[[], Sequence[bool]]
+    ) -> None:
+        self._limits, self._prompt, self._dropped = limits, prompt, dropped
+
+    def __call__(
+        self, input_ids: torch.Tensor, scores: object = None, **_: object
+    ) -> torch.BoolTensor:
+        """`(B,)`: which rows are done."""
+        drawn = input_ids.shape[1] - self._prompt
+        rows = zip(self._limits, self._dropped(), strict=True)
+        done = [drawn >= limit or dropped for limit, dropped in rows]
+        return cast("torch.BoolTensor", torch.tensor(done, device=input_ids.device))

@@ -1,0 +1,154 @@
+"""`RolloutModel`: the policy as a chat model, token in and token out."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from memagent.errors import ConfigError
+from memagent.messages import ChatRequest, Completion, FinishReason, Sampling, TokenIds, Usage
+from memagent.models.base import refuse_overflow
+from memagent.models.once import Once
+from memagent.threads import in_thread
+from memagent_train.rollout.conversations import Conversations, Prompt
+from memagent_train.rollout.counter import RolloutCounter, text_counter
+from memagent_train.rollout.meter import Meter
+from memagent_train.rollout.sampler import Sampler
+from memagent_train.rollout.template import Template
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+SHORT = 4096
+"""Characters that are tokenised at once, in less than the 0.1 ms or so that a thread takes to be asked."""
+AS_TRAINED = Sampling(temperature=1.0, top_p=1.0)
+"""The published rollouts', and the only sampling whose log-probs are those of the model itself."""
+
+
+class RolloutModel:
+    """The policy behind the `ChatModel` seam: any agent runs on it as it stands.
+
+    A prompt is what the tokenizer's chat template makes of the messages. One that continues a conversation is that
+    conversation's ids verbatim, and behind them what the template writes for the new messages.
+    Replies come with their ids and log-probabilities.
+
+    Args:
+        sampler: the engine.
+        tokenizer: the policy's, with a chat template.
+        window: most tokens of prompt plus output; default the engine's.
+        name: what records call the model.
+        sampling: instead of what requests ask for, since what is trained must be what was drawn; None leaves the
+            requests' own.
+        chat_template: instead of the tokenizer's.
+
+    Raises:
+        ConfigError: there is no chat template, or the window is over the engine's.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        window: int | None = None,
+        name: str = "policy",
+        sampling: Sampling | None = AS_TRAINED,
+        chat_template: str | None = None,
+    ) -> None:
+        if window is not None and not 0 < window <= sampler.window:
+            raise ConfigError(
+                f"window={window!r}: give a number of tokens from 1 to {sampler.window}, which the policy takes"
+            )
+        self.name = name
+        self.sampler = sampler
+        self.sampling = sampling
+        engine = getattr(sampler, "meter", None)
+        self.meter: Meter = engine if isinstance(engine, Meter) else Meter()
+        """What the engine does: idle share, tokens a second, conversations in flight. An engine without a meter of its
+        own counts as busy while a call is under way."""
+        self._seen_from_outside = self.meter is not engine
+        self._window = sampler.window if window is None else window
+        self._template = Template(tokenizer, chat_template)
+        self._texts = Once(lambda: in_thread(text_counter, tokenizer))
+        self._conversations = Conversations(self._template)
+        self._seed: int | None = None
+        self._calls = itertools.count()
+
+    def fresh(self, seed: int | None = None) -> RolloutModel:
+        """The same model, engine and meter without open conversations: what each rollout gets.
+
+        Args:
+            seed: requests that bring no seed get one from it and their number; None draws them afresh.
+        """
+        other = copy.copy(self)
+        other._conversations = Conversations(self._template)
+        other._seed, other._calls = seed, itertools.count()
+        return other
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Draws a reply.
+
+        Raises:
+            ContextOverflow: prompt and `max_tokens` are over the window together.
+            TokenizerError: the chat template refuses the messages.
+            ModelError: the engine failed, or serves nothing now.
+            OutOfMemory: the prompt is too long for the device.
+        """
+        prompt = await self._prompt(request)
+        refuse_overflow(self.name, len(prompt.ids), request.max_tokens, self._window)
+        with self.meter.call(), self._computing():
+            sampled = await self.sampler.sample(
+                prompt.ids,
+                max_tokens=request.max_tokens,
+                sampling=self.sampling or request.sampling,
+                seed=self._seed_of(request),
+            )
+        self.meter.answered(len(prompt.ids), len(sampled.ids))
+        text = self._template.decode(sampled.ids)
+        self._conversations.replied(
+            request.messages,
+            prompt,
+            text,
+            sampled.ids,
+            ended=sampled.finish is FinishReason.STOP,
+            thinking=request.thinking,
+        )
+        return Completion(
+            text=text,
+            finish_reason=sampled.finish,
+            usage=Usage(calls=1, prompt_tokens=len(prompt.ids), completion_tokens=len(sampled.ids)),
+            tokens=TokenIds(prompt=prompt.ids, sampled=sampled.ids, logprobs=sampled.logprobs),
+        )
+
+    async def counter(self) -> RolloutCounter:
+        """An exact counter: it counts the very prompts that are sent."""
+        return RolloutCounter(await self._texts.get(), self._conversations)
+
+    async def window(self) -> int:
+        """What the constructor was given, else the engine's."""
+        return self._window
+
+    async def aclose(self) -> None:
+        """Nothing is held: the engine is its owner's."""
+
+    def __repr__(self) -> str:
+        return f"RolloutModel({self.name!r}, {type(self.sampler).__name__}, window={self._window})"
+
+    async def _prompt(self, request: ChatRequest) -> Prompt:
+        messages, thinking = request.messages, request.thinking
+        short = sum(len(message.content) for message in messages) <= SHORT
+        if short or self._conversations.known(messages, thinking=thinking):
+            return self._conversations.prompt(messages, thinking=thinking)
+        return await in_thread(self._conversations.prompt, messages, thinking=thinking)
+
+    def _computing(self) -> AbstractContextManager[None]:
+        return self.meter.computing() if self._seen_from_outside else nullcontext()
+
+    def _seed_of(self, request: ChatRequest) -> int | None:
+        if request.seed is not None or self._seed is None:
+            return request.seed
+        key = f"{self._seed}:{next(self._calls)}".encode()
+        return int.from_bytes(hashlib.blake2b(key, digest_size=4).digest()) & 0x7FFFFFFF

@@ -1,0 +1,137 @@
+"""Left-padded batches through transformers' `generate`: for any causal model on any device."""
+
+# ruff: noqa: N806  (names of tensors end in their dimensions)
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import LogitsProcessorList, StoppingCriteriaList
+
+from memagent.errors import ConfigError, ModelError
+from memagent.messages import Sampling
+from memagent_train.rollout.batching import Batcher, Request, closed
+from memagent_train.rollout.drawing import Drawing, RowLimits
+from memagent_train.rollout.meter import Meter
+from memagent_train.rollout.sampler import (
+    Sampled,
+    end_ids,
+    generation_settings,
+    pad_id,
+    read_drawn,
+    window_of,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class PaddedSampler:
+    """Gathers requests into batches and generates each batch to its end, in a thread of its own.
+
+    What is drawn for a request depends on the weights, the prompt and the seed, and on the rest of its batch only as
+    far as floating point does.
+
+    Args:
+        model: the policy.
+        tokenizer: names the end and padding ids.
+        max_batch: most rows of a batch.
+        max_batch_tokens: most ids of a batch, prompts, replies and padding together; None sets no limit.
+        window: most tokens of prompt plus output; default what the model's config says.
+
+    Raises:
+        ConfigError: a limit is below 1, or neither model nor tokenizer names an end token.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        max_batch: int = 64,
+        max_batch_tokens: int | None = None,
+        window: int | None = None,
+    ) -> None:
+        if max_batch < 1 or (max_batch_tokens is not None and max_batch_tokens < 1):
+            raise ConfigError(
+                f"max_batch={max_batch!r} and max_batch_tokens={max_batch_tokens!r} leave room for no request: "
+                f"give 1 or more"
+            )
+        self.window = window_of(model) if window is None else window
+        self.meter = Meter()
+        self._model = model
+        self._ends = end_ids(model, tokenizer)
+        self._pad = pad_id(tokenizer, self._ends)
+        self._max_batch, self._max_batch_tokens = max_batch, max_batch_tokens
+        self._batcher: Batcher | None = None
+
+    @contextmanager
+    def generating(self) -> Generator[None]:
+        """Serves requests inside the block; see `Sampler.generating`."""
+        if self._batcher is not None:
+            raise ConfigError("the sampler generates already: end that block first")
+        with generation_settings(self._model, ends=self._ends, pad=self._pad):
+            self._batcher = batcher = Batcher(
+                self._serve,
+                max_batch=self._max_batch,
+                max_tokens=self._max_batch_tokens,
+                meter=self.meter,
+            )
+            try:
+                yield
+            finally:
+                self._batcher = None
+                batcher.close()
+
+    async def sample(
+        self,
+        prompt_ids: Sequence[int],
+        *,
+        max_tokens: int,
+        sampling: Sampling,
+        seed: int | None,
+    ) -> Sampled:
+        """Draws a continuation; see `Sampler.sample`."""
+        if self._batcher is None:
+            raise closed()
+        request = Request(prompt_ids, max_tokens, sampling, seed)
+        self._batcher.put(request)
+        return await asyncio.wrap_future(request.reply)
+
+    def _serve(
+        self, batch: Sequence[Request], closing: Callable[[], bool]
+    ) -> list[Sampled | Exception]:
+        """One batch, from prompts to replies. Blocks."""
+        width = max(len(request.prompt_ids) for request in batch)
+        gaps = [width - len(request.prompt_ids) for request in batch]
+        ids = [[self._pad] * gap + list(r.prompt_ids) for gap, r in zip(gaps, batch, strict=True)]
+        mask = [[0] * gap + [1] * (width - gap) for gap in gaps]
+        limits = [request.max_tokens for request in batch]
+        drawing = Drawing(batch[0].sampling, [request.seed for request in batch])
+        stopping = RowLimits(
+            limits, width, lambda: [closing() or request.reply.cancelled() for request in batch]
+        )
+        device = self._model.device
+        generate: Any = self._model.generate
+        ids_BT = generate(
+            input_ids=torch.tensor(ids, device=device),
+            attention_mask=torch.tensor(mask, device=device),
+            max_new_tokens=max(limits),
+            logits_processor=LogitsProcessorList([drawing]),
+            stopping_criteria=StoppingCriteriaList([stopping]),
+        )[:, width:]
+        rows = zip(ids_BT.tolist(), drawing.logprobs_BT().tolist(), limits, strict=True)
+        return [self._read(*row) for row in rows]
+
+    def _read(self, ids: list[int], logprobs: list[float], limit: int) -> Sampled | Exception:
+        """What one row drew, without what stands behind its end."""
+        places = (place for place, i in enumerate(ids[:limit]) if i in self._ends)
+        length = next(places, limit - 1) + 1
+        try:
+            return read_drawn(ids[:length], logprobs[:length], self._ends)
+        except ModelError as error:
+            return error

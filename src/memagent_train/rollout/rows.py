@@ -1,0 +1,123 @@
+"""From the calls of one rollout to the rows of ids that are trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from memagent.errors import BadResponse, ConfigError
+from memagent.messages import CallKind, ChatRequest, Completion, FinishReason, TokenIds
+from memagent.models.base import ChatModel
+from memagent.models.record import Recorder
+from memagent_train.agents import Read
+from memagent_train.roles import ROLE, Role
+from memagent_train.rollouts import Row
+
+
+@dataclass(frozen=True)
+class _Call:
+    number: int
+    """In the order of replies."""
+    kind: CallKind
+    role: Role
+    cut_off: bool
+
+
+class RolloutRecorder(Recorder):
+    """Records the calls of one rollout, whoever makes them, with the roles in which they are made.
+
+    Args:
+        inner: the model that the rollout's agent calls.
+    """
+
+    def __init__(self, inner: ChatModel) -> None:
+        super().__init__(inner)
+        self._calls: list[list[_Call]] = []
+        self._made = 0
+
+    def noted(self, place: int, request: ChatRequest, completion: Completion) -> None:
+        """Keeps what a conversation does not say of its call."""
+        if place == len(self._calls):
+            self._calls.append([])
+        cut_off = completion.finish_reason is FinishReason.LENGTH
+        self._calls[place].append(_Call(self._made, request.kind, ROLE.get(), cut_off))
+        self._made += 1
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the reply to the last call was cut off."""
+        return any(call.cut_off for calls in self._calls for call in calls if self._is_last(call))
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        super().clear()
+        self._calls, self._made = [], 0
+
+    def rows(self) -> tuple[Row, ...]:
+        """One row a conversation, in the order in which they were opened; none where nothing was sampled.
+
+        Raises:
+            BadResponse: a reply came without its ids or log-probabilities.
+            ConfigError: no call was made.
+        """
+        if not self._made:
+            raise ConfigError(
+                "the agent made no call to its model: it has to use the one that it is given"
+            )
+        rows: list[Row] = []
+        for conversation, calls in zip(self.conversations, self._calls, strict=True):
+            if not conversation.turns:
+                raise BadResponse(
+                    f"{self.name}: replies come without token ids, which training needs: use a RolloutModel, or "
+                    f"OpenAIModel(..., tokens=True) with a server that gives them (vLLM, SGLang)"
+                )
+            if any(turn.sampled for turn in conversation.turns):
+                rows.append(self._row(conversation.turns, calls))
+        return tuple(rows)
+
+    def _is_last(self, call: _Call) -> bool:
+        return call.number == self._made - 1
+
+    def _row(self, turns: Sequence[TokenIds], calls: Sequence[_Call]) -> Row:
+        """The row of one conversation, from its calls' ids and what else is known of them."""
+        response: list[int] = []
+        mask: list[int] = []
+        logprobs: list[float] = []
+        for turn, call in zip(turns, calls, strict=True):
+            if turn.logprobs is None:
+                raise BadResponse(
+                    f"{self.name}: replies come without log-probabilities, which training needs: use a RolloutModel, "
+                    f"or a server that gives them"
+                )
+            if call is not calls[0]:  # what was said between two replies
+                response += turn.prompt
+                mask += [0] * len(turn.prompt)
+                logprobs += [0.0] * len(turn.prompt)
+            response += turn.sampled
+            mask += [int(call.role.train)] * len(turn.sampled)
+            logprobs += turn.logprobs
+        return Row(
+            prompt_ids=turns[0].prompt,
+            response_ids=tuple(response),
+            loss_mask=tuple(mask),
+            logprobs=tuple(logprobs),
+            kind=calls[0].kind,
+            role=calls[0].role.name,
+            final=self._is_last(calls[-1]),
+            truncated=any(call.cut_off for call in calls),
+        )
+
+
+def with_reads(rows: Sequence[Row], reads: Sequence[Read]) -> tuple[Row, ...]:
+    """The rows with what an agent with an update gate did in them.
+
+    Args:
+        rows: C conversations.
+        reads: of the calls whose replies counted; a call that was made again has a row without.
+    """
+    known = {read.ids: read for read in reads}
+    found = [known.get(row.prompt_ids + row.response_ids) for row in rows]
+    return tuple(
+        row if read is None else replace(row, span=read.span, kept=read.kept)
+        for row, read in zip(rows, found, strict=True)
+    )

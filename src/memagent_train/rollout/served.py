@@ -1,0 +1,263 @@
+"""A real server as a sampler: token ids in, token ids out, and weights that it loads from a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+
+from memagent.errors import (
+    AuthenticationFailed,
+    BadResponse,
+    ConfigError,
+    ConnectionFailed,
+    ModelError,
+    RequestRefused,
+    RequestTimeout,
+    ServerBusy,
+    ServerFailed,
+)
+from memagent.messages import FinishReason, Sampling
+from memagent.models.perloop import PerLoop
+from memagent.models.retry import patiently
+from memagent.threads import in_thread
+from memagent_train.rollout.meter import Meter
+from memagent_train.rollout.sampler import Sampled
+
+Engine = Literal["vllm", "sglang"]
+CLIP = 300
+"""Characters kept of a server's own words."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one kind of server is asked."""
+
+    path: str
+    """Where ids are continued."""
+    ask: Callable[[Sequence[int], int, Sampling, int | None], dict[str, Any]]
+    """P prompt ids, most new tokens, sampling, seed -> the request's body. It names no model: the server has one."""
+    read: Callable[[Mapping[str, Any]], Sampled]
+    load: Callable[[str], Sequence[tuple[str, dict[str, Any]]]]
+    """A folder -> the requests, in order, after which its weights are served."""
+
+
+def _ask_vllm(
+    prompt_ids: Sequence[int], max_tokens: int, sampling: Sampling, seed: int | None
+) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "prompt": list(prompt_ids),
+        "max_tokens": max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "logprobs": 0,  # those of the sampled ids alone
+        "return_token_ids": True,
+    }
+    return body if seed is None else body | {"seed": seed}
+
+
+def _read_vllm(reply: Mapping[str, Any]) -> Sampled:
+    choice = reply["choices"][0]
+    return Sampled(
+        ids=tuple(choice["token_ids"]),
+        logprobs=tuple(choice["logprobs"]["token_logprobs"]),
+        finish=_finish(choice["finish_reason"]),
+    )
+
+
+def _ask_sglang(
+    prompt_ids: Sequence[int], max_tokens: int, sampling: Sampling, seed: int | None
+) -> dict[str, Any]:
+    drawn = {
+        "max_new_tokens": max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+    }
+    if seed is not None:
+        drawn["sampling_seed"] = seed
+    return {"input_ids": list(prompt_ids), "sampling_params": drawn, "return_logprob": True}
+
+
+def _read_sglang(reply: Mapping[str, Any]) -> Sampled:
+    entries = reply["meta_info"]["output_token_logprobs"]
+    return Sampled(
+        ids=tuple(int(entry[1]) for entry in entries),
+        logprobs=tuple(float(entry[0]) for entry in entries),
+        finish=_finish(reply["meta_info"]["finish_reason"]["type"]),
+    )
+
+
+def _finish(reason: str | None) -> FinishReason:
+    known = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+    return known.get(reason or "", FinishReason.OTHER)
+
+
+DIALECTS: dict[Engine, Dialect] = {
+    "vllm": Dialect(
+        path="/v1/completions",
+        ask=_ask_vllm,
+        read=_read_vllm,
+        # Both are there in development mode alone (VLLM_SERVER_DEV_MODE=1).
+        load=lambda folder: [
+            (
+                "/collective_rpc",
+                {"method": "reload_weights", "kwargs": {"weights_path": folder}},
+            ),
+            ("/reset_prefix_cache", {}),
+        ],
+    ),
+    "sglang": Dialect(
+        path="/generate",
+        ask=_ask_sglang,
+        read=_read_sglang,
+        load=lambda folder: [
+            ("/update_weights_from_disk", {"model_path": folder, "flush_cache": True})
+        ],
+    ),
+}
+
+
+class ServedSampler:
+    """Samples from a vLLM or SGLang server, whose weights follow the trainer's through a folder both can read.
+
+    vLLM has to run with `VLLM_SERVER_DEV_MODE=1`, and with `--logprobs-mode processed_logprobs` where the
+    temperature is not 1 (else its log-probabilities are those before it).
+
+    Args:
+        engine: `vllm` or `sglang`.
+        url: the server's root, such as `http://127.0.0.1:8000`; a trailing `/v1` is dropped.
+        window: most tokens of prompt plus output.
+        api_key: the server's key.
+        timeout: seconds that one request may take.
+
+    Raises:
+        ConfigError: the engine is unknown, or the URL is none.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        url: str,
+        *,
+        window: int,
+        api_key: str | None = None,
+        timeout: float = 600.0,
+    ) -> None:
+        if engine not in DIALECTS:
+            raise ConfigError(
+                f"the engine {engine!r} is unknown; give one of {', '.join(DIALECTS)}"
+            )
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"the server's address {url!r} is no URL; give one such as 'http://127.0.0.1:8000'"
+            )
+        self.window = window
+        self.meter = Meter()
+        self._dialect = DIALECTS[engine]
+        self._root = url.rstrip("/").removesuffix("/v1")
+        self._clients = PerLoop(
+            lambda: httpx.AsyncClient(
+                base_url=self._root,
+                headers={} if api_key is None else {"Authorization": f"Bearer {api_key}"},
+                timeout=httpx.Timeout(timeout, connect=10.0, pool=None),
+                limits=httpx.Limits(max_connections=None),
+            )
+        )
+        self._name = f"{engine} at {self._root}"
+
+    @contextmanager
+    def generating(self) -> Iterator[None]:
+        """Nothing to hold: the server's weights change in `load` alone."""
+        yield
+
+    async def sample(
+        self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
+    ) -> Sampled:
+        """Continues P ids by at most `max_tokens`; a server that is away for a while is waited for.
+
+        Raises:
+            ModelError: the server cannot be reached, refuses, or its reply has no ids and log-probabilities.
+        """
+        body = self._dialect.ask(prompt_ids, max_tokens, sampling, seed)
+        with self.meter.computing():  # what the server does meanwhile is not seen from here
+            reply = await patiently(lambda: self._post(self._dialect.path, body), name=self._name)
+        try:
+            sampled = self._dialect.read(reply)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise BadResponse(
+                f"{self._name}: the reply has no token ids and log-probabilities: {str(reply)[:CLIP]!r}"
+            ) from error
+        if len(sampled.ids) != len(sampled.logprobs):
+            raise BadResponse(
+                f"{self._name}: {len(sampled.ids)} ids came with {len(sampled.logprobs)} log-probabilities"
+            )
+        return sampled
+
+    async def load(self, folder: Path) -> None:
+        """Makes the server use the weights of a folder that it can read. No request may be under way.
+
+        On a CPU, vLLM keeps the old output layer of a model whose output layer is its embedding.
+
+        Raises:
+            ConfigError: the folder holds no weights (vLLM would die of it).
+            ModelError: it cannot be reached, cannot load them, or has no such door (vLLM outside development mode).
+        """
+        whole = await in_thread(folder.absolute)
+        if not await in_thread(_holds_weights, whole):
+            raise ConfigError(
+                f"{str(folder)!r} holds no weights (*.safetensors); save the policy there first"
+            )
+        for path, body in self._dialect.load(str(whole)):
+            try:
+                reply = await self._post(path, body)
+            except RequestRefused as error:
+                raise RequestRefused(
+                    f"{error}. Weights are loaded through {path}: vLLM opens it with VLLM_SERVER_DEV_MODE=1"
+                ) from error
+            if reply.get("success") is False:
+                raise ServerFailed(f"{self._name}: {path}: {str(reply)[:CLIP]}")
+
+    async def aclose(self) -> None:
+        """Closes the connections of this event loop."""
+        for _, client in self._clients.take_all():
+            await client.aclose()
+
+    async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            response = await self._clients.get().post(path, json=body)
+        except httpx.TimeoutException as error:
+            raise RequestTimeout(f"{self._name}: {path} took too long ({error!r})") from error
+        except httpx.TransportError as error:
+            raise ConnectionFailed(
+                f"{self._name}: {path}: {error!r}; is the server running?"
+            ) from error
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
+            raise _refused(response.status_code)(
+                f"{self._name}: {path}: {response.status_code} {response.text[:CLIP]}"
+            )
+        if not response.content:
+            return {}
+        try:
+            reply = response.json()
+        except ValueError as error:
+            raise BadResponse(
+                f"{self._name}: {path}: {response.text[:CLIP]!r} is no JSON"
+            ) from error
+        return reply if isinstance(reply, dict) else {"reply": reply}
+
+
+def _holds_weights(folder: Path) -> bool:
+    return any(folder.glob("*.safetensors"))
+
+
+def _refused(status: int) -> type[ModelError]:
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return AuthenticationFailed
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        return ServerBusy
+    return ServerFailed if status >= HTTPStatus.INTERNAL_SERVER_ERROR else RequestRefused

@@ -1,0 +1,128 @@
+"""Messages to token ids by the tokenizer's chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memagent.errors import ConfigError, TokenizerError
+from memagent.messages import Message
+from memagent.tokens.measured import well_formed
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerBase
+
+STAND_IN = "memagent"
+"""Put in place of a reply to see what a template writes behind one. Any word does that no template looks for."""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A prompt, and the part of it that is new where it continues a conversation."""
+
+    text: str
+    """All of it, up to where the model's turn begins."""
+    tail: str | None = None
+    """What stands behind the last reply; None for a conversation that has to be read from its start."""
+
+
+class Template:
+    """A tokenizer with its chat template.
+
+    Args:
+        tokenizer: a fast one (of the `tokenizers` library). A copy is used, so that settings of padding and truncation
+            change nothing here.
+        chat_template: instead of the tokenizer's own.
+
+    Raises:
+        ConfigError: there is no chat template, or the tokenizer is a slow one.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, chat_template: str | None = None
+    ) -> None:
+        from tokenizers import Tokenizer
+
+        self.tokenizer = tokenizer
+        self.source = chat_template or tokenizer.chat_template
+        """The Jinja template (or several, by name)."""
+        if not self.source:
+            raise ConfigError(
+                f"the tokenizer of {tokenizer.name_or_path!r} has no chat template: give one (chat_template=, or set "
+                f"tokenizer.chat_template), or take the model's instruct variant, whose tokenizer has one"
+            )
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if not isinstance(backend, Tokenizer):
+            raise ConfigError(
+                f"the tokenizer {type(tokenizer).__name__} is a slow one: memagent needs a tokenizer.json; "
+                f"convert it (AutoTokenizer.from_pretrained(..., use_fast=True), then save_pretrained)"
+            )
+        self._backend: Tokenizer = Tokenizer.from_str(backend.to_str())
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._backend.encode_special_tokens = backend.encode_special_tokens
+
+    def render(self, messages: Sequence[Message], *, thinking: bool | None = None) -> str:
+        """The prompt as text, up to where the model's turn begins.
+
+        Raises:
+            TokenizerError: the template refuses the messages.
+        """
+        # Left out where nothing is said: templates ask whether it is defined.
+        switch: dict[str, Any] = {} if thinking is None else {"enable_thinking": thinking}
+        try:
+            text = self.tokenizer.apply_chat_template(
+                [{"role": m.role, "content": m.content} for m in messages],
+                chat_template=self.source if isinstance(self.source, str) else None,
+                add_generation_prompt=True,
+                tokenize=False,
+                **switch,
+            )
+        except Exception as error:  # jinja2's errors, and whatever a template's own code raises
+            roles = [message.role for message in messages]
+            raise TokenizerError(
+                f"the chat template cannot render messages of the roles {roles!r}: {error}; "
+                f"use a prompt set whose roles the model knows"
+            ) from error
+        assert isinstance(text, str), "one conversation was rendered, to text"
+        return well_formed(text)
+
+    def continued(
+        self, before: str, messages: Sequence[Message], place: int, *, thinking: bool | None = None
+    ) -> Rendered:
+        """Renders a prompt that goes on behind a reply.
+
+        The tail is what the template writes behind a reply of its own accord, so it does not depend on the reply's
+        text. There is none where the template changes what stood before: some leave out earlier reasoning.
+
+        Args:
+            before: the prompt, as text, to which the reply was given.
+            messages: all of them, the reply among them.
+            place: the reply's index.
+            thinking: as in `ChatRequest`.
+        """
+        text = self.render(messages, thinking=thinking)
+        reply = messages[place]
+        stand_in = reply.model_copy(update={"content": STAND_IN})
+        other = self.render(
+            (*messages[:place], stand_in, *messages[place + 1 :]), thinking=thinking
+        )
+        head = before + STAND_IN
+        tail = other[len(head) :]
+        kept = text[len(before) : len(text) - len(tail)]
+        # Templates strip white space around replies; the ids keep it.
+        same = kept.strip() == well_formed(reply.content).strip()
+        if other.startswith(head) and text.startswith(before) and text.endswith(tail) and same:
+            return Rendered(text, tail)
+        return Rendered(text)
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Ids of a text that the template wrote. Lets other threads run meanwhile."""
+        encoded = self._backend.encode_batch_fast([text], add_special_tokens=False)
+        return tuple(encoded[0].ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of sampled ids, without special tokens."""
+        return self._backend.decode(list(ids), skip_special_tokens=True)

@@ -1,0 +1,101 @@
+"""Checkpoints of a run. One counts only when its `complete` file is there, which is written last and names the others.
+
+`{"step": 12, "files": {"model.safetensors": 15231271864, ...}}`: sizes in bytes, so that a file that was cut off later
+is noticed too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+COMPLETE = "complete"
+NAME = re.compile(r"checkpoint-(\d+)")
+"""As transformers names them, by optimizer updates."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A whole checkpoint."""
+
+    path: Path
+    step: int
+    """Batches of rollouts that it has seen."""
+    updates: int
+    """Optimizer updates that it has seen."""
+
+
+def complete_checkpoints(folder: Path) -> list[Checkpoint]:
+    """The whole checkpoints in a folder, oldest first; a folder that is not there has none."""
+    found = [_read(path) for path in _folders(folder)]
+    return sorted((one for one in found if one is not None), key=lambda one: one.updates)
+
+
+def mark_complete(path: Path, step: int) -> None:
+    """Writes the file that makes a checkpoint count, after everything else of it has reached the disk.
+
+    Raises:
+        OSError: the disk is full, or the folder is gone.
+    """
+    for file in [*path.rglob("*"), path]:
+        _sync(file)
+    sizes = {
+        file.relative_to(path).as_posix(): file.stat().st_size
+        for file in path.rglob("*")
+        if file.is_file()
+    }
+    new = path / f"{COMPLETE}.new"
+    with new.open("w", encoding="utf-8") as opened:
+        json.dump({"step": step, "files": sizes}, opened, indent=1)
+        opened.flush()
+        os.fsync(opened.fileno())
+    new.replace(path / COMPLETE)
+    _sync(path)
+
+
+def discard_incomplete(folder: Path) -> list[Path]:
+    """Removes what a killed process left of a checkpoint, and what was damaged since; returns what was removed."""
+    broken = [path for path in _folders(folder) if _read(path) is None]
+    for path in broken:
+        shutil.rmtree(path)
+    return broken
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Removes all but the newest `keep` whole checkpoints; 0 keeps all."""
+    old_ones = complete_checkpoints(folder)[:-keep] if keep else []
+    for old in old_ones:
+        # First the mark: a process that is killed in between leaves no half that counts.
+        (old.path / COMPLETE).unlink()
+        shutil.rmtree(old.path)
+
+
+def _folders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [path for path in folder.iterdir() if path.is_dir() and NAME.fullmatch(path.name)]
+
+
+def _read(path: Path) -> Checkpoint | None:
+    named = NAME.fullmatch(path.name)
+    try:
+        mark = json.loads((path / COMPLETE).read_bytes())
+        step, files = mark["step"], dict(mark["files"])
+        whole = all((path / name).stat().st_size == size for name, size in files.items())
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if named is None or not isinstance(step, int) or not whole:
+        return None
+    return Checkpoint(path, step, int(named[1]))
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,97 @@
+"""What draws tokens in a run: the engine that the settings name, and the weights that it draws with."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from memagent_train.rollout.continuous import ContinuousSampler
+from memagent_train.rollout.padded import PaddedSampler
+from memagent_train.rollout.sampler import Sampler, window_of
+from memagent_train.rollout.served import ServedSampler
+from memagent_train.rollout.settings import RolloutSettings
+from memagent_train.runs.policy import Tokenizer
+
+
+def open_sampler(
+    settings: RolloutSettings, model: PreTrainedModel, tokenizer: Tokenizer
+) -> Sampler | ServedSampler:
+    """The engine of the settings.
+
+    Args:
+        settings: of rollouts.
+        model: the weights that are trained.
+        tokenizer: theirs.
+
+    Raises:
+        ConfigError: a setting does not fit the model.
+    """
+    if settings.engine in ("vllm", "sglang"):
+        assert settings.base_url is not None
+        return ServedSampler(
+            settings.engine,
+            settings.base_url,
+            window=settings.window or window_of(model),
+        )
+    window, rows = settings.window, settings.max_batch
+    if settings.engine == "continuous":
+        return ContinuousSampler(model, tokenizer, max_batch=rows, window=window)
+    tokens = settings.max_batch_tokens
+    return PaddedSampler(model, tokenizer, max_batch=rows, max_batch_tokens=tokens, window=window)
+
+
+class Served:
+    """Brings the trainer's weights to a server, through a folder that both can read.
+
+    Args:
+        sampler: asks the server.
+        folder: where the weights go; what is in it is replaced.
+    """
+
+    def __init__(self, sampler: ServedSampler, folder: Path) -> None:
+        self._sampler, self._folder = sampler, folder
+
+    def send(self, trainer: Any, loop: asyncio.AbstractEventLoop) -> None:
+        """Writes the weights (an adapter merged into them) and has the server load them. Blocks.
+
+        Args:
+            trainer: a `Trainer`; all processes call this at the same time.
+            loop: not running.
+
+        Raises:
+            ModelError: the server does not load them.
+            OSError: they cannot be written.
+        """
+        accelerator = trainer.accelerator
+        model = accelerator.unwrap_model(trainer.model)
+        adapted = hasattr(model, "merge_adapter")
+        if adapted:
+            model.merge_adapter()
+        try:
+            state = accelerator.get_state_dict(trainer.model_wrapped)
+            if accelerator.is_main_process:
+                base = model.get_base_model() if adapted else model
+                shutil.rmtree(self._folder, ignore_errors=True)
+                base.save_pretrained(self._folder, state_dict=_merged(state) if adapted else state)
+        finally:
+            if adapted:
+                model.unmerge_adapter()
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process:
+            loop.run_until_complete(self._sampler.load(self._folder))
+        accelerator.wait_for_everyone()
+
+
+def _merged(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The weights of a merged model under the names that they have without an adapter."""
+    prefix, layer = "base_model.model.", ".base_layer"
+    return {
+        name.removeprefix(prefix).replace(layer, ""): weight
+        for name, weight in state.items()
+        if "lora_" not in name
+    }

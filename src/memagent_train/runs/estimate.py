@@ -1,0 +1,124 @@
+"""How much memory of each device a training takes, roughly: sums of what is kept, by the shape of the model.
+
+Sources: weights, gradients and optimizer by stage of sharding: ZeRO (arXiv 1910.02054, section 3.1 and figure 1; FSDP
+divides like its stage 3). Activations with one kept input a layer: arXiv 1604.06174 (checkpoints) and 2205.05198
+(what a layer keeps). Keys and values: 2 * layers * heads * size of a head numbers a token (arXiv 2211.05102).
+Fragmentation, buffers of collectives, and the runtime (1 to 3 GiB) are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from memagent_train.runs.shapes import Shape
+
+GIB = 2**30
+Sharding = Literal["none", "fsdp", "zero2", "zero3"]
+HALF, SINGLE = 2, 4
+"""Bytes of a number."""
+MOMENTS = 2
+"""Numbers that Adam keeps of every weight."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What memory depends on."""
+
+    shape: Shape
+    weight_bytes: int
+    """Of one weight: 4 (float32) or 2."""
+    half: bool
+    """Whether passes are made in bf16."""
+    adapter_rank: int | None
+    """Of LoRA; None where all weights are trained."""
+    reference: bool
+    """Whether a second model is kept for the KL term (LoRA switches its adapter off instead)."""
+    row_tokens: int
+    """Of the longest conversation."""
+    rows: int
+    """Conversations in one pass."""
+    checkpointing: bool
+    conversations: int
+    """At once in a device's rollouts; 0 where a server elsewhere makes them."""
+    devices: int = 1
+    sharding: Sharding = "none"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on each device."""
+
+    weights: float
+    casts: float
+    """bf16 copies of fp32 weights that autocast keeps during a pass."""
+    gradients: float
+    optimizer: float
+    reference: float
+    activations: float
+    """Of one pass over the longest rows."""
+    cache: float
+    """Keys and values during rollouts, when there are no activations and no gradients."""
+
+    @property
+    def peak(self) -> float:
+        """The larger of training and rollouts."""
+        kept = self.weights + self.optimizer + self.reference
+        return kept + max(self.casts + self.gradients + self.activations, self.cache)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Name and GiB of each part, and of the peak."""
+        parts = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return [(name, f"{size / GIB:.1f} GiB") for name, size in [*parts, ("peak", self.peak)]]
+
+
+def memory(load: Load) -> Memory:
+    """Estimates the memory of one device."""
+    shape, devices = load.shape, load.devices
+    zero = load.sharding in ("zero2", "zero3")
+    # ZeRO's engine computes with bf16 weights and keeps fp32 ones with the moments.
+    weight = HALF if zero else load.weight_bytes
+    trained, each = shape.parameters, weight
+    if load.adapter_rank is not None:
+        # peft keeps an adapter in fp32, whatever its base is.
+        trained, each = shape.adapter(load.adapter_rank), SINGLE
+    moment = (1 + MOMENTS) * SINGLE if zero else MOMENTS * each
+    whole = 1 if load.sharding in ("none", "zero2") else devices
+    part = 1 if load.sharding == "none" else devices
+    casts = HALF * shape.parameters if load.half and weight == SINGLE and part == 1 else 0
+    return Memory(
+        weights=weight * shape.parameters / whole + _gathered(load, weight, whole),
+        casts=casts,
+        gradients=each * trained / part,
+        optimizer=moment * trained / part,
+        reference=weight * shape.parameters / whole if load.reference else 0,
+        activations=_activations(load),
+        cache=load.conversations * load.row_tokens * kv_bytes(shape),
+    )
+
+
+def kv_bytes(shape: Shape) -> int:
+    """Bytes of keys and values of one token in all layers, at 16 bits."""
+    return 2 * shape.layers * shape.kv_heads * shape.head_dim * HALF
+
+
+def _gathered(load: Load, weight: int, whole: int) -> float:
+    """The layer at work and the next one, whole, where weights are divided."""
+    if whole == 1:
+        return 0
+    shape = load.shape
+    return 2 * weight * shape.parameters / (shape.layers + 1)
+
+
+def _activations(load: Load) -> float:
+    """Bytes that the backward pass needs of the forward pass.
+
+    A layer keeps its two normed inputs, its two sums, queries, keys, values and the attention's output, and four
+    numbers for each of the feed-forward part's (gate, up, activation, product); attention scores are not kept (sdpa).
+    """
+    shape, size = load.shape, HALF if load.half else SINGLE
+    queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    layer = 4 * shape.hidden + 2 * queries + 2 * keys + 4 * shape.intermediate
+    tokens = load.rows * load.row_tokens
+    kept = shape.layers * shape.hidden + layer if load.checkpointing else shape.layers * layer
+    return tokens * size * kept

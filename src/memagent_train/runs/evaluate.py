@@ -1,0 +1,130 @@
+"""`evaluate`: a policy on held-out samples, outside of a training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from memagent.messages import Sampling
+from memagent_bench.stats import Estimate
+from memagent_train.config.train import TrainConfig
+from memagent_train.data.open import open_data
+from memagent_train.rollout.counter import text_counter
+from memagent_train.rollout.settings import SERVERS, RolloutSettings
+from memagent_train.rollouts import Rollout
+from memagent_train.runs.evaluation import by_length, questions, summary
+from memagent_train.runs.faults import translated
+from memagent_train.runs.rolling import Rolling
+from memagent_train.runs.signals import interruptible
+from memagent_train.runs.target import Target
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One task at one length."""
+
+    task: str
+    length: int
+    """In tokens; 0 for samples as they are."""
+    estimate: Estimate
+
+
+def evaluate(
+    target: Target,
+    config: TrainConfig,
+    *,
+    lengths: Sequence[int],
+    n: int,
+    out: Path | None = None,
+    on_done: Callable[[Rollout], None] = lambda _: None,
+) -> list[Cell]:
+    """Has held-out samples answered, at each length.
+
+    Args:
+        target: the policy.
+        config: data, agent, reward, and how evaluations sample.
+        lengths: in tokens; 0 for samples as they are.
+        n: samples a length: the first that a training with `evaluation.n` of at least n holds out.
+        out: JSON lines, a sample each; what it held is replaced.
+        on_done: called with each sample that is through.
+
+    Raises:
+        ConfigError: a setting is wrong, or data cannot be had at a length.
+        DiskFull: `out` cannot be written.
+    """
+    config = config.model_copy(update={"rollout": _in_process(config.rollout)})
+    settings, step = config.evaluation, target.checkpoint.step if target.checkpoint else 0
+    where = Path.cwd() if out is None else out
+    with interruptible(), translated(where), closing(Rolling(config, None)) as rolling:
+        model, tokenizer = target.load()
+        if config.resources.device == "auto" and torch.cuda.is_available():
+            torch.nn.Module.to(model, "cuda")
+        data = open_data(config.data, counter=text_counter(tokenizer)).split(n)[1]
+        rolling.attach(model, tokenizer)
+        policy = rolling.policy(Sampling(temperature=settings.temperature, top_p=settings.top_p))
+        found: dict[int, list[Rollout]] = {}
+        for length, samples in by_length(data, lengths).items():
+            seed = config.optimizer.seed
+            asked = questions(samples, range(n), length=length, step=step, seed=seed)
+            found[length] = rolling.roll(asked, policy, kept=False, on_done=on_done)
+        if out is not None:
+            _write(out, target, found)
+    return cells(found)
+
+
+def cells(found: dict[int, list[Rollout]]) -> list[Cell]:
+    """Means by task and length, and over all tasks where there are several."""
+    made: list[Cell] = []
+    for length, rollouts in found.items():
+        scores = [(one.sample.task, one.reward) for one in rollouts]
+        tasks = list(dict.fromkeys(task for task, _ in scores))
+        for task in tasks:
+            of_task = [score for score in scores if score[0] == task]
+            made.append(Cell(task, length, summary(of_task)))
+        if len(tasks) > 1:
+            made.append(Cell("all", length, summary(scores)))
+    return made
+
+
+def _in_process(settings: RolloutSettings) -> RolloutSettings:
+    """What a server serves is not what was loaded here."""
+    if settings.engine not in SERVERS:
+        return settings
+    return settings.model_copy(update={"engine": "padded", "base_url": None})
+
+
+def _write(out: Path, target: Target, found: dict[int, list[Rollout]]) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    new = out.with_name(out.name + ".new")
+    with new.open("w", encoding="utf-8") as opened:
+        for length, rollouts in found.items():
+            for rollout in rollouts:
+                opened.write(json.dumps(_line(target, length, rollout), ensure_ascii=False) + "\n")
+    new.replace(out)
+
+
+def _line(target: Target, length: int, rollout: Rollout) -> dict[str, Any]:
+    sample = rollout.sample
+    return {
+        "policy": target.name,
+        "step": target.checkpoint.step if target.checkpoint else None,
+        "length": length,
+        "task": sample.task,
+        "index": sample.index,
+        "question": sample.question,
+        "outputs": list(sample.outputs),
+        "answer": rollout.answer,
+        "reward": rollout.reward,
+        "scores": dict(rollout.scores),
+        "status": str(rollout.status),
+        "error": rollout.error,
+        "conversations": len(rollout.rows),
+        "sampled": sum(row.sampled for row in rollout.rows),
+        "seconds": rollout.seconds,
+    }

@@ -1,0 +1,92 @@
+"""Held-out samples answered by a policy: means by length, with 95% intervals."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memagent_bench.stats import Estimate, amount_interval, estimate
+from memagent_train.data.open import Data
+from memagent_train.rollout.roll import RolloutRequest
+from memagent_train.runs.ids import evaluation_id, seed_of
+
+
+def by_length(held_out: Data, lengths: Sequence[int]) -> dict[int, Data]:
+    """The same samples at several lengths.
+
+    Args:
+        held_out: what is not trained on.
+        lengths: in tokens; 0 for samples as they are.
+
+    Raises:
+        ConfigError: they cannot be had at a length.
+    """
+    return {length: held_out.at(length) if length else held_out for length in lengths}
+
+
+def questions(
+    data: Data, places: Sequence[int], *, length: int, step: int, seed: int
+) -> list[RolloutRequest]:
+    """One rollout of each sample. Blocks: samples are made.
+
+    Args:
+        data: of one length.
+        places: which samples.
+        length: of the samples, for names.
+        step: steps of training so far, for names.
+        seed: of what is drawn, together with sample and length; the same at every step, so that two steps are
+            compared on equal terms.
+    """
+    requests: list[RolloutRequest] = []
+    for place in places:
+        sample, name = data.sample(place), evaluation_id(step, length, place)
+        drawn = seed_of(seed, f"evaluation:{length}:{sample.index}")
+        requests.append(RolloutRequest(sample, name, name, drawn))
+    return requests
+
+
+def summary(scores: Sequence[tuple[str, float | None]]) -> Estimate:
+    """The mean reward with its interval, every task weighing the same.
+
+    Rewards in [0, 1] are estimated as `memagent_bench.stats.estimate` does, an answer without a reward counting as
+    0; others by a bootstrap.
+
+    Args:
+        scores: task and reward of each sample, at least one.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    strata: defaultdict[str, list[float | None]] = defaultdict(list)
+    for task, score in scores:
+        strata[task].append(score)
+    given = [score for _, score in scores if score is not None]
+    if all(0 <= score <= 1 for score in given):
+        return estimate(strata.values())
+    mean, low, high = amount_interval(
+        [score or 0.0 for score in stratum] for stratum in strata.values()
+    )
+    return Estimate(
+        mean=mean,
+        low=low,
+        high=high,
+        n=len(scores),
+        unscored=len(scores) - len(given),
+        scored_mean=sum(given) / len(given),
+        method="bootstrap",
+    )
+
+
+def as_figures(estimates: Mapping[int, Estimate]) -> dict[str, Any]:
+    """Plain data for `metrics.jsonl`."""
+    return {
+        str(length): {
+            "mean": one.mean,
+            "low": one.low,
+            "high": one.high,
+            "n": one.n,
+            "unscored": one.unscored,
+        }
+        for length, one in estimates.items()
+    }

@@ -1,0 +1,133 @@
+"""`export`: a trained policy as others load it, and its trajectories as others train on them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
+
+from memagent.errors import ConfigError
+from memagent_train.config.toml import read_toml
+from memagent_train.errors import TrainingError
+from memagent_train.rollout.sampler import end_ids, window_of
+from memagent_train.runs.faults import translated
+from memagent_train.runs.folder import RunFolder
+from memagent_train.runs.neutral import write_records
+from memagent_train.runs.policy import Tokenizer, embeddings
+from memagent_train.runs.rollout_log import read_rollouts
+from memagent_train.runs.target import Target, run_target
+
+PROMPTS, README = "prompts.toml", "README.md"
+SAMPLED = {"do_sample": True, "temperature": 0.7, "top_p": 0.95}
+"""The published system's sampling at inference."""
+CHECKED = 8
+"""Ids of the prompt with which an export is compared with what was exported."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    out: Path
+    step: int
+    prompts: bool
+    """Whether there is a prompt set: agents of one's own have none."""
+
+
+def export(run: Path, out: Path, *, step: int | None = None) -> Exported:
+    """Writes weights, tokenizer, generation settings, wording, and how to serve them; then loads them back.
+
+    Args:
+        run: the folder of a run.
+        out: a folder that is new or empty.
+        step: of the checkpoint; None for the newest whole one.
+
+    Raises:
+        ConfigError: there is no such checkpoint, or `out` holds something.
+        DiskFull: it cannot be written.
+        TrainingError: what was written does not load as what was exported.
+    """
+    target = run_target(run, step)
+    assert target.checkpoint is not None
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out {str(out)!r} is not empty: give a folder that is new")
+    model, tokenizer = target.load()
+    agent: dict[str, Any] = read_toml(RunFolder(run).settings).get("agent", {})
+    half = out.with_name(out.name + ".new")
+    with translated(out):
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir(parents=True)
+        _write(model, tokenizer, half)
+        wording = RunFolder(run).prompts
+        prompts = wording.is_file()
+        if prompts:
+            shutil.copy(wording, half / PROMPTS)
+        (half / README).write_text(_readme(target, model, agent, prompts), encoding="utf-8")
+        _check(model, half)
+        if out.exists():
+            out.rmdir()
+        half.replace(out)
+    return Exported(out, target.checkpoint.step, prompts)
+
+
+def export_trajectories(run: Path, file: Path) -> int:
+    """Writes all logged rollouts as neutral records.
+
+    Returns:
+        How many conversations there are.
+
+    Raises:
+        DataError: the run has no logs of rollouts.
+        DiskFull: the file cannot be written.
+    """
+    with translated(file.parent):
+        return write_records(file, read_rollouts(RunFolder(run).rollouts))
+
+
+def _write(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:
+    model.generation_config = GenerationConfig(
+        eos_token_id=list(end_ids(model, tokenizer)), pad_token_id=tokenizer.pad_token_id, **SAMPLED
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _check(model: PreTrainedModel, folder: Path) -> None:
+    """Raises TrainingError where the folder's model is another one."""
+    again = AutoModelForCausalLM.from_pretrained(folder, dtype=model.dtype)
+    AutoTokenizer.from_pretrained(folder)
+    ids = torch.arange(CHECKED)[None] % embeddings(model)
+    with torch.no_grad():
+        gap = (model.eval()(ids).logits - again.eval()(ids).logits).abs().max().item()
+    # Half precision may round a merged weight differently when it is read back; another model differs by far more.
+    if not gap <= (1e-4 if model.dtype == torch.float32 else 0.1):
+        raise TrainingError(
+            f"{str(folder)!r} does not load as the model that was exported (logits differ by {gap!r}): please report it"
+        )
+
+
+def _readme(target: Target, model: PreTrainedModel, agent: dict[str, Any], prompts: bool) -> str:
+    assert target.checkpoint is not None
+    window = agent.get("window", min(window_of(model), 8192))
+    parts = [
+        f"# A policy of memagent-train\n\nMade from {target.model.path} in {target.checkpoint.step} steps.\n",
+        "## Serve it\n",
+        f"```\nvllm serve . --served-model-name policy --max-model-len {window}\n```\n",
+    ]
+    if prompts:
+        given = [f"--{name.replace('_', '-')} {agent[name]}" for name in OPTIONS if name in agent]
+        parts += [
+            "It was trained on the wording in `prompts.toml` and on these sizes, so ask it with the same ones:\n",
+            f"```\nmemagent ask DOCUMENT QUESTION --model vllm:policy --prompts {PROMPTS} {' '.join(given)}\n```\n",
+        ]
+    else:
+        parts.append(f"It was trained with the agent `{agent.get('use', 'of a warm start')}`.\n")
+    return "\n".join(parts)
+
+
+OPTIONS = ("window", "chunk_tokens", "memory_tokens", "cuts", "overlap", "gate", "trust")
+"""Settings of the memory agent that `memagent ask` has too."""

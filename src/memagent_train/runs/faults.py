@@ -1,0 +1,85 @@
+"""Errors of torch and the file system, told as ours."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from memagent.errors import StoreFull
+from memagent_train.errors import DiskFull, OutOfMemory
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FULL_SAYS = re.compile(
+    r"os error (28|27|122)\b|No space left on device|File too large|Disk quota exceeded"
+)
+"""In messages of libraries that write files without Python: safetensors, arrow."""
+TORCH_WRITER = re.compile(r"PytorchStreamWriter|unexpected pos \d+ vs")
+"""torch.save's writer tells no cause; what stops it is a file that does not take what is written."""
+NO_MEMORY = re.compile(
+    r"out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED|not enough memory"
+)
+
+
+@contextmanager
+def translated(folder: Path) -> Generator[None]:
+    """Turns a full disk and a full memory into our errors; everything else passes.
+
+    Args:
+        folder: where the run writes.
+
+    Raises:
+        DiskFull: something in the folder could not be written for want of space.
+        OutOfMemory: a device, or the machine, has no memory left.
+    """
+    try:
+        yield
+    except (DiskFull, OutOfMemory):
+        raise
+    except (OSError, RuntimeError, MemoryError, StoreFull) as error:
+        _raise_ours(error, folder)
+        raise
+    except Exception as error:
+        if (
+            type(error).__name__ == "SafetensorError"
+        ):  # no class of Python's: it derives from Exception
+            _raise_ours(error, folder)
+        raise
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that a disk, a quota, or the largest allowed file is full."""
+    if isinstance(error, StoreFull) or (isinstance(error, OSError) and error.errno in FULL):
+        return True
+    said = str(error)
+    return bool(FULL_SAYS.search(said) or TORCH_WRITER.search(said))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that a device or the machine has no memory left."""
+    return isinstance(error, MemoryError) or bool(NO_MEMORY.search(str(error)))
+
+
+def _raise_ours(error: Exception, folder: Path) -> None:
+    chain: BaseException | None = error
+    while chain is not None:  # transformers wraps what torch raises
+        if is_full(chain):
+            raise DiskFull(
+                f"{str(folder)!r} cannot be written, the disk is full ({_first_line(chain)}): free some space there "
+                f"(older checkpoints, rollouts/, runs.sqlite), then run the same command again. The last complete "
+                f"checkpoint is untouched"
+            ) from error
+        if is_out_of_memory(chain):
+            raise OutOfMemory(
+                f"the batch does not fit the memory ({_first_line(chain)}): raise batch.micro_batches, shorten "
+                f"agent.window, switch resources.gradient_checkpointing on, or use more devices; then run the same "
+                f"command again with another --out, or remove the folder"
+            ) from error
+        chain = chain.__cause__ or chain.__context__
+
+
+def _first_line(error: BaseException) -> str:
+    line = (str(error) or type(error).__name__).splitlines()[0]
+    return line if len(line) <= 160 else line[:159] + "…"

@@ -1,0 +1,93 @@
+"""`train`: a whole training by reinforcement learning, or the rest of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memagent.errors import ConfigError
+from memagent_train.config.train import FREE, TrainConfig, plain
+from memagent_train.runs import metrics
+from memagent_train.runs.faults import translated
+from memagent_train.runs.folder import RunFolder
+from memagent_train.runs.processes import opened, this_process
+from memagent_train.runs.progress import Board, SilentWatcher
+from memagent_train.runs.reports import report_targets
+from memagent_train.runs.signals import interruptible
+
+IN_PROCESS = ("padded", "continuous")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training came to."""
+
+    out: Path
+    steps: int
+    evaluations: dict[int, dict[str, Any]]
+    """By step, then by length: mean, ends of the 95% interval, samples."""
+    reward: float | None
+    """Mean of the last step's rollouts."""
+
+
+def train(
+    config: TrainConfig,
+    out: Path,
+    *,
+    watch: Callable[[Board], SilentWatcher] = SilentWatcher,
+) -> Outcome:
+    """Trains, from the newest whole checkpoint in `out` on where there is one.
+
+    A signal ends it at once: `Signalled` is raised, and the same call goes on from the newest whole checkpoint.
+
+    Args:
+        config: the settings.
+        out: the folder of the run.
+        watch: makes what is told of progress, once everything is there to begin with.
+
+    Raises:
+        ConfigError: a setting is wrong; nothing was begun.
+        RunBusy: another process trains in the folder.
+        CheckpointMismatch: the folder has a run with other settings.
+        DiskFull: something cannot be written; the newest checkpoint is whole.
+        OutOfMemory: a batch does not fit.
+        TrainingError: see `memagent_train.errors`.
+    """
+    process = this_process(config.resources)
+    reports = report_targets(config.logging)
+    _check_engine(config)
+    # Nobody is told that a training began.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    with interruptible(), translated(out), opened(out, plain(config), FREE, process) as folder:
+        from memagent_train.runs.training import Training
+
+        training = Training(config, folder, process=process, reports=reports)
+        try:
+            with watch(training.watch.board) as training.watch:
+                training.run()
+        finally:
+            training.close()
+        return _outcome(folder, config)
+
+
+def _check_engine(config: TrainConfig) -> None:
+    sharding, engine = config.resources.sharding, config.rollout.engine
+    if sharding in ("fsdp", "zero3") and engine in IN_PROCESS:
+        raise ConfigError(
+            f"resources.sharding = {sharding!r} divides the weights, so no process can generate with them "
+            f"(rollout.engine = {engine!r}): set rollout.engine to 'vllm' or 'sglang', or sharding to 'none' or 'zero2'"
+        )
+
+
+def _outcome(folder: RunFolder, config: TrainConfig) -> Outcome:
+    lines = metrics.read(folder.metrics)
+    rewards = [line["reward"] for line in lines if line.get("reward") is not None]
+    return Outcome(
+        out=folder.path,
+        steps=config.optimizer.steps,
+        evaluations={line["step"]: line["evaluation"] for line in lines if "evaluation" in line},
+        reward=rewards[-1] if rewards else None,
+    )

@@ -1,0 +1,87 @@
+"""Evaluations in the course of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from accelerate.utils import gather_object
+
+from memagent.messages import Sampling
+from memagent_bench.stats import Estimate
+from memagent_train.config.sections import EvaluationSettings
+from memagent_train.data.open import Data
+from memagent_train.runs import metrics
+from memagent_train.runs.evaluation import as_figures, questions, summary
+from memagent_train.runs.folder import RunFolder
+from memagent_train.runs.processes import Process
+from memagent_train.runs.progress import SilentWatcher
+from memagent_train.runs.rolling import Rolling
+
+EVALUATION = "evaluation"
+"""Of a line in metrics.jsonl: means by length."""
+
+
+class HeldOut:
+    """Has held-out samples answered when the settings say so, after each step once.
+
+    Args:
+        data: by length.
+        settings: when, and how they are drawn.
+        steps: of the whole training.
+        seed: of what is drawn.
+        folder: of the run: what an earlier session evaluated is not evaluated again.
+        process: takes its part of the samples.
+    """
+
+    def __init__(
+        self,
+        data: Mapping[int, Data],
+        settings: EvaluationSettings,
+        *,
+        steps: int,
+        seed: int,
+        folder: RunFolder,
+        process: Process,
+    ) -> None:
+        self.data = data
+        self._settings, self._steps, self._seed = settings, steps, seed
+        self._folder, self._process = folder, process
+        self._done = {line["step"] for line in metrics.read(folder.metrics) if EVALUATION in line}
+
+    def is_due(self, step: int) -> bool:
+        """Whether to evaluate after so many steps."""
+        settings = self._settings
+        if not self.data or step in self._done:
+            return False
+        between = settings.every > 0 and step > 0 and step % settings.every == 0
+        return between or step == self._steps or (step == 0 and settings.at_start)
+
+    def evaluate(
+        self, step: int, rolling: Rolling, *, kept: bool, watch: SilentWatcher
+    ) -> dict[int, Estimate]:
+        """Has all samples answered, and notes the means. All processes come by here at the same time.
+
+        Args:
+            step: how many steps have been trained on.
+            rolling: answers, with the weights in place.
+            kept: whether the memory agent's runs stay in the store.
+            watch: is told.
+
+        Returns:
+            Means by length, of the samples of all processes.
+        """
+        settings, process = self._settings, self._process
+        policy = rolling.policy(Sampling(temperature=settings.temperature, top_p=settings.top_p))
+        estimates: dict[int, Estimate] = {}
+        for length, data in self.data.items():
+            places = range(process.index, len(data), process.count)
+            watch.rolling(len(places))
+            asked = questions(data, places, length=length, step=step, seed=self._seed)
+            answered = rolling.roll(asked, policy, kept=kept, on_done=lambda _: watch.rolled())
+            scores = [(one.sample.task, one.reward) for one in answered]
+            estimates[length] = summary(gather_object(scores))
+        self._done.add(step)
+        if process.first:
+            metrics.append(self._folder.metrics, step, {EVALUATION: as_figures(estimates)})
+            watch.evaluated(step, estimates)
+        return estimates

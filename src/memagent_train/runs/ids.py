@@ -1,0 +1,39 @@
+"""Names of rollouts and of their groups."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+RUN = re.compile(r"(step|eval)-(\d+)-[\w-]+")
+SEEDS = 2**31
+
+
+def group_id(step: int, group: int) -> str:
+    """Such as `step-00012-group-0003`."""
+    return f"step-{step:05d}-group-{group:04d}"
+
+
+def rollout_id(group: str, place: int) -> str:
+    """Such as `step-00012-group-0003-rollout-07`: also its run's id in `runs.sqlite`."""
+    return f"{group}-rollout-{place:02d}"
+
+
+def evaluation_id(step: int, length: int, place: int) -> str:
+    """Such as `eval-00010-8192-0003`: of a held-out sample, after so many steps."""
+    return f"eval-{step:05d}-{length}-{place:04d}"
+
+
+def is_after(run_id: str, step: int) -> bool:
+    """Whether a rollout, or an evaluation's, is done again when training goes on from the end of `step`."""
+    found = RUN.fullmatch(run_id)
+    if found is None:
+        return False
+    of = int(found[2])
+    return of > step or (found[1] == "eval" and of == step)
+
+
+def seed_of(seed: int, name: str) -> int:
+    """A seed for one thing of a run: the same for the same run seed and name, in any process."""
+    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") % SEEDS

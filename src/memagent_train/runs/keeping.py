@@ -1,0 +1,92 @@
+"""What is kept of a training while it goes on: metrics of each step, and whole checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch.distributed
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from memagent_train.runs import metrics
+from memagent_train.runs.checkpoints import mark_complete, prune
+from memagent_train.runs.folder import RunFolder
+
+SEPARATE = "evaluation/"
+"""Begins the names of figures that have a line of their own."""
+
+
+class Keeper(TrainerCallback):
+    """Writes a line of metrics a step, marks checkpoints when they are whole, and removes old ones.
+
+    Args:
+        folder: of the run.
+        updates_per_step: optimizer updates from one batch of rollouts to the next; their figures are averaged.
+        keep: checkpoints that stay; 0: all.
+        stepped: is told of every step and its figures.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        updates_per_step: int,
+        keep: int,
+        stepped: Callable[[int, Mapping[str, Any]], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder, self._stepped = folder, stepped
+        self._updates, self._keep = updates_per_step, keep
+        self._seen: defaultdict[str, list[float]] = defaultdict(list)
+        self._clock = clock
+        self._begun = clock()
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """The first step begins."""
+        self._begun = self._clock()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Figures of one update; the step's last one makes its line."""
+        if not logs or "loss" not in logs or not state.is_world_process_zero:
+            return
+        for name, value in logs.items():
+            if (
+                isinstance(value, (int, float))
+                and not name.startswith(SEPARATE)
+                and name != "epoch"
+            ):
+                self._seen[name].append(value)
+        if state.global_step % self._updates:
+            return
+        step = state.global_step // self._updates
+        now = self._clock()
+        figures = {name: sum(values) / len(values) for name, values in self._seen.items()}
+        figures["seconds"] = now - self._begun
+        self._begun = now
+        self._seen.clear()
+        metrics.append(self._folder.metrics, step, figures)
+        self._stepped(step, figures)
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """A checkpoint is written, by this process: when all have written theirs, it counts."""
+        if torch.distributed.is_initialized():
+            torch.distributed.barrier()
+        if not state.is_world_process_zero:
+            return
+        path = self._folder.checkpoints / f"checkpoint-{state.global_step}"
+        mark_complete(path, state.global_step // self._updates)
+        prune(self._folder.checkpoints, self._keep)

@@ -1,0 +1,65 @@
+"""`metrics.jsonl`: a line of figures a step."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+
+def append(file: Path, step: int, figures: Mapping[str, Any]) -> None:
+    """Adds a line, in one write: a killed process leaves at most one broken line, the last.
+
+    Args:
+        file: made where it is missing.
+        step: batches of rollouts so far.
+        figures: plain data; numbers that are not finite are written as null.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    line = json.dumps({"step": step, **_finite(figures)}, ensure_ascii=False, allow_nan=False)
+    with file.open("a", encoding="utf-8") as opened:
+        opened.write(line + "\n")
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    """All whole lines, in order; none where there is no file."""
+    if not file.exists():
+        return []
+    lines: list[dict[str, Any]] = []
+    for line in file.read_bytes().splitlines():
+        try:
+            figures: Any = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(figures, dict) and isinstance(figures.get("step"), int):
+            lines.append(cast("dict[str, Any]", figures))
+    return lines
+
+
+def cut(file: Path, step: int) -> None:
+    """Forgets what comes after a step, and broken lines: the steps after it are done again."""
+    if not file.exists():
+        return
+    kept = [line for line in read(file) if line["step"] <= step]
+    new = file.with_suffix(".new")
+    with new.open("w", encoding="utf-8") as opened:
+        opened.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)
+        opened.flush()
+        os.fsync(opened.fileno())
+    new.replace(file)
+
+
+def _finite(figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in figures.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _finite(cast("Mapping[str, Any]", value))
+    if isinstance(value, float) and value - value != 0:
+        return None
+    return value

@@ -1,0 +1,55 @@
+"""The neutral record: a conversation a line, for whatever trains on trajectories of several contexts.
+
+`{group_id, rollout_id, traj_idx, prompt_ids, response_ids, loss_mask, logprobs, reward, is_final, overlong}`
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+FIELDS = (
+    "group_id",
+    "rollout_id",
+    "traj_idx",
+    "prompt_ids",
+    "response_ids",
+    "loss_mask",
+    "logprobs",
+    "reward",
+    "is_final",
+    "overlong",
+)
+
+
+def records(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The records of logged conversations; rollouts without one have none.
+
+    Args:
+        rows: of `memagent_train.runs.rollout_log.read_rollouts`.
+    """
+    for row in rows:
+        if row["traj_idx"] is not None:
+            yield {name: row[name] for name in FIELDS}
+
+
+def write_records(file: Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Writes the records of logged conversations, all or nothing.
+
+    Returns:
+        How many there are.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    count = 0
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_name(file.name + ".new")
+    with new.open("w", encoding="utf-8") as opened:
+        for record in records(rows):
+            opened.write(json.dumps(record, ensure_ascii=False) + "\n")
+            count += 1
+    new.replace(file)
+    return count

@@ -1,0 +1,146 @@
+"""The policy: weights and tokenizer, loaded for training or to be looked at."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging
+
+from memagent.errors import ConfigError
+from memagent_train.config.sections import LoraSettings, ModelSettings
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
+
+ADAPTER = "adapter_config.json"
+Tokenizer: TypeAlias = Any
+"""A `PreTrainedTokenizerBase`; its methods are looked up at run time, so types say little of it."""
+# Bars of loading and saving would stand between the lines of progress, and warnings of weights that are tied.
+logging.disable_progress_bar()
+logging.set_verbosity_error()
+# peft asks each model for something by its old name.
+warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load_model(settings: ModelSettings) -> PreTrainedModel:
+    """Loads the weights, on the CPU: the trainer moves them.
+
+    Raises:
+        ConfigError: there is no such model, or it cannot be loaded as asked.
+    """
+    options: dict[str, Any] = {
+        "dtype": DTYPES[settings.dtype],
+        "attn_implementation": settings.attention,
+        "trust_remote_code": settings.trust_remote_code,
+    }
+    if settings.revision is not None:
+        options["revision"] = settings.revision
+    try:
+        return AutoModelForCausalLM.from_pretrained(settings.path, **options)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a hub, a file or a model's code raises
+        raise ConfigError(
+            f"model.path = {settings.path!r} cannot be loaded ({_first_line(error)}): give a folder as transformers "
+            f"writes it, or a name on the hub; check dtype and attention too"
+        ) from error
+
+
+def load_tokenizer(settings: ModelSettings) -> Tokenizer:
+    """Loads the tokenizer, with a chat template and a token to pad with.
+
+    Raises:
+        ConfigError: it cannot be loaded, has no end token, or no chat template.
+    """
+    source = settings.tokenizer or settings.path
+    options: dict[str, Any] = {"trust_remote_code": settings.trust_remote_code}
+    if settings.revision is not None and settings.tokenizer is None:
+        options["revision"] = settings.revision
+    try:
+        tokenizer: Tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    except Exception as error:
+        raise ConfigError(
+            f"no tokenizer can be loaded from {source!r} ({_first_line(error)}): give one with model.tokenizer"
+        ) from error
+    if settings.chat_template is not None:
+        tokenizer.chat_template = _template(settings.chat_template)
+    if not tokenizer.chat_template:
+        raise ConfigError(
+            f"the tokenizer of {source!r} has no chat template: give one with model.chat_template (a Jinja file)"
+        )
+    if tokenizer.eos_token_id is None:
+        raise ConfigError(f"the tokenizer of {source!r} has no end token (eos_token): set one")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token  # padding is masked: any token will do
+    return tokenizer
+
+
+def check_fit(model: PreTrainedModel, tokenizer: Tokenizer) -> None:
+    """Raises ConfigError where the tokenizer has ids that the model has no embedding for."""
+    rows = embeddings(model)
+    if len(tokenizer) > rows:
+        raise ConfigError(
+            f"the tokenizer has {len(tokenizer)} tokens and the model {rows}: give the tokenizer that it was made with "
+            f"(model.tokenizer)"
+        )
+
+
+def embeddings(model: PreTrainedModel) -> int:
+    """Ids that the model has an embedding for."""
+    table: Any = model.get_input_embeddings()
+    return table.weight.shape[0]
+
+
+def adapter_settings(settings: LoraSettings) -> LoraConfig:
+    """What peft is told of an adapter."""
+    from peft import LoraConfig
+
+    targets = settings.targets
+    return LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,  # pyright: ignore[reportArgumentType]: peft divides it by the rank, whatever it is
+        lora_dropout=settings.dropout,
+        target_modules=targets if isinstance(targets, str) else list(targets),
+        task_type="CAUSAL_LM",
+    )
+
+
+def with_checkpoint(settings: ModelSettings, checkpoint: Path) -> PreTrainedModel:
+    """The policy of a checkpoint; an adapter is merged into its base model.
+
+    Args:
+        settings: of the run: names the base model of an adapter.
+        checkpoint: a folder.
+
+    Raises:
+        ConfigError: it cannot be loaded.
+    """
+    if not (checkpoint / ADAPTER).exists():
+        return load_model(settings.model_copy(update={"path": str(checkpoint), "revision": None}))
+    from peft import PeftModel
+
+    base = load_model(settings)
+    try:
+        return PeftModel.from_pretrained(base, str(checkpoint)).merge_and_unload()  # pyright: ignore[reportCallIssue]
+    except Exception as error:
+        raise ConfigError(
+            f"the adapter in {str(checkpoint)!r} does not fit {settings.path!r} ({_first_line(error)})"
+        ) from error
+
+
+def _template(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"model.chat_template = {str(file)!r} cannot be read: {error}") from error
+
+
+def _first_line(error: Exception) -> str:
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return line if len(line) <= 160 else line[:159] + "…"

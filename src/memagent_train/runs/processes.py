@@ -1,0 +1,64 @@
+"""The processes that train together: one alone, or as many as `accelerate launch` started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memagent.errors import ConfigError
+from memagent_train.config.sections import ResourceSettings
+from memagent_train.runs.folder import RunFolder, open_run
+
+
+@dataclass(frozen=True)
+class Process:
+    """One of them."""
+
+    index: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether it writes what is written once."""
+        return self.index == 0
+
+
+def this_process(settings: ResourceSettings) -> Process:
+    """This process, as its launcher numbered it.
+
+    Raises:
+        ConfigError: there are other processes than the settings say.
+    """
+    process = Process(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+    if process.count != settings.processes:
+        raise ConfigError(
+            f"resources.processes = {settings.processes!r}, and {process.count} were started: start as many with "
+            f"`accelerate launch --num_processes {settings.processes} -m memagent_train ...`, or set it to "
+            f"{process.count}"
+        )
+    return process
+
+
+@contextmanager
+def opened(
+    path: Path, settings: Mapping[str, Any], free: Collection[str], process: Process
+) -> Generator[RunFolder]:
+    """The folder of a run: the first process opens it (see `open_run`), the others wait until it is as it should be."""
+    if process.first:
+        with open_run(path, settings, free=free) as folder:
+            _wait_for_all(process)
+            yield folder
+        return
+    _wait_for_all(process)
+    yield RunFolder(path)
+
+
+def _wait_for_all(process: Process) -> None:
+    if process.count > 1:
+        from accelerate import PartialState
+
+        PartialState().wait_for_everyone()

@@ -1,0 +1,147 @@
+"""How a training goes on: the reward, the time left, in words."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from memagent.cli.output import duration
+from memagent_bench.lengths import show_length
+
+if TYPE_CHECKING:
+    from memagent_bench.stats import Estimate
+
+SHOWN = ("loss", "kl", "grad_norm")
+"""Figures on a step's line, where there are any, after the reward."""
+SHARES = {"failed": "rollouts/failed", "unscored": "rollouts/unscored"}
+"""Shares that are shown where they are not 0, and the figures that they are."""
+
+
+class Board:
+    """Adds up what is known of a session.
+
+    Args:
+        steps: that there will be in all.
+        done: steps of earlier sessions.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self, steps: int, done: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.steps, self.done = steps, done
+        self.expected = self.rolled = 0
+        """Rollouts of the step under way: how many there will be, and how many there are."""
+        self.figures: dict[str, Any] = {}
+        """Of the last step."""
+        self.said = ""
+        """The last evaluation, in words."""
+        self._first = done
+        self._clock = clock
+        self._begun = clock()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of this session."""
+        return self._clock() - self._begun
+
+    @property
+    def fraction(self) -> float:
+        """How much of all steps is done, 0 to 1."""
+        return self.done / self.steps if self.steps else 1.0
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the last step is done, at this session's pace; None where nobody can tell yet."""
+        through = self.done - self._first
+        return None if through < 1 else self.elapsed / through * (self.steps - self.done)
+
+    def facts(self) -> list[str]:
+        """Counts for one line."""
+        facts = [f"step {self.done:,} of {self.steps:,}", duration(self.elapsed)]
+        if self.expected:
+            facts.append(f"rollouts {self.rolled:,}/{self.expected:,}")
+        return facts
+
+
+def line_of(figures: Mapping[str, Any]) -> str:
+    """A step's figures on one line: the reward first."""
+    parts: list[str] = []
+    if "reward" in figures:
+        reward = figures["reward"]
+        parts.append("reward   -  " if reward is None else f"reward {reward:.3f}")
+    parts += [f"{name} {figures[key]:.1%}" for name, key in SHARES.items() if figures.get(key)]
+    parts += [
+        f"{name} {figures[name]:.3g}"
+        for name in SHOWN
+        if isinstance(figures.get(name), (int, float))
+    ]
+    return "  ".join(parts)
+
+
+def length_name(length: int) -> str:
+    """`8K`; 0 stands for samples as they are."""
+    return show_length(length) if length else "own"
+
+
+def evaluation_line(step: int, estimates: Mapping[int, Estimate]) -> str:
+    """Means with their 95% intervals, by length."""
+    cells = [
+        f"{length_name(length)} {one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]"
+        for length, one in estimates.items()
+    ]
+    return f"evaluated after step {step:,}:  " + "  ".join(cells)
+
+
+class SilentWatcher:
+    """Is told what a training does, and counts."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing to put back."""
+
+    def rolling(self, expected: int) -> None:
+        """So many rollouts begin."""
+        self.board.expected, self.board.rolled = expected, 0
+
+    def rolled(self) -> None:
+        """One rollout has ended."""
+        self.board.rolled += 1
+
+    def stepped(self, step: int, figures: Mapping[str, Any]) -> None:
+        """A step is done."""
+        self.board.done, self.board.figures = step, dict(figures)
+        self.board.expected = 0
+
+    def evaluated(self, step: int, estimates: Mapping[int, Estimate]) -> None:
+        """Held-out samples were answered."""
+        self.board.said = evaluation_line(step, estimates)
+        self.board.expected = 0
+
+
+class PlainWatcher(SilentWatcher):
+    """Writes a line for each step and evaluation, without control codes."""
+
+    def stepped(self, step: int, figures: Mapping[str, Any]) -> None:
+        """Counts, and writes."""
+        super().stepped(step, figures)
+        left = self.board.left
+        ahead = "" if not left else f"  {duration(left)} left"
+        width = len(str(self.board.steps))
+        self._say(f"{step:>{width}}/{self.board.steps}  {line_of(figures)}{ahead}")
+
+    def evaluated(self, step: int, estimates: Mapping[int, Estimate]) -> None:
+        """Counts, and writes."""
+        super().evaluated(step, estimates)
+        self._say(self.board.said)
+
+    def _say(self, line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()  # somebody may be watching a pipe or a log

@@ -1,0 +1,133 @@
+"""Agents at work on an engine: what rolls samples out, in trainings and in evaluations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from transformers import PreTrainedModel
+
+from memagent.errors import StoreFull
+from memagent.messages import Sampling
+from memagent.runstore import RunStore
+from memagent.runstore.lock import remove_lock
+from memagent_train.agents import load_agent
+from memagent_train.config.train import TrainConfig
+from memagent_train.errors import DiskFull
+from memagent_train.rewards.open import open_rewards
+from memagent_train.rollout.model import RolloutModel
+from memagent_train.rollout.roll import RolloutRequest, roll
+from memagent_train.rollout.sampler import Sampler
+from memagent_train.rollout.served import ServedSampler
+from memagent_train.rollouts import Rollout
+from memagent_train.runs.engine import open_sampler
+from memagent_train.runs.policy import Tokenizer
+
+T = TypeVar("T")
+
+
+class Rolling:
+    """Agent, reward, event loop and engine. Close it.
+
+    Args:
+        config: the settings.
+        store: file for the memory agent's runs; None keeps none.
+
+    Raises:
+        ConfigError: agent or reward cannot be had.
+    """
+
+    def __init__(self, config: TrainConfig, store: Path | None) -> None:
+        self._config = config
+        self._open = ExitStack()
+        self.sampler: Sampler | ServedSampler
+        self.tokenizer: Tokenizer
+        try:
+            self.loop = self._open.enter_context(asyncio.Runner()).get_loop()
+            self._store = None if store is None else RunStore(store)
+            if self._store is not None:
+                self._open.callback(self._store.close)
+            self._agent = load_agent(config.agent, store=None)
+            self._kept_agent = load_agent(config.agent, store=self._store)
+            self._rewards = open_rewards(config.reward)
+            self._open.callback(lambda: self.drive(self._rewards.aclose()))
+        except BaseException:
+            self.close()
+            raise
+
+    def attach(self, model: PreTrainedModel, tokenizer: Tokenizer) -> None:
+        """Makes the engine: before this nothing can be rolled out.
+
+        Raises:
+            ConfigError: a setting of rollouts does not fit the model.
+        """
+        self.tokenizer = tokenizer
+        self.sampler = sampler = open_sampler(self._config.rollout, model, tokenizer)
+        if isinstance(sampler, ServedSampler):
+            self._open.callback(lambda: self.drive(sampler.aclose()))
+
+    def policy(self, sampling: Sampling) -> RolloutModel:
+        """The policy as a chat model that draws so, whatever it is asked for."""
+        return RolloutModel(self.sampler, self.tokenizer, sampling=sampling)
+
+    def roll(
+        self,
+        requests: Sequence[RolloutRequest],
+        policy: RolloutModel,
+        *,
+        kept: bool,
+        on_done: Callable[[Rollout], None],
+    ) -> list[Rollout]:
+        """Makes rollouts, in the order of the requests.
+
+        Args:
+            requests: which.
+            policy: draws.
+            kept: whether the memory agent's runs stay in the store.
+            on_done: called with each rollout when it is through.
+
+        Raises:
+            DiskFull: the store takes no more runs.
+        """
+
+        def done(rollout: Rollout) -> None:
+            if rollout.error.startswith(f"{StoreFull.__name__}:"):
+                raise DiskFull(
+                    f"runs cannot be kept ({rollout.error}): free some space, or set logging.runs = 0; then run the "
+                    f"same command again"
+                )
+            on_done(rollout)
+
+        work = roll(
+            requests,
+            model=policy,
+            agent=self._kept_agent if kept else self._agent,
+            verifier=self._rewards,
+            concurrency=self._config.rollout.concurrency,
+            on_done=done,
+        )
+        with self.sampler.generating():
+            rollouts = self.drive(work)
+        if kept and self._store is not None:
+            for rollout in rollouts:
+                # Its run has ended; a file for each would soon be hundreds of thousands.
+                remove_lock(self._store.path, rollout.rollout_id)
+        return rollouts
+
+    def drive(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs `work` on the event loop; what interrupts it cancels it first."""
+        task = self.loop.create_task(work)
+        try:
+            return self.loop.run_until_complete(task)
+        except BaseException:
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                self.loop.run_until_complete(task)
+            raise
+
+    def close(self) -> None:
+        """Ends the reward's processes, closes the store and the event loop."""
+        self._open.close()

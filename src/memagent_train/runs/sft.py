@@ -1,0 +1,174 @@
+"""`warm_start`: supervised fine-tuning on traces, on TRL's SFTTrainer: what reinforcement learning begins with."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback
+from trl.trainer.sft_config import SFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
+
+from memagent_train.algorithm import OptimizerSettings
+from memagent_train.config.sft import FREE_SFT, SftConfig
+from memagent_train.rollout.template import Template
+from memagent_train.runs import metrics
+from memagent_train.runs.faults import translated
+from memagent_train.runs.folder import RunFolder
+from memagent_train.runs.keeping import Keeper
+from memagent_train.runs.policy import adapter_settings, check_fit, load_model, load_tokenizer
+from memagent_train.runs.processes import opened, this_process
+from memagent_train.runs.progress import Board, SilentWatcher
+from memagent_train.runs.reports import report_targets
+from memagent_train.runs.signals import interruptible
+from memagent_train.runs.traces import TraceRow, Traces, read_traces
+
+NOT_LEARNT = -100
+"""The label that torch's cross entropy leaves out."""
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a warm start came to."""
+
+    out: Path
+    steps: int
+    rows: int
+    """Conversations that were learnt from."""
+    dropped: int
+    """Longer ones that were left out."""
+    loss: float | None
+    """Of the last step; in nats a token."""
+
+
+def warm_start(
+    config: SftConfig, out: Path, *, watch: Callable[[Board], SilentWatcher] = SilentWatcher
+) -> WarmStart:
+    """Learns the replies of traces, from the newest whole checkpoint in `out` on where there is one.
+
+    Prompts are rendered as in rollouts; only replies count in the loss, every token of a batch the same.
+
+    Args:
+        config: the settings.
+        out: the folder of the run.
+        watch: makes what is told of progress, once everything is there to begin with.
+
+    Raises:
+        ConfigError: a setting is wrong; nothing was begun.
+        DataError: a trace is unusable, too long, or there is none.
+        RunBusy, CheckpointMismatch, DiskFull, OutOfMemory: as `memagent_train.runs.grpo.train`.
+    """
+    process = this_process(config.resources)
+    reports = report_targets(config.logging)
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    plain = config.model_dump(mode="json", exclude_none=True)
+    with interruptible(), translated(out), opened(out, plain, FREE_SFT, process) as folder:
+        tokenizer = load_tokenizer(config.model)
+        traces = read_traces(config.traces, Template(tokenizer), tokenizer.eos_token_id)
+        if process.first:
+            folder.bind_data({"rows": len(traces.rows), "traces": digest(traces.rows)})
+        newest = folder.newest()
+        board = Board(config.optimizer.steps, newest.step if newest else 0)
+        if board.done < board.steps:
+            model = load_model(config.model)
+            check_fit(model, tokenizer)
+            with watch(board) as watching:
+                trainer = SFTTrainer(
+                    model=model,
+                    args=_arguments(config, folder, reports),
+                    train_dataset=dataset(traces.rows),
+                    processing_class=tokenizer,
+                    peft_config=None if config.lora is None else adapter_settings(config.lora),
+                    callbacks=[
+                        Keeper(
+                            folder,
+                            updates_per_step=1,
+                            keep=config.checkpoints.keep,
+                            stepped=watching.stepped,
+                        )
+                    ],
+                )
+                trainer.remove_callback(PrinterCallback)
+                trainer.train(resume_from_checkpoint=str(newest.path) if newest else None)
+        return _outcome(folder, config, traces)
+
+
+def dataset(rows: Sequence[TraceRow]) -> Dataset:
+    """The rows as SFTTrainer reads them when it prepares nothing: `input_ids`, and `labels` of what is learnt."""
+    return Dataset.from_dict(
+        {
+            "input_ids": [[*row.prompt_ids, *row.response_ids] for row in rows],
+            "labels": [
+                [NOT_LEARNT] * len(row.prompt_ids)
+                + [
+                    one if learnt else NOT_LEARNT
+                    for one, learnt in zip(row.response_ids, row.loss_mask, strict=True)
+                ]
+                for row in rows
+            ],
+        }
+    )
+
+
+def digest(rows: Sequence[TraceRow]) -> str:
+    """First 16 hex digits of the SHA-256 of all rows."""
+    running = hashlib.sha256()
+    for row in rows:
+        for part in (row.prompt_ids, row.response_ids, row.loss_mask):
+            running.update(array("q", [len(part), *part]).tobytes())
+    return running.hexdigest()[:16]
+
+
+def _arguments(config: SftConfig, folder: RunFolder, reports: Sequence[str]) -> SFTConfig:
+    optimizer, batch = config.optimizer, config.batch
+    cpu = config.resources.device == "cpu"
+    return SFTConfig(
+        output_dir=str(folder.checkpoints),
+        per_device_train_batch_size=batch.rows // batch.micro_batches,
+        gradient_accumulation_steps=batch.micro_batches,
+        max_steps=optimizer.steps,
+        learning_rate=optimizer.learning_rate,
+        lr_scheduler_type="constant_with_warmup",
+        warmup_steps=optimizer.warmup_steps,
+        weight_decay=optimizer.weight_decay,
+        max_grad_norm=optimizer.max_grad_norm,
+        bf16=_in_bf16(optimizer, cpu),
+        use_cpu=cpu,
+        activation_checkpointing=config.resources.gradient_checkpointing,
+        seed=optimizer.seed,
+        # Rows are made here, by the template that makes them in rollouts; none is longer than the window.
+        max_length=None,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        logging_steps=1,
+        save_strategy="steps",
+        save_steps=config.checkpoints.every,
+        save_total_limit=None,
+        report_to=list(reports),
+        project=config.logging.project,
+        run_name=folder.path.name,
+        disable_tqdm=True,
+    )
+
+
+def _in_bf16(optimizer: OptimizerSettings, cpu: bool) -> bool:
+    if optimizer.precision != "auto":
+        return optimizer.precision == "bf16"
+    return not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+
+
+def _outcome(folder: RunFolder, config: SftConfig, traces: Traces) -> WarmStart:
+    lines: list[dict[str, Any]] = metrics.read(folder.metrics)
+    return WarmStart(
+        out=folder.path,
+        steps=config.optimizer.steps,
+        rows=len(traces.rows),
+        dropped=traces.dropped,
+        loss=lines[-1].get("loss") if lines else None,
+    )

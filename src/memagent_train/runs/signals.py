@@ -1,0 +1,49 @@
+"""A signal ends a training at once: what counts is on disk already, in the last whole checkpoint."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Signalled(KeyboardInterrupt):
+    """SIGINT or SIGTERM came. No `Exception`, so that nothing takes it for a failed rollout.
+
+    Args:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"signal {number}")
+        self.number = number
+
+
+@contextmanager
+def interruptible() -> Generator[None]:
+    """Raises `Signalled` in the block at the first signal; a second one ends the process.
+
+    Only the main thread gets signals: elsewhere the block is as it was.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if caught:
+            os._exit(128 + number)
+        caught.append(number)
+        raise Signalled(number)
+
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,198 @@
+"""Traces that a policy is to imitate, as the rows of ids that it would have seen and sampled itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from memagent.errors import TokenizerError
+from memagent.messages import Message
+from memagent.runstore import RunStore
+from memagent_train.config.sft import (
+    MessagesSource,
+    RecordSource,
+    RolloutSource,
+    RunsSource,
+    TraceSettings,
+)
+from memagent_train.data.columns import BadRow
+from memagent_train.data.jsonl import JsonlFile
+from memagent_train.errors import DataError
+from memagent_train.rollout.template import Template
+from memagent_train.runs.rollout_log import read_rollouts
+
+L = TypeVar("L", bound=BaseModel)
+
+
+class _Record(BaseModel):
+    """What is read of a neutral record."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+    loss_mask: list[int]
+    reward: float | None = None
+
+
+class _Line(BaseModel):
+    """A conversation that somebody wrote."""
+
+    messages: list[Message]
+
+
+@dataclass(frozen=True)
+class TraceRow:
+    """One conversation."""
+
+    prompt_ids: tuple[int, ...]
+    response_ids: tuple[int, ...]
+    """T ids after the prompt; its end token is the last where the reply ended."""
+    loss_mask: tuple[int, ...]
+    """T of 0 or 1: 1 where the id is to be learnt."""
+
+    @property
+    def length(self) -> int:
+        """Tokens, prompt and response."""
+        return len(self.prompt_ids) + len(self.response_ids)
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What there is to learn from."""
+
+    rows: tuple[TraceRow, ...]
+    dropped: int
+    """Conversations that were left out because they are longer than the window."""
+
+
+def read_traces(settings: TraceSettings, template: Template, end: int) -> Traces:
+    """Reads all sources. Blocks.
+
+    Args:
+        settings: the sources, and how long a conversation may be.
+        template: renders prompts, as it does in rollouts.
+        end: id of the token that ends a reply.
+
+    Raises:
+        DataError: a source cannot be read; a conversation is unusable (file and line are named) or too long; or there
+            is none at all.
+    """
+    rows: list[TraceRow] = []
+    overlong: list[int] = []
+    for source in settings.source:
+        for row in _rows(source, template, end):
+            if row.length > settings.window:
+                overlong.append(row.length)
+            elif any(row.loss_mask):
+                rows.append(row)
+    if overlong and settings.overlong == "refuse":
+        raise DataError(
+            f"{len(overlong)} conversations are longer than traces.window = {settings.window!r} tokens, the "
+            f"longest has {max(overlong)}: raise it, or set traces.overlong = 'drop' to leave them out"
+        )
+    if not rows:
+        raise DataError(
+            f"there is nothing to learn from: no conversation is left ({len(overlong)} were too long). Lower "
+            f"min_reward, or add sources to [traces]"
+        )
+    return Traces(tuple(rows), len(overlong))
+
+
+def rendered(messages: list[Message], template: Template, end: int) -> TraceRow:
+    """A conversation whose last message is the reply: only that is to be learnt.
+
+    The prompt is rendered, and the reply encoded apart from it, as if it had been sampled.
+
+    Raises:
+        DataError: the last message is no reply, or an empty one; or the template refuses the others.
+    """
+    *before, reply = messages or [Message(role="user", content="")]
+    if not before or reply.role != "assistant" or not reply.content.strip():
+        raise DataError(
+            "the last message has to be a reply that is not empty, with role 'assistant'"
+        )
+    try:
+        prompt = template.encode(template.render(before))
+    except TokenizerError as error:
+        raise DataError(str(error)) from error
+    response = (*template.encode(reply.content), end)
+    return TraceRow(prompt, response, (1,) * len(response))
+
+
+def _rows(source: Any, template: Template, end: int) -> Iterator[TraceRow]:
+    match source:
+        case MessagesSource():
+            for file in source.files:
+                yield from _from_messages(file, template, end)
+        case RecordSource():
+            for file in source.files:
+                yield from _from_records(file, source.min_reward)
+        case RolloutSource():
+            yield from _from_rollouts(source.path, source.min_reward)
+        case RunsSource():
+            yield from _from_runs(source, template, end)
+        case _:
+            raise TypeError(f"no source of traces: {source!r}")
+
+
+def _from_messages(file: Path, template: Template, end: int) -> Iterator[TraceRow]:
+    lines = JsonlFile(file)
+    for place in range(len(lines)):
+        line = _checked(_Line, lines, place)
+        try:
+            yield rendered(line.messages, template, end)
+        except DataError as error:
+            raise DataError(f"{lines.where(place)}: {error}") from error
+
+
+def _from_records(file: Path, min_reward: float | None) -> Iterator[TraceRow]:
+    lines = JsonlFile(file)
+    for place in range(len(lines)):
+        record = _checked(_Record, lines, place)
+        if len(record.response_ids) != len(record.loss_mask) or not record.prompt_ids:
+            raise DataError(
+                f"{lines.where(place)}: {len(record.prompt_ids)} prompt_ids, {len(record.response_ids)} response_ids "
+                f"and {len(record.loss_mask)} values of loss_mask do not fit together"
+            )
+        if record.reward is not None and (min_reward is None or record.reward >= min_reward):
+            yield TraceRow(
+                tuple(record.prompt_ids), tuple(record.response_ids), tuple(record.loss_mask)
+            )
+
+
+def _checked(kind: type[L], lines: JsonlFile, place: int) -> L:
+    try:
+        return kind.model_validate(lines.row(place))
+    except BadRow as error:
+        raise DataError(f"{lines.where(place)}: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise DataError(f"{lines.where(place)}: {key}: {first['msg']}") from error
+
+
+def _from_rollouts(path: Path, min_reward: float) -> Iterator[TraceRow]:
+    for row in read_rollouts(path):
+        reward = row["reward"]
+        if row["traj_idx"] is not None and reward is not None and reward >= min_reward:
+            yield TraceRow(
+                tuple(row["prompt_ids"]), tuple(row["response_ids"]), tuple(row["loss_mask"])
+            )
+
+
+def _from_runs(source: RunsSource, template: Template, end: int) -> Iterator[TraceRow]:
+    if not source.store.is_file():
+        raise DataError(f"there is no run store {str(source.store)!r}: check traces.source.store")
+    store = RunStore(source.store)
+    try:
+        for record in store.runs():
+            if record.status != "finished" or not record.id.startswith(source.prefix):
+                continue
+            for question in range(len(record.binding["questions"])):
+                for conversation in store.conversations(record.id, question):
+                    yield rendered(list(conversation.messages), template, end)
+    finally:
+        store.close()

@@ -1,0 +1,249 @@
+"""One session of a training: its parts, and what happens between them from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformers import PreTrainedModel, PrinterCallback
+from trl.trainer.grpo_config import GRPOConfig
+
+from memagent.prompts import PromptSet
+from memagent_train.agents import MEMORY
+from memagent_train.arguments import trl_arguments
+from memagent_train.config.train import TrainConfig
+from memagent_train.data.open import Data, open_data
+from memagent_train.rollout.counter import text_counter
+from memagent_train.rollout.roll import RolloutRequest
+from memagent_train.rollout.served import ServedSampler
+from memagent_train.rollouts import Rollout
+from memagent_train.runs.engine import Served
+from memagent_train.runs.evaluation import by_length
+from memagent_train.runs.folder import RunFolder
+from memagent_train.runs.held_out import HeldOut
+from memagent_train.runs.ids import group_id, rollout_id, seed_of
+from memagent_train.runs.keeping import SEPARATE, Keeper
+from memagent_train.runs.policy import (
+    adapter_settings,
+    check_fit,
+    load_model,
+    load_tokenizer,
+    with_checkpoint,
+)
+from memagent_train.runs.processes import Process
+from memagent_train.runs.progress import Board, SilentWatcher
+from memagent_train.runs.rolling import Rolling
+from memagent_train.runs.rollout_log import log_path, write_rollouts
+from memagent_train.trainer import RolloutTrainer
+
+
+class Training:
+    """The parts of a session, put together. Close it.
+
+    Args:
+        config: the settings.
+        folder: of the run, gone back to its newest checkpoint.
+        process: this one among all that train together.
+        reports: where metrics are sent.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        CheckpointMismatch: the run was begun with other data, or another wording.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: RunFolder,
+        *,
+        process: Process,
+        reports: Sequence[str] = (),
+    ) -> None:
+        self.config, self.folder, self.process = config, folder, process
+        self.newest = folder.newest()
+        self.done = self.newest is not None and self.newest.step >= config.optimizer.steps
+        done = self.newest.step if self.newest else 0
+        self.watch = SilentWatcher(Board(config.optimizer.steps, done))
+        """Is told how it goes on."""
+        self._begun: int | None = None
+        self._groups = 0
+        tokenizer = load_tokenizer(config.model)
+        counter = text_counter(tokenizer)
+        self.data, held_out = self._divided(open_data(config.data, counter=counter))
+        self.held_out = HeldOut(
+            held_out,
+            config.evaluation,
+            steps=config.optimizer.steps,
+            seed=config.optimizer.seed,
+            folder=folder,
+            process=process,
+        )
+        self.rolling = Rolling(config, folder.runs if config.logging.runs else None)
+        try:
+            model = self._model()
+            check_fit(model, tokenizer)
+            self.rolling.attach(model, tokenizer)
+            self.policy = self.rolling.policy(config.rollout.sampling)
+            self.trainer = self._trainer(model, reports)
+        except BaseException:
+            self.close()
+            raise
+
+    def _divided(self, data: Data) -> tuple[Data, dict[int, Data]]:
+        """What is trained on, and what is held out, by length; noted with the run, or compared with what it notes."""
+        settings = self.config.evaluation
+        held_out: dict[int, Data] = {}
+        if settings.columns:
+            data, held = data.split(settings.n)
+            held_out = by_length(held, settings.columns)
+        if self.process.first:
+            self.folder.bind_data({**data.facts, "prompts": self._wording()})
+        return data, held_out
+
+    def _wording(self) -> str:
+        """Keeps the memory agent's prompt set with the run, and says which it is."""
+        if self.config.agent.use != MEMORY:
+            return ""
+        prompts = PromptSet.load(self.config.agent.prompts)
+        if not self.folder.prompts.exists():
+            self.folder.prompts.write_text(prompts.source, encoding="utf-8")
+        return f"{prompts.name}:{prompts.hash}"
+
+    def _model(self) -> PreTrainedModel:
+        """What is trained; or what came of it, where nothing but an evaluation is left to do."""
+        if self.done and self.newest is not None:
+            return with_checkpoint(self.config.model, self.newest.path)
+        return load_model(self.config.model)
+
+    def _trainer(self, model: PreTrainedModel, reports: Sequence[str]) -> RolloutTrainer:
+        config = self.config
+        adapter = None if config.lora is None or self.done else adapter_settings(config.lora)
+        keeper = Keeper(
+            self.folder,
+            updates_per_step=config.batch.updates_per_step,
+            keep=config.checkpoints.keep,
+            stepped=self._stepped,
+        )
+        trainer = RolloutTrainer(
+            model=model,
+            tokenizer=self.rolling.tokenizer,
+            args=self._arguments(reports),
+            algorithm=config.algorithm,
+            batch=config.batch,
+            generate=self.generate,
+            size=len(self.data),
+            peft_config=adapter,
+            callbacks=[keeper],
+            on_batch=self.log_rollouts,
+        )
+        trainer.remove_callback(PrinterCallback)
+        return trainer
+
+    def _arguments(self, reports: Sequence[str]) -> GRPOConfig:
+        config = self.config
+        arguments = trl_arguments(
+            self.folder.checkpoints,
+            config.algorithm,
+            config.batch,
+            config.optimizer,
+            save_every=config.checkpoints.every,
+            keep=None,  # transformers would remove the last whole one before the next is marked
+            gradient_checkpointing=config.resources.gradient_checkpointing,
+            temperature=config.rollout.temperature,
+            report_to=reports,
+            cpu=config.resources.device == "cpu",
+        )
+        arguments.disable_tqdm = True
+        # Its warnings are of weights that are tied, at each resume.
+        arguments.log_level = arguments.log_level_replica = "error"
+        arguments.project, arguments.run_name = config.logging.project, self.folder.path.name
+        return arguments
+
+    def run(self) -> None:
+        """Trains to the last step, from the newest whole checkpoint on, and evaluates as the settings ask.
+
+        Raises:
+            TrainingError: it cannot go on; the newest checkpoint is whole.
+        """
+        if not self.done:
+            newest = self.newest
+            self.trainer.train(resume_from_checkpoint=str(newest.path) if newest else None)
+        self._send_weights()
+        self._evaluate_if_due(self.config.optimizer.steps)
+
+    def generate(self, indices: Sequence[int], group_size: int) -> list[Rollout]:
+        """Makes the rollouts of some samples, with the weights of the step in place.
+
+        Args:
+            indices: of samples.
+            group_size: G rollouts of each.
+
+        Returns:
+            len(indices) * G, those of a sample side by side.
+        """
+        step = self.trainer.step + 1
+        if self._begun != step:
+            self._begin(step)
+        requests: list[RolloutRequest] = []
+        passes = (step - 1) * self.config.batch.groups * self.process.count // len(self.data)
+        for index in indices:
+            group = group_id(step, self._groups * self.process.count + self.process.index)
+            self._groups += 1
+            sample = self.data.sample(index, passes)
+            for place in range(group_size):
+                name = rollout_id(group, place)
+                seed = seed_of(self.config.optimizer.seed, name)
+                requests.append(RolloutRequest(sample, group, name, seed))
+        self.watch.rolling(len(requests))
+        every = self.config.logging.runs
+        kept = every > 0 and step % every == 0
+        return self.rolling.roll(
+            requests, self.policy, kept=kept, on_done=lambda _: self.watch.rolled()
+        )
+
+    def _begin(self, step: int) -> None:
+        """Before the first rollouts of a step: every process comes by here once."""
+        self._begun, self._groups = step, 0
+        self._send_weights()
+        self._evaluate_if_due(step - 1)
+        self.policy.meter.read()  # from here on it counts this step's rollouts
+
+    def _send_weights(self) -> None:
+        sampler = self.rolling.sampler
+        if isinstance(sampler, ServedSampler):
+            Served(sampler, self.folder.path / "served").send(self.trainer, self.rolling.loop)
+
+    def _evaluate_if_due(self, step: int) -> None:
+        if not self.held_out.is_due(step):
+            return
+        kept = self.config.logging.runs > 0
+        estimates = self.held_out.evaluate(step, self.rolling, kept=kept, watch=self.watch)
+        self.trainer.log({f"{SEPARATE}{length}": one.mean for length, one in estimates.items()})
+
+    def log_rollouts(
+        self, step: int, rollouts: Sequence[Rollout], advantages: Sequence[float]
+    ) -> None:
+        """Writes down what a step rolled out, and how busy the engine was."""
+        reading = self.policy.meter.read().as_metrics()
+        self.trainer.note({f"engine/{name}": value for name, value in reading.items()})
+        every = self.config.logging.rollouts
+        if not every or step % every:
+            return
+        write_rollouts(
+            log_path(self.folder.rollouts, step, self.process.index),
+            step,
+            rollouts,
+            advantages={
+                rollout.rollout_id: advantage
+                for rollout, advantage in zip(rollouts, advantages, strict=True)
+                if rollout.reward is not None
+            },
+            decode=self.rolling.tokenizer.decode,
+        )
+
+    def _stepped(self, step: int, figures: Mapping[str, Any]) -> None:
+        self.watch.stepped(step, figures)  # who watches is known only after the keeper is made
+
+    def close(self) -> None:
+        """Ends what the session began."""
+        self.rolling.close()

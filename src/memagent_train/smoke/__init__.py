@@ -1,0 +1,1 @@
+"""A training run in minutes on a CPU: a tiny model learns to carry a value. An example to read, and CI's proof."""

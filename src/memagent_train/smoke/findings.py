@@ -1,0 +1,53 @@
+"""What a smoke training has to show, and whether it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Reward:
+    """Mean reward of a policy on held-out samples, with the ends of its 95% interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def above(self, other: Reward) -> bool:
+        """Whether it is higher, and the two intervals do not even touch."""
+        return self.low > other.high
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Rewards of the policies of a smoke training, all on the same held-out samples."""
+
+    before: Reward
+    """After the warm start."""
+    after: Reward
+    """After GRPO."""
+    control: Reward
+    """After as much GRPO from the same start, with random rewards."""
+    longer_before: Reward
+    """As `before`, on documents twice as long."""
+    longer_after: Reward
+
+    @property
+    def claims(self) -> dict[str, bool]:
+        """What has to hold, and whether it does. `>`: the 95% intervals do not touch."""
+        return {
+            "GRPO helps: after > before": self.after.above(self.before),
+            "random rewards do not help: not control > before": not self.control.above(self.before),
+            "so it is the rewards: after > control": self.after.above(self.control),
+        }
+
+    @property
+    def summary(self) -> str:
+        """The figures behind the claims, on one line."""
+        return (
+            f"held-out reward (95% interval): before GRPO {self.before}, after GRPO {self.after}, "
+            f"with random rewards {self.control}"
+        )

@@ -1,0 +1,77 @@
+"""The folder of a smoke training, as a user's might look before the first command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+
+from memagent import MemoryAgent, Result
+from memagent.errors import ConfigError
+from memagent.models.scripted import ScriptedModel
+from memagent.tasks import Sample
+from memagent.tokens import load_counter
+from memagent_train.config.train import load_train
+from memagent_train.smoke.expert import Expert
+from memagent_train.smoke.model import tiny_model
+from memagent_train.smoke.task import Relay
+from memagent_train.smoke.tokenizer import word_tokenizer
+
+START, TRACES = "start", "expert.jsonl"
+PROMPTS, SFT, GRPO = "prompts.toml", "sft.toml", "grpo.toml"
+DOCUMENTS = 800
+"""That the expert reads: 4,800 conversations."""
+FORGETS = 0.2
+"""An expert that forgets so often is right in 0.8^5 of all documents of five chunks, a third. From far less, GRPO finds
+no way up; from far more, it has little to show."""
+UNTRAINED = 10**6
+"""Added to the seed of the expert's documents. Training's have seed 0: none of the expert's is among them."""
+
+
+def lay_out(folder: Path, *, seed: int, documents: int = DOCUMENTS) -> None:
+    """Writes the settings, the wording, a model with random weights, and the traces of an expert.
+
+    Args:
+        folder: new or empty.
+        seed: of the weights, and of what the expert reads and forgets.
+        documents: that the expert reads.
+
+    Raises:
+        ConfigError: the folder holds something.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"--out {str(folder)!r} is not empty: give a folder that is new")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (PROMPTS, SFT, GRPO):
+        text = resources.files("memagent_train.smoke").joinpath(name).read_text(encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
+    tokenizer = word_tokenizer()
+    tokenizer.save_pretrained(folder / START)
+    tiny_model(tokenizer, seed=seed).save_pretrained(folder / START)
+    task = Relay(seed=UNTRAINED + seed)
+    agent = reader(folder, Expert(forgets=FORGETS, seed=seed))
+    with agent, (folder / TRACES).open("w", encoding="utf-8") as opened:
+        for result in asyncio.run(read(agent, map(task.sample, range(documents)))):
+            for conversation in result.trajectory.conversations:
+                messages = [message.model_dump() for message in conversation.messages]
+                opened.write(json.dumps({"messages": messages}) + "\n")
+
+
+def reader(folder: Path, expert: Expert) -> MemoryAgent:
+    """The agent of the training's settings, with an expert in the place of the policy. Close it."""
+    settings = load_train(folder / GRPO).agent
+    return MemoryAgent(
+        ScriptedModel(expert, window=settings.window, counter=load_counter(folder / START)),
+        prompts=settings.prompts,
+        window=settings.window,
+        memory_tokens=settings.memory_tokens,
+        cuts=settings.cuts,
+        store=None,
+    )
+
+
+async def read(agent: MemoryAgent, samples: Iterable[Sample]) -> list[Result]:
+    """Has all documents read and questions answered."""
+    return await asyncio.gather(*(agent.aask(one.context, one.question) for one in samples))

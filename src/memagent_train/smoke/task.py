@@ -1,0 +1,77 @@
+"""The relay: a value is said once, at the start of a document, and asked for at its end."""
+
+from __future__ import annotations
+
+import random
+
+from memagent.errors import ConfigError
+from memagent.tasks import Evidence, Sample
+from memagent_train.smoke.tokenizer import FILLER, KINDS
+
+CHUNK_TOKENS = 32
+"""The smallest chunk that `ContextBudget` allows."""
+LENGTH = 5 * CHUNK_TOKENS
+"""Five chunks: a value that is said in the first has to be carried over the other four."""
+OTHERS = 2
+"""Values of other kinds in each chunk: a memory that takes one of them up has lost its own."""
+
+
+class Relay:
+    """Documents of filler words and values, of which a question asks for the only one of its kind.
+
+    That one stands among the first 32 words, values of other kinds stand everywhere.
+
+    Args:
+        seed: of all samples.
+        length: words of a document, a multiple of 32.
+
+    Raises:
+        ConfigError: the length is none.
+    """
+
+    name = "relay"
+    scorer = "exact_match"
+
+    def __init__(self, *, seed: int = 0, length: int = LENGTH) -> None:
+        if length < CHUNK_TOKENS or length % CHUNK_TOKENS:
+            raise ConfigError(
+                f"length={length!r}: documents of this task have {CHUNK_TOKENS} words or a multiple of that"
+            )
+        self.seed, self.length = seed, length
+
+    @property
+    def facts(self) -> dict[str, str | int | bool]:
+        """What the samples depend on."""
+        return {"seed": self.seed, "length": self.length, "others": OTHERS}
+
+    def sample(self, index: int) -> Sample:
+        """The sample at `index`: the same for the same seed and length."""
+        draw = random.Random(f"{self.name}:{self.seed}:{self.length}:{index}")
+        kind = draw.choice(list(KINDS))
+        value = draw.choice(KINDS[kind])
+        words: list[str] = []
+        for start in range(0, self.length, CHUNK_TOKENS):
+            words += _part(draw, kind, [value] if start == 0 else [])
+        context = " ".join(words)
+        at = len("".join(f"{word} " for word in words[: words.index(value)]))
+        said = Evidence(start=at, end=at + len(value), supports=(0,), notes=(value,))
+        return Sample(
+            task=self.name,
+            index=index,
+            length=self.length,
+            tokens=self.length,
+            context=context,
+            question=kind,
+            outputs=(value,),
+            generate=2,
+            evidence=(said,),
+        )
+
+
+def _part(draw: random.Random, kind: str, said: list[str]) -> list[str]:
+    """32 words in any order: what is said, values of other kinds, and filler."""
+    others = [word for other in KINDS if other != kind for word in KINDS[other]]
+    words = said + draw.choices(others, k=OTHERS)
+    words += draw.choices(FILLER, k=CHUNK_TOKENS - len(words))
+    draw.shuffle(words)
+    return words

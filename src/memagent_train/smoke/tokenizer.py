@@ -1,0 +1,59 @@
+"""A tokenizer of 64 words, for a model that has to learn its language in a minute."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+PAD, END, UNKNOWN = "<pad>", "<end>", "<unk>"
+ROLES = ("<system>", "<user>", "<assistant>")
+NOTHING = "none"
+"""An empty memory."""
+WORDING = ("ask", "note", "read", "write", "answer", NOTHING, "keep", "done")
+"""What prompts.toml says."""
+KINDS = {
+    "number": ("one", "two", "three", "four", "five", "six"),
+    "colour": ("red", "orange", "green", "blue", "brown", "white"),
+    "animal": ("bear", "cat", "dog", "fox", "goat", "hare"),
+}
+"""What questions ask for, and the values of each kind."""
+STORY = (
+    "the sun was low over a hill and we went by on foot with bread in our bags till rain fell so then "
+    "home it is far to go"
+)
+FILLER = tuple(STORY.split())
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}> {{ m.content }} <end> {% endfor %}"
+    "{% if add_generation_prompt %}<assistant> {% endif %}"
+)
+
+
+def word_tokenizer() -> PreTrainedTokenizerFast:
+    """Makes the tokenizer: a token a word, divided at white space.
+
+    Its chat template puts a role's token before each message and `<end>` behind it, so a prompt is a prefix of
+    the conversation that goes on from it.
+    """
+    words = (
+        PAD,
+        END,
+        UNKNOWN,
+        *ROLES,
+        *WORDING,
+        *KINDS,
+        *chain.from_iterable(KINDS.values()),
+        *FILLER,
+    )
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        unk_token=UNKNOWN,
+        additional_special_tokens=list(ROLES),
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )

@@ -1,0 +1,347 @@
+"""The trainer: TRL's, with rollouts of many conversations in the place of single completions.
+
+One row is one conversation. Groups, rewards and logs stay at rollouts; a rollout's advantage goes to all its rows.
+TRL's loss, optimizer, distribution and checkpoints are used as they are; what they are fed is made here.
+"""
+
+# ruff: noqa: N806  (names of tensors end in their dimensions)
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+import torch
+from accelerate.utils import DistributedType, gather_object, is_peft_model
+from datasets import Dataset
+from peft import PeftConfig, PeftModel
+from torch import Tensor
+from torch.utils.data import DataLoader, Sampler
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.utils import add_fused_lm_head, use_adapter
+
+from memagent.errors import ConfigError
+from memagent_train.advantages import Group, TrainingRow, check_groups, checked, compare
+from memagent_train.algorithm import AlgorithmSettings, BatchSettings
+from memagent_train.arguments import check_arguments
+from memagent_train.batches import deal, padding_row, tensors
+from memagent_train.device import memory_for
+from memagent_train.errors import CheckpointMismatch, TrainingError
+from memagent_train.estimators import row_weights, truncated_weights
+from memagent_train.figures import facts, figures, raise_if_nothing_scored
+from memagent_train.order import DataOrder, StepSampler
+from memagent_train.refill import Rolled, roll_informative
+from memagent_train.rollouts import Rollout
+
+Generate = Callable[[Sequence[int], int], list[Rollout]]
+"""Indices of the data and G -> G rollouts of each, one sample's after the other's. It is called in every process with
+that process's indices, with the weights of the step in place; a failed rollout is returned as such."""
+OnBatch = Callable[[int, Sequence[Rollout], Sequence[float]], None]
+"""The step (from 1), all rollouts of this process, dropped ones too, and their advantages."""
+Batch = dict[str, Tensor]
+
+
+class RolloutTrainer(GRPOTrainer):
+    """Trains a policy on rollouts that a function makes."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel | PeftModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        args: GRPOConfig,
+        algorithm: AlgorithmSettings,
+        batch: BatchSettings,
+        generate: Generate,
+        size: int,
+        peft_config: PeftConfig | None = None,
+        callbacks: list[TrainerCallback] | None = None,
+        on_batch: OnBatch | None = None,
+    ) -> None:
+        """Prepares a training; `train()` starts it.
+
+        Args:
+            model: the policy, loaded. Without PEFT, and with a KL term, a copy of it becomes the reference.
+            tokenizer: its padding and end tokens are used, nothing else.
+            args: made by `trl_arguments` from the same settings.
+            algorithm: how rewards become a loss.
+            batch: what a step rolls out.
+            generate: makes the rollouts.
+            size: samples in the data.
+            peft_config: trains an adapter; the reference is then the model without it.
+            callbacks: transformers' callbacks.
+            on_batch: called once a step, after its rollouts and before its first update.
+
+        Raises:
+            ConfigError: there is no data, or `args` were made from other settings.
+        """
+        if size < 1:
+            raise ConfigError(f"the data has {size!r} samples: at least one is needed")
+        check_arguments(args, algorithm, batch)
+        self.algorithm = algorithm
+        self.batch = batch
+        self._generate_rollouts = generate
+        self._on_batch = on_batch
+        self._order = DataOrder(size, batch.groups * args.world_size, args.seed)
+        self._scored_logps: Tensor | None = None
+        self._drift: list[Tensor] = []
+        bare = model.get_base_model() if isinstance(model, PeftModel) else model
+        self._takes_positions = "position_ids" in inspect.signature(bare.forward).parameters
+        reference = _reference(model, args, peft_config)
+        super().__init__(
+            model=model,
+            reward_funcs=_no_reward,
+            args=args,
+            train_dataset=Dataset.from_dict({"prompt": [""] * size, "index": list(range(size))}),
+            processing_class=tokenizer,
+            callbacks=callbacks,
+            peft_config=peft_config,
+        )
+        if reference is not None:
+            self._adopt(reference)
+
+    @property
+    def step(self) -> int:
+        """Batches of rollouts that have been trained on; the current one is not among them."""
+        return self.state.global_step // self.batch.updates_per_step
+
+    def note(self, values: Mapping[str, float]) -> None:
+        """Figures for the log of the update that is under way, beside the trainer's own."""
+        for name, value in values.items():
+            self._metrics["train"][name].append(value)
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        """One micro-batch, forward and backward.
+
+        Raises:
+            OutOfMemory: it does not fit the device.
+        """
+        with memory_for(
+            f"a micro-batch, with {self.batch.micro_batches!r} of them an update,",
+            "raise batch.micro_batches, or switch gradient checkpointing on, or train an adapter",
+        ):
+            return super().training_step(model, inputs, num_items_in_batch)
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Tensor:
+        """TRL's loss.
+
+        Before the first update of a step, the trainer's log-probabilities are compared with the sampling engine's.
+
+        Raises:
+            TrainingError: it is no finite number.
+        """
+        loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        if self._step % self._micro_steps < self.batch.micro_batches:
+            self._note_drift(inputs)
+        if not loss.isfinite():
+            raise TrainingError(
+                f"the loss of step {self.step + 1} is {loss.item()!r}: go on from the last checkpoint with a lower "
+                f"learning rate, or with fp32"
+            )
+        return loss
+
+    def get_train_dataloader(self) -> DataLoader:
+        """One batch of indices for every micro-batch; the first of a step is what is rolled out."""
+        return self._get_dataloader(
+            dataset=cast("Any", self.train_dataset),
+            description="Training",
+            batch_size=self.batch.groups,
+            sampler_fn=self._get_train_sampler,
+            is_training=True,
+        )
+
+    def _get_train_sampler(self, dataset: Any = None) -> Sampler:
+        steps = self.args.max_steps // self.batch.updates_per_step
+        return StepSampler(self._order, steps, self._micro_steps)
+
+    def _send_telemetry(self) -> None:
+        """Nothing is sent."""
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Tensor, attention_mask: Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
+        if self._takes_positions:
+            # A model would count the padding on the left, which moves a row to positions it was not sampled at.
+            positions_NT = (attention_mask.cumsum(dim=-1) - 1).clamp(min=0)
+            model = partial(model, position_ids=positions_NT)
+        scored = super()._get_per_token_logps_and_entropies(
+            model, input_ids, attention_mask, *args, **kwargs
+        )
+        self._scored_logps = scored[0].detach()
+        return scored
+
+    @property
+    def _micro_steps(self) -> int:
+        """Micro-batches a step, of all its updates."""
+        return self.batch.micro_batches * self.batch.updates_per_step
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        if self._step % self._micro_steps == 0 or self._buffered_inputs is None:
+            self._buffered_inputs = self._collect([one["index"] for one in inputs])
+        return self._buffered_inputs[self._step % len(self._buffered_inputs)]
+
+    def _collect(self, indices: Sequence[int]) -> list[Batch]:
+        """Rolls a step's batch out and cuts it into the micro-batches of one iteration."""
+        if not self.batch.between_steps(self.state.global_step):
+            raise CheckpointMismatch(
+                f"the checkpoint was written after {self.state.global_step!r} updates, in the middle of a step of "
+                f"{self.batch.updates_per_step}: resume from one that is a multiple of it"
+            )
+        rolled = self._roll(indices)
+        if self._on_batch is not None:
+            both = (*rolled.kept, *rolled.dropped)
+            self._on_batch(
+                self.step + 1,
+                [rollout for group in both for rollout in group.rollouts],
+                [advantage for group in both for advantage in group.advantages],
+            )
+        told = gather_object(
+            [facts(group, kept=True) for group in rolled.kept]
+            + [facts(group, kept=False) for group in rolled.dropped]
+        )
+        raise_if_nothing_scored(told)
+        groups = gather_object([group.rows for group in rolled.kept])
+        rows = [row for group in groups for row in group]
+        self.state.num_input_tokens_seen += sum(r.tokens for g in told for r in g.rollouts)
+        self.note(figures(told) | {"rows": float(len(rows)), "data/passes": self._passes()})
+        self.note({"tokens/seen": float(self.state.num_input_tokens_seen)})
+        return self._micro_batches(rows, [n for n, group in enumerate(groups) for _ in group])
+
+    def _roll(self, indices: Sequence[int]) -> Rolled:
+        if not self.algorithm.dynamic_sampling:
+            return Rolled(tuple(self._groups(indices)), ())
+        process, processes = self.accelerator.process_index, self.accelerator.num_processes
+        return roll_informative(
+            indices,
+            self._order.further(self.step)[process::processes],
+            self._groups,
+            max_refills=self.algorithm.max_refills,
+        )
+
+    def _groups(self, indices: Sequence[int]) -> list[Group]:
+        size = self.batch.group_size
+        with memory_for(
+            "what is rolled out at once", "run fewer at once, or make the window smaller"
+        ):
+            rollouts = self._generate_rollouts(indices, size)
+        cast("Any", self.model).train()  # sampling engines leave a model in evaluation mode
+        groups = check_groups(rollouts, len(indices), size)
+        return [compare([checked(one) for one in group], self.algorithm) for group in groups]
+
+    def _micro_batches(self, rows: Sequence[TrainingRow], groups: Sequence[int]) -> list[Batch]:
+        """This process's micro-batches.
+
+        Args:
+            rows: of all processes, in the same order in each.
+            groups: number of each row's group.
+        """
+        tokens_N = torch.tensor([row.row.sampled for row in rows], dtype=torch.long)
+        group_N = torch.tensor(groups, dtype=torch.long)
+        by_group = self.algorithm.token_mean == "group"
+        weights = row_weights(tokens_N, group_N).tolist() if by_group else [1.0] * len(rows)
+        dealt = deal(
+            [row.length for row in rows],
+            ranks=self.accelerator.num_processes,
+            updates=self.batch.updates,
+            micro_batches=self.batch.micro_batches,
+            seed=f"{self.args.seed}/{self.step}",
+        )
+        padding = padding_row(cast("int", self._tokenizer.eos_token_id))
+        pad = cast("int", self._tokenizer.pad_token_id)
+        total = tokens_N.sum().to(self.accelerator.device, torch.float32)
+        made: list[Batch] = []
+        for places in dealt[self.accelerator.process_index]:
+            chunk = tensors(
+                [padding if place is None else rows[place] for place in places],
+                [0.0 if place is None else weights[place] for place in places],
+                pad=pad,
+                device=self.accelerator.device,
+            )
+            made.append(self._with_log_probabilities(chunk) | {"num_items_in_batch": total})
+        return made
+
+    def _with_log_probabilities(self, chunk: Batch) -> Batch:
+        """Adds those before the first update, and those of the reference, where the loss needs them."""
+        ratio = self.algorithm.ratio
+        sampled_NT = chunk["sampling_per_token_logps"]
+        with torch.no_grad():
+            if ratio == "rollout":
+                chunk["old_per_token_logps"] = sampled_NT
+            elif ratio == "truncated" or self.batch.updates_per_step > 1:
+                chunk["old_per_token_logps"] = self._logps(self.model, chunk)
+            if ratio == "truncated":
+                chunk["advantages"] = chunk["advantages"] * truncated_weights(
+                    chunk["old_per_token_logps"], sampled_NT, self.algorithm.ratio_cap
+                )
+            if self.beta:
+                chunk["ref_per_token_logps"] = self._reference_logps(chunk)
+        return chunk
+
+    def _reference_logps(self, chunk: Batch) -> Tensor:
+        if self.ref_model is not None:
+            return self._logps(self.ref_model, chunk)
+        model = self.accelerator.unwrap_model(self.model)
+        with use_adapter(model, "ref" if "ref" in model.peft_config else None):
+            return self._logps(self.model, chunk)
+
+    def _logps(self, model: Any, chunk: Batch) -> Tensor:
+        return self._get_per_token_logps_and_entropies(
+            model,
+            input_ids=torch.cat([chunk["prompt_ids"], chunk["completion_ids"]], dim=1),
+            attention_mask=torch.cat([chunk["prompt_mask"], chunk["completion_mask"]], dim=1),
+            logits_to_keep=chunk["completion_ids"].size(1),
+        )[0]
+
+    def _note_drift(self, inputs: Batch) -> None:
+        assert self._scored_logps is not None
+        gap_NT = (self._scored_logps - inputs["sampling_per_token_logps"]).abs()
+        self._drift.append(gap_NT[inputs["tool_mask"] > 0].float())
+        if len(self._drift) < self.batch.micro_batches:
+            return
+        gaps = torch.cat([*self._drift, self._drift[0].new_zeros(1)])
+        self._drift = []
+        sums = torch.stack([gaps.sum(), gaps.new_tensor(len(gaps) - 1), gaps.max()])
+        all_sums = cast("Tensor", self.accelerator.gather(sums)).view(-1, 3)
+        mean = all_sums[:, 0].sum() / all_sums[:, 1].sum().clamp(min=1)
+        self.note({"logprob_gap/mean": mean.item(), "logprob_gap/max": all_sums[:, 2].max().item()})
+
+    def _passes(self) -> float:
+        """Passes over the data that this step ends, refills not counted."""
+        return (self.step + 1) * self._order.per_step / self._order.size
+
+    def _adopt(self, reference: PreTrainedModel) -> None:
+        self.beta = self.algorithm.beta
+        cast("GRPOConfig", self.args).beta = self.beta
+        add_fused_lm_head(reference, temperature=self.temperature)
+        self.ref_model = self.accelerator.prepare_model(reference, evaluation_mode=True)
+
+
+def _reference(
+    model: PreTrainedModel | PeftModel, args: GRPOConfig, peft_config: PeftConfig | None
+) -> PreTrainedModel | None:
+    """A frozen copy of the policy, where one is needed and TRL would load it anew by the model's name.
+
+    Sharded models are left to TRL, which loads and shards the reference as it does the policy. The copy is made
+    before TRL sees the model: it replaces a bound method, which a later copy would still call on the original.
+    """
+    adapted = peft_config is not None or is_peft_model(model)
+    sharded = args.distributed_state.distributed_type in (  # pyright: ignore[reportOptionalMemberAccess]
+        DistributedType.FSDP,
+        DistributedType.DEEPSPEED,
+    )
+    if not args.beta or adapted or sharded:
+        return None
+    args.beta = 0.0
+    return copy.deepcopy(cast("PreTrainedModel", model)).requires_grad_(False).eval()
+
+
+def _no_reward(prompts: Sequence[str], **_: Any) -> list[float | None]:
+    """Stands in for TRL's rewards; ours come with the rollouts."""
+    return [0.0] * len(prompts)

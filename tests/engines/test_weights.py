@@ -1,0 +1,120 @@
+"""A policy that a real server samples from: its log-probabilities are the model's, before and after new weights."""
+
+import asyncio
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.engines import commands, venvs
+from tests.engines.fixtures import StartServer
+from tests.engines.servers import EngineServer
+
+from memagent.errors import ConfigError
+from memagent.messages import FinishReason, Sampling
+from memagent_train.rollout.sampler import Sampled
+from memagent_train.rollout.served import ServedSampler
+
+HERE = Path(__file__).parent
+WINDOW = 2048
+PROMPT = tuple(range(40, 80))
+DRAWN = Sampling(temperature=1.0, top_p=1.0)
+MODEL_FLAG = {"vllm": "--model", "sglang": "--model-path"}
+CLOSE = 2e-3
+"""Between an engine's kernels and transformers', both in 32 bits."""
+
+
+@pytest.fixture(scope="module")
+def folders(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """Two models that differ in nothing but their weights."""
+    made = [tmp_path_factory.mktemp("weights") / "model" for _ in range(2)]
+    for seed, folder in enumerate(made):
+        run(str(request.config.getoption("--engine")), "tiny_model.py", str(folder), str(seed))
+    return made[0], made[1]
+
+
+def run(engine: str, script: str, *arguments: str) -> str:
+    """Runs a script of this folder in the engine's venv, and returns the last line that it prints."""
+    command = [str(venvs.python_of(engine)), str(HERE / script), *arguments]
+    with tempfile.TemporaryDirectory() as folder:
+        env = commands.environment(engine, Path(folder))
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+    return done.stdout.rpartition("\n")[0].rpartition("\n")[2]
+
+
+@pytest.fixture(scope="module")
+def trainable(
+    request: pytest.FixtureRequest, start_server: StartServer, folders: tuple[Path, Path]
+) -> EngineServer:
+    """A server that begins with the first model's weights, and lets them be changed."""
+    return start_server(
+        window=WINDOW,
+        # What comes last counts.
+        flags=(MODEL_FLAG[str(request.config.getoption("--engine"))], str(folders[0])),
+        variables={"VLLM_SERVER_DEV_MODE": "1"},
+    )
+
+
+def sampler_of(server: EngineServer) -> ServedSampler:
+    return ServedSampler(
+        "vllm" if server.engine == "vllm" else "sglang",
+        server.root,
+        window=WINDOW,
+    )
+
+
+async def several(sampler: ServedSampler, n: int = 8) -> list[Sampled]:
+    return await asyncio.gather(
+        *(sampler.sample(PROMPT, max_tokens=12, sampling=DRAWN, seed=seed) for seed in range(n))
+    )
+
+
+def forward(server: EngineServer, folder: Path, sampled: Sampled) -> list[float]:
+    ids = json.dumps([*PROMPT, *sampled.ids])
+    return json.loads(run(server.engine, "forward.py", str(folder), ids, str(len(PROMPT))))
+
+
+async def test_log_probabilities_are_those_of_the_weights_that_were_loaded_last(
+    trainable: EngineServer, folders: tuple[Path, Path]
+) -> None:
+    sampler = sampler_of(trainable)
+    try:
+        first = (await several(sampler))[0]
+        assert len(first.ids) == len(first.logprobs) > 0
+        before = forward(trainable, folders[0], first)
+        assert first.logprobs == pytest.approx(before, abs=CLOSE)
+
+        await sampler.load(folders[1])
+        second = (await several(sampler))[0]
+        assert second.logprobs == pytest.approx(forward(trainable, folders[1], second), abs=CLOSE)
+        # The old weights would have said something else.
+        assert second.logprobs != pytest.approx(forward(trainable, folders[0], second), abs=0.1)
+    finally:
+        await sampler.load(folders[0])
+        await sampler.aclose()
+
+
+async def test_the_end_of_a_reply_is_told_from_a_cut(trainable: EngineServer) -> None:
+    sampler = sampler_of(trainable)
+    try:
+        cut = await sampler.sample(PROMPT, max_tokens=3, sampling=DRAWN, seed=1)
+        assert (len(cut.ids), cut.finish) == (3, FinishReason.LENGTH)
+        drawn = await several(sampler, 2)
+        assert drawn[0].ids != drawn[1].ids
+    finally:
+        await sampler.aclose()
+
+
+async def test_weights_that_are_not_there_are_an_error_and_the_server_goes_on(
+    trainable: EngineServer, tmp_path: Path
+) -> None:
+    sampler = sampler_of(trainable)
+    try:
+        with pytest.raises(ConfigError, match="no weights"):
+            await sampler.load(tmp_path / "nowhere")
+        assert (await several(sampler, 1))[0].ids
+    finally:
+        await sampler.aclose()

@@ -1,0 +1,57 @@
+"""`memagent-train eval`: a table, or one object; and a caution where samples may have been trained on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.train.runs.tiny import write_run
+
+from memagent.cli.options import Display
+from memagent_train.cli.evaluate import evaluate
+from memagent_train.config.train import load_train
+from memagent_train.runs.grpo import train
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    held_out = {"as_they_are": True, "n": 3, "at_start": False}
+    file = write_run(tmp_path_factory.mktemp("eval"), optimizer={"steps": 1}, evaluation=held_out)
+    return train(load_train(file), file.parent / "run").out
+
+
+def test_a_run_is_evaluated_as_its_settings_say(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "results.jsonl"
+    evaluate(str(run), out=out, display=Display.PLAIN)
+    told = capsys.readouterr()
+    assert "relay at own  0." in told.out
+    assert "n=3" in told.out
+    assert told.err == ""
+    assert len(out.read_text().splitlines()) == 3
+
+
+def test_a_model_is_evaluated_as_a_file_says(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate(
+        str(run.parent / "model"),
+        config=run.parent / "train.toml",
+        lengths="own",
+        samples=2,
+        display=Display.JSON,
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert told["policy"] == str(run.parent / "model")
+    assert [(cell["task"], cell["length"], cell["n"]) for cell in told["cells"]] == [
+        ("relay", 0, 2)
+    ]
+
+
+def test_more_samples_than_were_held_out_are_cautioned_of(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluate(str(run), samples=4, display=Display.NONE)
+    assert "the run held 3 samples out, so of these 4 some may have been trained on" in " ".join(
+        capsys.readouterr().err.split()
+    )

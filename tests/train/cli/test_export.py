@@ -1,0 +1,43 @@
+"""`memagent-train export`: says what it wrote and where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from tests.train.runs.tiny import write_run
+
+from memagent.cli.options import Display
+from memagent_train.cli.export import export
+from memagent_train.config.train import load_train
+from memagent_train.runs.grpo import train
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = write_run(tmp_path_factory.mktemp("export"), optimizer={"steps": 1})
+    return train(load_train(file), file.parent / "run").out
+
+
+def test_weights_and_trajectories(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export(run, tmp_path / "out", trajectories=tmp_path / "t.jsonl", display=Display.JSON)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["step"], told["out"]) == (1, str(tmp_path / "out"))
+    assert told["conversations"] == len((tmp_path / "t.jsonl").read_text().splitlines())
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_trajectories_alone(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export(run, trajectories=tmp_path / "t.jsonl", display=Display.PLAIN)
+    assert capsys.readouterr().out.startswith("trajectories  ")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.jsonl"]
+
+
+def test_a_step_without_a_checkpoint_is_an_error(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(typer.Exit) as caught:
+        export(run, tmp_path / "out", checkpoint=7)
+    assert caught.value.exit_code == 2

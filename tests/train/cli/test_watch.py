@@ -1,0 +1,31 @@
+"""How a training is shown: lines without control codes, or a bar on a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from memagent.cli.options import Display
+from memagent_train.cli.watch import watcher
+from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher
+
+
+def test_without_a_terminal_json_is_silent_and_plain_has_lines() -> None:
+    assert isinstance(watcher(Display.PLAIN, Board(1), "x"), PlainWatcher)
+    assert type(watcher(Display.JSON, Board(1), "x")) is SilentWatcher
+
+
+def test_a_terminal_shows_a_bar_and_keeps_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stdout", stream)
+    with watcher(Display.FULL, Board(4), "training tiny") as watch:
+        watch.rolling(8)
+        watch.rolled()
+        watch.stepped(1, {"reward": 0.25})
+    shown = stream.getvalue()
+    assert "reward 0.250" in shown
+    assert "training tiny" in shown
+    assert "step 1 of 4" in shown

@@ -1,0 +1,48 @@
+"""The settings of a warm start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memagent.errors import ConfigError
+from memagent_train.config.keys import known_keys
+from memagent_train.config.sft import FREE_SFT, RolloutSource, SftConfig, load_sft
+
+LEAST = '[model]\npath = "m"\n[[traces.source]]\nkind = "rollouts"\npath = "run/rollouts"\nmin_reward = 1.0\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "sft.toml"
+    path.write_text(LEAST)
+    return path
+
+
+def test_a_model_and_traces_are_enough(file: Path) -> None:
+    config = load_sft(file)
+    source = config.traces.source[0]
+    assert isinstance(source, RolloutSource)
+    assert source.path == file.parent / "run/rollouts"
+    assert config.optimizer.learning_rate == 1e-5
+
+
+def test_a_model_beside_the_file_is_its_path(file: Path) -> None:
+    (file.parent / "m").mkdir()
+    (file.parent / "m" / "config.json").touch()
+    assert load_sft(file).model.path == str(file.parent / "m")
+
+
+def test_rows_are_divided_among_micro_batches(file: Path) -> None:
+    with pytest.raises(ConfigError, match="rows 10 cannot be divided among 4"):
+        load_sft(file, ["batch.rows=10", "batch.micro_batches=4"])
+
+
+def test_rollouts_need_a_threshold(file: Path) -> None:
+    with pytest.raises(ConfigError, match="min_reward is missing"):
+        load_sft(file, ["traces.source=[{kind = 'rollouts', path = 'x'}]"])
+
+
+def test_settings_that_may_change_exist() -> None:
+    assert set(FREE_SFT) <= set(known_keys(SftConfig))

@@ -1,0 +1,91 @@
+"""The settings of a training: whole, from a file, and back as they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memagent.errors import ConfigError
+from memagent_train.config.keys import known_keys
+from memagent_train.config.toml import written
+from memagent_train.config.train import FREE, TrainConfig, load_train, plain
+from memagent_train.data.settings import HubSettings
+
+LEAST = '[model]\npath = "m"\n[[data.source]]\nkind = "jsonl"\nfiles = ["d.jsonl"]\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "train.toml"
+    path.write_text(LEAST)
+    return path
+
+
+def test_a_model_and_data_are_enough(file: Path) -> None:
+    config = load_train(file)
+    assert config.batch.group_size == 16
+    assert config.data.source[0].files == (file.parent / "d.jsonl",)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_what_is_written_reads_back_the_same(file: Path, tmp_path: Path) -> None:
+    config = load_train(file, ["lora.rank=8", "evaluation.lengths=8k,16k", "agent.window=4096"])
+    again = tmp_path / "elsewhere" / "config.toml"
+    again.parent.mkdir()
+    again.write_text(written(plain(config)))
+    assert load_train(again) == config
+
+
+def test_an_agent_of_ones_own_reads_back_without_settings_of_the_memory_agent(
+    file: Path, tmp_path: Path
+) -> None:
+    config = load_train(file, ["agent.use=mine:agent"])
+    assert plain(config)["agent"] == {"use": "mine:agent"}
+    again = tmp_path / "config.toml"
+    again.write_text(written(plain(config)))
+    assert load_train(again).agent.model_fields_set == {"use"}
+
+
+def test_names_of_what_lies_beside_the_file_are_its_paths(file: Path) -> None:
+    folder = file.parent
+    (folder / "m").mkdir()
+    (folder / "m" / "config.json").touch()
+    (folder / "mine.toml").touch()
+    config = load_train(file, ["agent.prompts=mine.toml", "model.tokenizer=gpt2"])
+    assert config.model.path == str(folder / "m")
+    assert config.agent.prompts == str(folder / "mine.toml")
+    assert config.model.tokenizer == "gpt2"
+
+
+def test_a_data_set_beside_the_file_is_not_the_hubs(file: Path) -> None:
+    (file.parent / "mine.parquet").touch()
+    sources = (
+        "data.source=[{kind = 'hub', path = 'mine.parquet'}, {kind = 'hub', path = 'someone/set'}]"
+    )
+    first, second = load_train(file, [sources]).data.source
+    assert isinstance(first, HubSettings)
+    assert isinstance(second, HubSettings)
+    assert (first.path, second.path) == (str(file.parent / "mine.parquet"), "someone/set")
+
+
+def test_a_folder_with_the_name_of_a_model_is_not_one(file: Path) -> None:
+    (file.parent / "m").mkdir()
+    (file.parent / "plain").mkdir()
+    config = load_train(file, ["agent.prompts=plain"])
+    assert (config.model.path, config.agent.prompts) == ("m", "plain")
+
+
+def test_settings_that_may_change_exist() -> None:
+    known = known_keys(TrainConfig)
+    assert set(FREE) <= set(known)
+
+
+def test_settings_that_do_not_fit_together_name_the_file(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"train\.toml: .*base_url"):
+        load_train(file, ["rollout.engine=vllm"])
+
+
+def test_a_key_of_one_kind_of_source_is_not_one_of_another(file: Path) -> None:
+    file.write_text(LEAST + "lengths = [8]\n")
+    with pytest.raises(ConfigError, match=r"there is no setting 'data.source.0.jsonl.lengths'"):
+        load_train(file)

@@ -1,0 +1,105 @@
+"""Finding a user's function, and awaiting an async one."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.train.rewards.made import sample
+
+from memagent.errors import ConfigError
+from memagent_train.rewards.functions import AwaitedReward, describe, is_async, load_reward
+
+MINE = "tests.train.rewards.mine"
+AWAITED = load_reward(f"{MINE}:awaited")
+JUDGING = load_reward(f"{MINE}:judging")
+
+
+def test_a_function_is_found_by_its_name() -> None:
+    assert load_reward(f"{MINE}:right")("12", sample()) == 1.0
+    assert load_reward(f"{MINE}:judging.__call__") is not None
+
+
+def test_a_module_of_the_working_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "beside_me.py").write_text("def reward(answer, sample): return 0.5\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    assert load_reward("beside_me:reward")("", sample()) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("right", "names no function"),
+        (f"{MINE}:", "names no function"),
+        (":right", "names no function"),
+        ("__main__:right", "a module of its own"),
+        ("no_such_module:right", "no module 'no_such_module'"),
+        (f"{MINE}.deeper:right", "no module"),
+        (f"{MINE}:rigth", "no function 'rigth'"),
+        (f"{MINE}:not_a_function", "no function 'not_a_function'"),
+        (f"{MINE}:of_one", r"has to take \(answer, sample\)"),
+    ],
+)
+def test_what_cannot_be_found_is_said(spec: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_reward(spec)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("import no_such_library", "no_such_library"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("raise SystemExit(2)", "ends the program"),
+        ("def reward(answer, sample:", "SyntaxError"),
+    ],
+)
+def test_a_module_that_fails_is_said(
+    body: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"failing_{abs(hash(body))}"
+    (tmp_path / f"{name}.py").write_text(body)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=said):
+        load_reward(f"{name}:reward")
+
+
+def test_async_functions_are_known() -> None:
+    assert is_async(AWAITED)
+    assert is_async(JUDGING)
+    assert not is_async(load_reward(f"{MINE}:right"))
+
+
+async def test_an_async_function_is_awaited_on_the_loop() -> None:
+    reward = AwaitedReward(AWAITED, 5)
+    assert (await reward.judge("thread", sample())).reward == 1.0
+    assert (await reward.judge("x", sample())).scores == {"seen": 35.0}
+    assert (await AwaitedReward(JUDGING, 5).judge("x", sample())).reward == 0.75
+
+
+async def test_an_async_function_has_a_time_limit() -> None:
+    reward = AwaitedReward(AWAITED, 0.1)
+    started = time.perf_counter()
+    verdicts = await asyncio.gather(*(reward.judge(a, sample()) for a in ("hang", "x", "hang")))
+    assert time.perf_counter() - started < 2
+    assert [v.reward for v in verdicts] == [None, 0.5, None]
+    assert verdicts[0].error == "the reward function took longer than 0.1 s"
+
+
+async def test_a_timeout_of_the_functions_own_is_its_error() -> None:
+    verdict = await AwaitedReward(AWAITED, 5).judge("raise", sample())
+    assert verdict.error.startswith("the reward function raised TimeoutError: of its own (mine.py:")
+
+
+async def test_an_async_function_cannot_end_the_program() -> None:
+    verdict = await AwaitedReward(AWAITED, 5).judge("exit", sample())
+    assert verdict.error.startswith("the reward function raised SystemExit: 3")
+
+
+def test_an_error_is_described_in_one_line() -> None:
+    assert describe(ValueError("a\n b")) == "ValueError: a b"
+    assert describe(KeyboardInterrupt()) == "KeyboardInterrupt"

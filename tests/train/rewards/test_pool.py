@@ -1,0 +1,218 @@
+"""A user's function in processes of its own: time limits, crashes, and nothing left behind."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.train.rewards.made import sample
+
+from memagent.errors import ConfigError
+from memagent_train.rewards import pool as pool_module
+from memagent_train.rewards.pool import PooledReward
+
+MINE = "tests.train.rewards.mine"
+LIMIT = 1.5
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[PooledReward]:
+    pool = await asyncio.to_thread(PooledReward, f"{MINE}:by_word", workers=2, limit=LIMIT)
+    yield pool
+    await pool.aclose()
+    assert multiprocessing.active_children() == []
+
+
+async def said(pool: PooledReward, answer: str | None) -> object:
+    verdict = await pool.judge(answer, sample())
+    return verdict.error or verdict.reward
+
+
+async def test_values_come_back(pool: PooledReward) -> None:
+    assert await said(pool, "fraction") == 0.25
+    assert await said(pool, None) == 1.0
+    verdict = await pool.judge("columns", sample(columns={"a": 1, "b": 2}))
+    assert verdict.reward == 3.0
+
+
+async def test_what_goes_wrong_costs_its_own_rollout_only(pool: PooledReward) -> None:
+    bad = ["nan", "raise", "exit", "die", "die quietly", "crash", "hang"]
+    started = time.perf_counter()
+    found = await asyncio.gather(*(said(pool, answer) for word in bad for answer in (word, "true")))
+    assert found[1::2] == [1.0] * len(bad)
+    nan, raised, left, died, quietly, crashed, hung = map(str, found[::2])
+    assert "nan" in nan
+    assert raised.startswith("the reward function raised ValueError: no such answer (mine.py:")
+    assert "SystemExit: 3" in left
+    assert died == "the reward function ended its process (exit code 7)"
+    assert "without a word" in quietly
+    assert crashed == f"the reward function ended its process (exit code -{int(signal.SIGSEGV)})"
+    assert f"longer than {LIMIT:g} s" in hung
+    assert time.perf_counter() - started < 20
+
+
+async def test_the_loop_goes_on_while_a_function_works(pool: PooledReward) -> None:
+    await said(pool, "true")  # all that is made at the first call is there
+    ticks, working = 0, asyncio.create_task(said(pool, "slow"))
+    while not working.done():
+        await asyncio.sleep(0.01)
+        ticks += 1
+    assert working.result() == 1.0
+    assert ticks > 10
+
+
+async def test_workers_hold_no_torch(pool: PooledReward) -> None:
+    import torch  # noqa: F401 - the parent has it
+
+    assert await said(pool, "torch") == 0.0
+
+
+async def test_a_worker_that_is_killed_between_calls_is_replaced(pool: PooledReward) -> None:
+    pids = {await said(pool, "pid") for _ in range(8)}
+    for process in multiprocessing.active_children():
+        os.kill(process.pid or 0, signal.SIGKILL)
+    again = await asyncio.gather(*(said(pool, "pid") for _ in range(4)))
+    assert all(isinstance(pid, float) for pid in again)
+    assert not pids & set(again)
+
+
+async def test_a_call_that_is_cancelled_ends_its_worker(pool: PooledReward) -> None:
+    hanging = asyncio.create_task(said(pool, "hang"))
+    await asyncio.sleep(0.4)
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hanging
+    assert await asyncio.gather(*(said(pool, "true") for _ in range(4))) == [1.0] * 4
+
+
+async def test_calls_under_way_end_with_the_pool() -> None:
+    pool = await asyncio.to_thread(PooledReward, f"{MINE}:by_word", workers=1, limit=60)
+    hanging = [asyncio.create_task(pool.judge("hang", sample())) for _ in range(2)]
+    await asyncio.sleep(0.3)
+    await pool.aclose()
+    await pool.aclose()
+    ended = await asyncio.wait_for(asyncio.gather(*hanging, return_exceptions=True), 10)
+    assert ["closed" in str(error) for error in ended] == [True, True]
+    assert multiprocessing.active_children() == []
+
+
+async def test_a_pool_that_takes_nothing_up_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = await asyncio.to_thread(PooledReward, f"{MINE}:by_word", workers=1, limit=LIMIT)
+    monkeypatch.setattr(pool_module, "START_SECONDS", 0.2)
+    for process in multiprocessing.active_children():
+        os.kill(process.pid or 0, signal.SIGSTOP)
+    assert "took the reward up" in str(await said(pool, "true"))
+    monkeypatch.setattr(pool_module, "START_SECONDS", 60)
+    assert await said(pool, "true") == 1.0
+    await pool.aclose()
+
+
+def test_one_pool_serves_several_loops() -> None:
+    pool = PooledReward(f"{MINE}:by_word", workers=1, limit=LIMIT)
+    try:
+        for _ in range(2):
+            assert asyncio.run(_several(pool)) == [1.0] * 3
+    finally:
+        pool.close()
+
+
+async def _several(pool: PooledReward) -> list[object]:
+    return await asyncio.gather(*(said(pool, "true") for _ in range(3)))
+
+
+def test_output_of_a_function_stays_out_of_ours(capfd: pytest.CaptureFixture[str]) -> None:
+    pool = PooledReward(f"{MINE}:by_word", workers=1, limit=10)
+    try:
+        assert asyncio.run(said(pool, "print")) == 1.0
+    finally:
+        pool.close()
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "a line of the user's" in err
+    assert "a line of a program" in err
+
+
+def test_a_function_that_only_the_parent_finds_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_here.py").write_text(
+        "import multiprocessing\n"
+        "if multiprocessing.parent_process() is not None:\n"
+        "    raise RuntimeError('not in a child')\n"
+        "def reward(answer, sample): return 1.0\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"in a process of its own, .*not in a child"):
+        PooledReward("only_here:reward", workers=1, limit=1)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_module_that_ends_its_process_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deadly.py").write_text(
+        "import multiprocessing, os\nif multiprocessing.parent_process() is not None: os._exit(5)\n"
+        "def reward(answer, sample): return 1.0\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match="could be started"):
+        PooledReward("deadly:reward", workers=1, limit=1)
+
+
+SCRIPT = """
+    import asyncio, os, sys, time
+    from multiprocessing import active_children
+    from tests.train.rewards.made import sample
+    from memagent_train.rewards.pool import PooledReward
+
+    if __name__ == "__main__":
+        pool = PooledReward("tests.train.rewards.mine:by_word", workers=2, limit=600)
+        pids = [process.pid for process in active_children()]
+        async def main():
+            asyncio.create_task(pool.judge("hang", sample()))
+            await asyncio.sleep(0.3)
+            print(*pids, flush=True)
+            await asyncio.sleep(600)
+        asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_a_training_that_is_ended(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    paths = [path for path in sys.path if path]
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *paths])},
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+    assert len(pids) == 2
+    process.send_signal(number)
+    process.wait(20)
+    deadline = time.monotonic() + 10
+    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [pid for pid in pids if _alive(pid)] == []
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

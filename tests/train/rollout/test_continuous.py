@@ -1,0 +1,68 @@
+import asyncio
+
+import pytest
+from tests.train.rollout.policies import PLAIN, forward_logprobs, policy, tokenizer
+from transformers import PreTrainedModel
+
+from memagent.errors import ConfigError, RequestRefused
+from memagent.messages import Sampling
+from memagent_train.rollout.continuous import ContinuousSampler
+from memagent_train.rollout.sampler import Sampled
+
+
+def test_many_requests_that_come_and_go_share_a_batch() -> None:
+    model = policy()
+    sampler = ContinuousSampler(model, tokenizer(), max_batch=16)
+    shared = list(range(100, 400))  # more than a page
+
+    async def talk(who: int) -> list[tuple[list[int], Sampled]]:
+        turns = []
+        prompt = [*shared, who]
+        for turn in range(3):
+            one = await sampler.sample(prompt, max_tokens=2 + who % 7, sampling=PLAIN, seed=None)
+            turns.append((prompt, one))
+            prompt = [*prompt, *one.ids, 1, turn + 3]
+        return turns
+
+    async def together() -> list[tuple[list[int], Sampled]]:
+        talks = await asyncio.gather(*(talk(who) for who in range(40, 72)))
+        return [turn for turns in talks for turn in turns]
+
+    with sampler.generating():
+        sampler.meter.read()
+        turns = asyncio.run(together())
+        reading = sampler.meter.read()
+    assert len(turns) == 96
+    assert 0 <= reading.idle_share < 1
+    for prompt, one in turns[::8]:
+        assert one.logprobs == pytest.approx(forward_logprobs(model, prompt, one.ids), abs=1e-4)
+
+
+def test_a_block_has_one_sampling_and_the_next_may_have_another() -> None:
+    sampler = ContinuousSampler(policy(), tokenizer())
+    cold = Sampling(temperature=0.0, top_p=1.0)
+
+    async def two(first: Sampling, second: Sampling) -> None:
+        await sampler.sample([5], max_tokens=1, sampling=first, seed=None)
+        await sampler.sample([5], max_tokens=1, sampling=second, seed=None)
+
+    with sampler.generating(), pytest.raises(RequestRefused, match="one block has one"):
+        asyncio.run(two(PLAIN, cold))
+    with sampler.generating():
+        asyncio.run(two(cold, cold))
+
+
+def test_what_transformers_cannot_batch_so_is_refused() -> None:
+    model = policy()
+    model.config._attn_implementation = "flex_attention"
+    sampler = ContinuousSampler(model, tokenizer())
+    with sampler.generating(), pytest.raises(ConfigError, match="engine='padded'"):
+        asyncio.run(sampler.sample([5], max_tokens=1, sampling=PLAIN, seed=None))
+
+    class Other:
+        config = model.config
+        generation_config = model.generation_config
+
+    other: PreTrainedModel = Other()  # pyright: ignore[reportAssignmentType]
+    with pytest.raises(ConfigError, match="engine='padded'"):
+        ContinuousSampler(other, tokenizer())

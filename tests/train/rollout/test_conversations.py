@@ -1,0 +1,151 @@
+from collections.abc import Sequence
+
+import pytest
+from tests.train.rollout.policies import tokenizer
+from tests.train.rollout.test_template import FORGETFUL
+
+from memagent.messages import Message
+from memagent_train.rollout import conversations
+from memagent_train.rollout.conversations import Conversations
+from memagent_train.rollout.template import Template
+
+END = 2
+
+
+class Watched(Template):
+    """A template that notes what it is given to encode."""
+
+    def __init__(self, chat_template: str | None = None) -> None:
+        super().__init__(tokenizer(), chat_template)
+        self.encoded: list[str] = []
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        self.encoded.append(text)
+        return super().encode(text)
+
+
+def chat(*texts: str) -> tuple[Message, ...]:
+    roles = ("user", "assistant") * len(texts)
+    return tuple(Message(role=r, content=t) for r, t in zip(roles, texts, strict=False))
+
+
+def say(
+    known: Conversations, texts: Sequence[str], ids: Sequence[int], *, ended: bool = True
+) -> str:
+    """Has those ids sampled as the reply to a conversation."""
+    messages = chat(*texts)
+    prompt = known.prompt(messages)
+    text = known._template.decode(ids)
+    known.replied(messages, prompt, text, ids, ended=ended)
+    return text
+
+
+def ids_of(known: Conversations, *texts: str) -> tuple[int, ...]:
+    return known.prompt(chat(*texts)).ids
+
+
+def test_a_continuation_begins_with_the_ids_of_what_came_before() -> None:
+    template = Watched()
+    known = Conversations(template)
+    first = ids_of(known, "Who came?")
+    odd = tuple(template.encode(letter)[0] for letter in "the prince")  # one token a letter
+    text = say(known, ["Who came?"], [*odd, END])
+    assert template.encode(text) != odd
+    template.encoded.clear()
+    second = ids_of(known, "Who came?", text, "And then?")
+    tail = template.encode("\n<|im_start|>user\nAnd then?<|im_end|>\n<|im_start|>assistant\n")
+    assert second == (*first, *odd, END, *tail)
+    assert all(text not in encoded for encoded in template.encoded)
+
+
+def test_a_reply_that_was_cut_off_gets_the_templates_end_token() -> None:
+    known = Conversations(Watched())
+    first = ids_of(known, "Who came?")
+    text = say(known, ["Who came?"], [700, 301], ended=False)
+    second = ids_of(known, "Who came?", text, "And?")
+    assert second[: len(first) + 3] == (*first, 700, 301, END)
+    assert second[len(first) + 3] != END
+
+
+def test_a_conversation_goes_on_for_many_turns() -> None:
+    known = Conversations(Watched())
+    said: list[str] = []
+    ids: tuple[int, ...] = ()
+    for turn in range(6):
+        said.append(f"question {turn}")
+        prompt = ids_of(known, *said)
+        assert prompt[: len(ids)] == ids
+        sampled = (900 + turn, 333, 334 + turn, END)
+        said.append(say(known, said, sampled))
+        ids = (*prompt, *sampled)
+
+
+def test_branches_and_changed_messages() -> None:
+    template = Watched()
+    known = Conversations(template)
+    text = say(known, ["Who came?"], [700, 301, END])
+    branches = [ids_of(known, "Who came?", text, after) for after in ("Why?", "When?")]
+    assert branches[0][:10] == branches[1][:10]
+    changed = ids_of(known, "Who came?", text + "!", "Why?")
+    assert changed == template.encode(template.render(chat("Who came?", text + "!", "Why?")))
+
+
+def test_a_template_that_rewrites_history_begins_afresh() -> None:
+    template = Watched(FORGETFUL)
+    known = Conversations(template)
+    thought = template.encode("<think>It was long ago.</think>The prince.")
+    text = say(known, ["Who came?"], [*thought, END])
+    messages = chat("Who came?", text, "And then?")
+    second = known.prompt(messages)
+    assert second.ids == template.encode(template.render(messages))
+    assert "long ago" not in template.decode(second.ids)
+    known.replied(messages, second, "Nothing.", [700, END], ended=True)
+    third = ids_of(known, "Who came?", text, "And then?", "Nothing.", "Sure?")
+    assert third[: len(second.ids) + 2] == (*second.ids, 700, END)
+
+
+def test_what_was_counted_is_not_tokenised_again() -> None:
+    template = Watched()
+    known = Conversations(template)
+    messages = chat("Who came?")
+    assert not known.known(messages)
+    prompt = known.prompt(messages)
+    assert known.known(messages)
+    assert not known.known(messages, thinking=False)
+    assert known.prompt(messages) is prompt
+    assert len(template.encoded) == 1
+    known.replied(messages, prompt, "x", [700], ended=False)
+    assert not known.known(messages), "sent prompts are not kept"
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversations, "MOST_IDS", 200)
+    monkeypatch.setattr(conversations, "MOST_PROMPTS", 3)
+    known = Conversations(Watched())
+    for place in range(50):
+        say(known, [f"question {place}"], [700, 301, END])
+        known.prompt(chat(f"never sent {place}"))
+    assert sum(len(one.ids) for one in known._open.values()) == known._ids <= 200
+    assert len(known._prompts) <= 3
+
+
+def test_a_conversation_that_was_forgotten_is_read_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversations, "MOST_IDS", 100)
+    template = Watched()
+    known = Conversations(template)
+    letters = [template.encode(letter)[0] for letter in "the prince"]
+    for place in range(5):
+        say(known, [f"question {place}"], [*letters, END])
+    for place, remembered in ((0, False), (4, True)):
+        texts = (f"question {place}", "the prince", "And?")
+        afresh = template.encode(template.render(chat(*texts)))
+        assert (ids_of(known, *texts) != afresh) is remembered
+
+
+def test_equal_messages_with_other_ids_count_once() -> None:
+    known = Conversations(Watched())
+    text = ""
+    for _ in range(3):
+        text = say(known, ["Who came?"], [700, 301, END])
+    assert len(known._open) == 1
+    assert known._ids == len(known._open[(("user", "Who came?"), ("assistant", text))].ids)

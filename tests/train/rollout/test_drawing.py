@@ -1,0 +1,83 @@
+import math
+
+import pytest
+import torch
+
+from memagent.messages import Sampling
+from memagent_train.rollout.drawing import Drawing, RowLimits
+
+LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0])
+NOTHING = torch.zeros(1, 0, dtype=torch.long)
+
+
+def drawn(
+    sampling: Sampling, seeds: list[int | None], steps: int = 1
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`(B, T)` ids and their log-probs."""
+    drawing = Drawing(sampling, seeds)
+    rows = LOGITS.repeat(len(seeds), 1)
+    ids = [drawing(NOTHING, rows.clone()).argmax(-1, keepdim=True) for _ in range(steps)]
+    return torch.cat(ids, dim=-1), drawing.logprobs_BT()
+
+
+def test_ids_come_as_often_as_they_are_likely() -> None:
+    ids, _ = drawn(Sampling(temperature=1.0, top_p=1.0), list(range(4000)))
+    shares = torch.bincount(ids.flatten(), minlength=4) / 4000
+    assert torch.allclose(shares, LOGITS.softmax(-1), atol=0.03)  # 4 standard errors
+
+
+def test_logprobs_are_after_temperature_and_before_top_p() -> None:
+    ids, logprobs = drawn(Sampling(temperature=0.5, top_p=0.6), list(range(50)))
+    assert set(ids.flatten().tolist()) == {0}, "the likeliest has 0.87 at this temperature"
+    wanted = (LOGITS / 0.5).log_softmax(-1)[0]
+    assert torch.allclose(logprobs, wanted.expand_as(logprobs), atol=1e-6)
+
+
+@pytest.mark.parametrize(("top_p", "kept"), [(0.1, {0}), (0.65, {0, 1}), (0.9, {0, 1, 2})])
+def test_top_p_keeps_the_likeliest_that_reach_it(top_p: float, kept: set[int]) -> None:
+    # 0.644, 0.237, 0.087, 0.032
+    ids, _ = drawn(Sampling(temperature=1.0, top_p=top_p), list(range(500)))
+    assert set(ids.flatten().tolist()) == kept
+
+
+def test_temperature_0_takes_the_likeliest_with_logprobs_of_temperature_1() -> None:
+    ids, logprobs = drawn(Sampling(temperature=0.0, top_p=1.0), [1, 2, None])
+    assert ids.flatten().tolist() == [0, 0, 0]
+    assert torch.allclose(logprobs, LOGITS.log_softmax(-1)[0])
+
+
+def test_what_a_row_draws_depends_on_its_seed_alone() -> None:
+    sampling = Sampling(temperature=1.0, top_p=1.0)
+    together, _ = drawn(sampling, [11, 5, 7, 5], steps=20)
+    alone, _ = drawn(sampling, [5], steps=20)
+    assert torch.equal(together[1], alone[0])
+    assert torch.equal(together[3], alone[0])
+    assert not torch.equal(together[0], together[2])
+
+
+def test_without_a_seed_nothing_is_repeated() -> None:
+    sampling = Sampling(temperature=1.0, top_p=1.0)
+    first, second = (drawn(sampling, [None], steps=40)[0] for _ in range(2))
+    assert not torch.equal(first, second)
+
+
+def test_generate_is_left_one_choice() -> None:
+    drawing = Drawing(Sampling(temperature=1.0, top_p=1.0), [3])
+    scores = drawing(NOTHING, LOGITS.clone().unsqueeze(0))
+    assert sorted(scores.flatten().tolist()) == [-math.inf] * 3 + [0.0]
+
+
+def test_ids_that_cannot_come_are_never_drawn() -> None:
+    logits = torch.full((300, 50), -math.inf)
+    logits[:, 17] = 0.0
+    drawing = Drawing(Sampling(temperature=1.0, top_p=0.9), list(range(300)))
+    assert set(drawing(NOTHING, logits).argmax(-1).tolist()) == {17}
+
+
+def test_rows_end_at_their_limits_or_when_nobody_waits() -> None:
+    waiting = [False, False, True]
+    stop = RowLimits([1, 2, 9], 4, lambda: waiting)
+    ids = torch.zeros(3, 5, dtype=torch.long)
+    assert stop(ids).tolist() == [True, False, True]
+    waiting[2] = False
+    assert stop(torch.zeros(3, 6, dtype=torch.long)).tolist() == [True, True, False]

@@ -1,0 +1,143 @@
+"""What a server says becomes samples or typed errors, over real sockets. Engines: tests/engines/test_weights.py."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.models.chat_server import Behaviour, Script, running, send
+
+from memagent.errors import (
+    AuthenticationFailed,
+    BadResponse,
+    ConfigError,
+    ConnectionFailed,
+    RequestRefused,
+    ServerFailed,
+)
+from memagent.messages import FinishReason, Sampling
+from memagent.models import retry
+from memagent_train.rollout.served import ServedSampler
+
+DRAWN = Sampling(temperature=1.0, top_p=1.0)
+
+
+def vllm(ids: list[int], logprobs: list[float], finish: str = "stop") -> Behaviour:
+    choice: dict[str, Any] = {"token_ids": ids, "logprobs": {"token_logprobs": logprobs}}
+    return send(200, {"choices": [choice | {"finish_reason": finish}]})
+
+
+@pytest.fixture
+def server() -> Iterator[Script]:
+    with running() as script:
+        yield script
+
+
+@pytest.fixture
+async def sampler(server: Script) -> AsyncIterator[ServedSampler]:
+    made = ServedSampler("vllm", server.url, window=100)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    (tmp_path / "model.safetensors").touch()
+    return tmp_path
+
+
+async def test_a_folder_without_weights_is_not_sent(
+    server: Script, sampler: ServedSampler, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="no weights"):
+        await sampler.load(tmp_path)
+    assert not server.asked
+
+
+async def test_ids_go_in_and_come_out(server: Script, sampler: ServedSampler) -> None:
+    server.others["/v1/completions"] = vllm([7, 8], [-0.5, -1.0], "length")
+    sampled = await sampler.sample((1, 2, 3), max_tokens=2, sampling=DRAWN, seed=9)
+    assert (sampled.ids, sampled.logprobs) == ((7, 8), (-0.5, -1.0))
+    assert sampled.finish == FinishReason.LENGTH
+    path, body = server.asked[-1]
+    assert path == "/v1/completions"
+    assert body["prompt"] == [1, 2, 3]
+    assert (body["seed"], body["temperature"], body["max_tokens"]) == (9, 1.0, 2)
+
+
+async def test_sglang_has_a_door_of_its_own(server: Script) -> None:
+    said = {"output_token_logprobs": [[-0.25, 5, None]], "finish_reason": {"type": "stop"}}
+    server.others["/generate"] = send(200, {"text": "x", "meta_info": said})
+    sampler = ServedSampler("sglang", server.url, window=100)
+    sampled = await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=None)
+    await sampler.aclose()
+    assert (sampled.ids, sampled.logprobs, sampled.finish) == ((5,), (-0.25,), FinishReason.STOP)
+    assert "sampling_seed" not in server.asked[-1][1]["sampling_params"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        send(200, {"choices": []}),
+        send(200, {"choices": [{"token_ids": None, "logprobs": None, "finish_reason": "stop"}]}),
+        vllm([1, 2], [-0.5]),
+    ],
+    ids=["nothing", "no ids", "another number"],
+)
+async def test_a_reply_without_ids_is_an_error(
+    server: Script, sampler: ServedSampler, reply: Behaviour
+) -> None:
+    server.others["/v1/completions"] = reply
+    with pytest.raises(BadResponse):
+        await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=None)
+
+
+async def test_a_refusal_is_not_repeated(server: Script, sampler: ServedSampler) -> None:
+    server.others["/v1/completions"] = send(400, {"message": "no such token"})
+    with pytest.raises(RequestRefused, match="no such token"):
+        await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=None)
+    server.others["/v1/completions"] = send(401, {})
+    with pytest.raises(AuthenticationFailed):
+        await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=None)
+    assert len(server.asked) == 2
+
+
+async def test_a_server_that_fails_once_is_asked_again(
+    server: Script, sampler: ServedSampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def at_once(_: float) -> None:
+        server.others["/v1/completions"] = vllm([7], [-0.5])
+
+    monkeypatch.setattr(retry, "sleep", at_once)
+    server.others["/v1/completions"] = send(500, {"message": "oops"})
+    sampled = await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=None)
+    assert sampled.ids == (7,)
+
+
+async def test_loading_names_the_folder_and_says_what_failed(
+    server: Script, sampler: ServedSampler, weights: Path
+) -> None:
+    with pytest.raises(RequestRefused, match="VLLM_SERVER_DEV_MODE=1"):
+        await sampler.load(weights)
+    server.others["/collective_rpc"] = send(200, {})
+    server.others["/reset_prefix_cache"] = send(200, b"")
+    await sampler.load(weights)
+    sent = [body for path, body in server.asked if path == "/collective_rpc"][-1]
+    assert sent["kwargs"] == {"weights_path": str(weights)}
+    server.others["/collective_rpc"] = send(200, {"success": False, "message": "no such file"})
+    with pytest.raises(ServerFailed, match="no such file"):
+        await sampler.load(weights)
+
+
+async def test_nobody_there_is_said(weights: Path) -> None:
+    sampler = ServedSampler("vllm", "http://127.0.0.1:9", window=100)
+    with pytest.raises(ConnectionFailed, match="is the server running"):
+        await sampler.load(weights)
+    await sampler.aclose()
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ConfigError, match="'tgi'"):
+        ServedSampler("tgi", "http://x", window=100)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="is no URL"):
+        ServedSampler("vllm", "127.0.0.1", window=100)

@@ -1,0 +1,119 @@
+import pytest
+from tests.train.rollout.policies import tokenizer
+
+from memagent.errors import ConfigError, TokenizerError
+from memagent.messages import Message
+from memagent_train.rollout.template import Rendered, Template
+
+CHAT = (
+    Message(role="user", content="Who came to the village?"),
+    Message(role="assistant", content="The old prince."),
+    Message(role="user", content="And then?"),
+)
+BARE = "{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"  # noqa: E501
+# Leaves out what earlier replies say within <think>, as templates of reasoning models do.
+FORGETFUL = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.role == 'assistant' %}{{ m.content.split('</think>')[-1] }}{% else %}{{ m.content }}{% endif %}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
+
+
+@pytest.mark.parametrize("end", [1, 3])
+def test_ids_are_those_of_the_tokenizer(end: int) -> None:
+    names = tokenizer()
+    template = Template(names)
+    plain = [{"role": m.role, "content": m.content} for m in CHAT[:end]]
+    wanted = names.apply_chat_template(plain, add_generation_prompt=True, tokenize=True)
+    assert list(template.encode(template.render(CHAT[:end]))) == wanted["input_ids"]
+
+
+def test_settings_of_padding_and_truncation_change_nothing() -> None:
+    names = tokenizer()
+    wanted = Template(names).encode(Template(names).render(CHAT))
+    names(["a", "a longer one"], padding="max_length", truncation=True, max_length=4)
+    template = Template(names)
+    assert template.encode(template.render(CHAT)) == wanted
+    names(["a", "a longer one"], padding="max_length", truncation=True, max_length=4)
+    assert template.encode(template.render(CHAT)) == wanted
+
+
+def test_thinking_goes_to_the_template() -> None:
+    template = Template(tokenizer(), FORGETFUL)
+    assert template.render(CHAT[:1]).endswith("assistant\n")
+    assert template.render(CHAT[:1], thinking=True).endswith("assistant\n")
+    assert template.render(CHAT[:1], thinking=False).endswith("</think>\n\n")
+
+
+def test_half_a_surrogate_pair_is_replaced() -> None:
+    template = Template(tokenizer())
+    text = template.render((Message(role="user", content="a\ud800b"),))
+    assert "a\ufffdb" in text
+    assert template.encode(text)
+
+
+def test_a_reply_is_read_without_special_tokens() -> None:
+    template = Template(tokenizer())
+    ids = template.encode("He said:  no .")
+    assert template.decode([*ids, 2]) == "He said:  no ."
+
+
+def continued(template: Template, reply: str, *, after: str = "And then?") -> Rendered:
+    before = template.render(CHAT[:1])
+    chat = (CHAT[0], Message(role="assistant", content=reply), Message(role="user", content=after))
+    return template.continued(before, chat, 1)
+
+
+@pytest.mark.parametrize("reply", ["The old prince.", "", " \n cut off", "memagent", "<|im_end|>"])
+def test_the_tail_is_what_the_template_writes_behind_a_reply(reply: str) -> None:
+    template = Template(tokenizer())
+    rendered = continued(template, reply)
+    assert (
+        rendered.tail
+        == "<|im_end|>\n<|im_start|>user\nAnd then?<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert rendered.text == template.render(CHAT[:1]) + reply + rendered.tail
+
+
+@pytest.mark.parametrize("reply", ["\n two lines\n\n", "the same: And then?\nassistant: "])
+def test_white_space_that_the_template_strips_is_no_change(reply: str) -> None:
+    rendered = continued(Template(tokenizer(), BARE), reply)
+    assert rendered.tail == "\nuser: And then?\nassistant: "
+
+
+def test_a_template_that_changes_what_was_said_leaves_no_tail() -> None:
+    template = Template(tokenizer(), FORGETFUL)
+    assert continued(template, "<think>hm</think>The prince.").tail is None
+    assert continued(template, "The prince.").tail is not None
+    before = template.render(CHAT[:1], thinking=False)
+    assert template.continued(before, CHAT, 1).tail is None, "the empty thought is left out later"
+
+
+def test_a_template_that_says_how_many_messages_there_are_leaves_no_tail() -> None:
+    counting = "{{ messages | length }}" + BARE
+    assert continued(Template(tokenizer(), counting), "The prince.").tail is None
+
+
+def test_without_a_template_the_error_names_the_remedy() -> None:
+    names = tokenizer()
+    names.chat_template = None
+    with pytest.raises(ConfigError, match=r"no chat template: give one \(chat_template="):
+        Template(names)
+    assert Template(names, BARE).render(CHAT[:1]) == "user: Who came to the village?\nassistant: "
+
+
+def test_a_slow_tokenizer_is_refused() -> None:
+    class Slow:
+        name_or_path = "slow"
+        chat_template = BARE
+
+    slow: object = Slow()
+    with pytest.raises(ConfigError, match="Slow is a slow one"):
+        Template(slow)  # pyright: ignore[reportArgumentType]
+
+
+def test_messages_that_the_template_refuses() -> None:
+    refusing = "{{ raise_exception('no system role') }}"
+    with pytest.raises(TokenizerError, match="no system role"):
+        Template(tokenizer(), refusing).render(CHAT)

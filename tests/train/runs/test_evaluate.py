@@ -1,0 +1,65 @@
+"""A policy on held-out samples, outside of its training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.train.runs.test_rollout_log import SAMPLE
+from tests.train.runs.tiny import write_run
+
+from memagent_train.config.train import TrainConfig, load_train
+from memagent_train.rollouts import Rollout, Status
+from memagent_train.runs.evaluate import cells, evaluate
+from memagent_train.runs.grpo import Outcome, train
+from memagent_train.runs.target import Target, run_target
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
+    file = write_run(
+        tmp_path_factory.mktemp("evaluate"),
+        optimizer={"steps": 1},
+        evaluation={"as_they_are": True, "n": 3},
+    )
+    return load_train(file)
+
+
+@pytest.fixture(scope="module")
+def trained(config: TrainConfig) -> Outcome:
+    return train(config, Path(config.model.path).parent / "run")
+
+
+def test_a_checkpoint_does_as_well_as_its_training_said(
+    config: TrainConfig, trained: Outcome, tmp_path: Path
+) -> None:
+    out = tmp_path / "results.jsonl"
+    seen: list[Rollout] = []
+    found = evaluate(
+        run_target(trained.out), config, lengths=[0], n=3, out=out, on_done=seen.append
+    )
+    (cell,) = found
+    assert (cell.task, cell.length, cell.estimate.n) == ("relay", 0, 3)
+    assert cell.estimate.mean == pytest.approx(trained.evaluations[1]["0"]["mean"])
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(lines) == len(seen) == 3
+    assert sum(line["reward"] for line in lines) / 3 == pytest.approx(cell.estimate.mean)
+    assert lines[0]["step"] == 1
+    assert lines[0]["conversations"] >= 5
+    assert lines[0]["scores"].keys() == {"words"}
+
+
+def test_a_model_that_no_run_made(config: TrainConfig, trained: Outcome) -> None:
+    (cell,) = evaluate(Target(config.model), config, lengths=[0], n=3)
+    assert cell.estimate.mean == pytest.approx(trained.evaluations[0]["0"]["mean"])
+
+
+def test_tasks_have_a_line_each_and_one_for_all() -> None:
+    def scored(task: str, reward: float) -> Rollout:
+        sample = SAMPLE.model_copy(update={"task": task})
+        return Rollout("g", "r", sample, (), "a", Status.SCORED, reward=reward)
+
+    found = cells({8192: [scored("a", 1.0), scored("b", 0.0), scored("b", 0.0)]})
+    means = [(cell.task, cell.length, cell.estimate.mean) for cell in found]
+    assert means == [("a", 8192, 1.0), ("b", 8192, 0.0), ("all", 8192, 0.5)]

@@ -1,0 +1,103 @@
+"""An export is the policy of the checkpoint, as transformers loads it, with its wording."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from tests.train.runs.tiny import PROMPTS, write_run
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+from memagent.errors import ConfigError
+from memagent.prompts import PromptSet
+from memagent_train.config.train import load_train
+from memagent_train.errors import DataError, TrainingError
+from memagent_train.runs import export as module
+from memagent_train.runs.export import export, export_trajectories
+from memagent_train.runs.folder import RunFolder
+from memagent_train.runs.grpo import train
+from memagent_train.runs.target import run_target
+
+PEFT = "ignore:.*is_gradient_checkpointing:FutureWarning"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two steps of an adapter."""
+    folder = tmp_path_factory.mktemp("export")
+    lora = {"rank": 4, "alpha": 64}
+    file = write_run(folder, lora=lora, optimizer={"steps": 2, "learning_rate": 0.05})
+    return train(load_train(file), folder / "run").out
+
+
+pytestmark = pytest.mark.filterwarnings(PEFT)
+
+
+def test_an_export_loads_as_the_policy_of_the_checkpoint(run: Path, tmp_path: Path) -> None:
+    made = export(run, tmp_path / "out")
+    assert (made.step, made.prompts) == (2, True)
+    policy, _ = run_target(run).load()
+    base = AutoModelForCausalLM.from_pretrained(run.parent / "model")
+    loaded = AutoModelForCausalLM.from_pretrained(made.out)
+    ids = torch.arange(10)[None]
+    with torch.no_grad():
+        logits = [model.eval()(ids).logits for model in (loaded, policy, base)]
+    assert torch.allclose(logits[0], logits[1], atol=1e-5)
+    assert not torch.allclose(logits[0], logits[2], atol=1e-3)
+
+
+def test_it_has_tokenizer_template_sampling_wording_and_how_to_serve_it(
+    run: Path, tmp_path: Path
+) -> None:
+    out = export(run, tmp_path / "out", step=1).out
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    said = [{"role": "user", "content": "sun"}]
+    assert tokenizer.apply_chat_template(said, tokenize=False) == "<user> sun <end> "
+    generation = GenerationConfig.from_pretrained(out)
+    assert (generation.temperature, generation.top_p, generation.do_sample) == (0.7, 0.95, True)
+    assert PromptSet.load(out / "prompts.toml").hash == PromptSet.load(str(PROMPTS)).hash
+    readme = (out / "README.md").read_text()
+    assert "vllm serve ." in readme
+    assert "--window 128 --chunk-tokens 40 --memory-tokens 6 --cuts exact" in readme
+    assert "in 1 steps" in readme
+
+
+def test_a_folder_that_holds_something_is_left_alone(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(ConfigError, match="is not empty"):
+        export(run, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_what_does_not_load_as_the_policy_is_refused(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = module._write
+
+    def damaged(model, tokenizer, folder: Path) -> None:  # pyright: ignore[reportMissingParameterType]
+        whole(model, tokenizer, folder)
+        shutil.copy(run.parent / "model" / "model.safetensors", folder)
+
+    monkeypatch.setattr(module, "_write", damaged)
+    with pytest.raises(TrainingError, match="does not load as the model that was exported"):
+        export(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_trajectories_are_the_neutral_record(run: Path, tmp_path: Path) -> None:
+    count = export_trajectories(run, tmp_path / "t.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert len(lines) == count > 0
+    for line in lines:
+        assert len(line["response_ids"]) == len(line["loss_mask"]) == len(line["logprobs"])
+    groups = {line["group_id"] for line in lines}
+    assert len(groups) == 4
+    assert sum(line["is_final"] for line in lines) == 8
+
+
+def test_without_logs_there_are_no_trajectories(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"set logging.rollouts"):
+        export_trajectories(RunFolder(tmp_path).path, tmp_path / "t.jsonl")

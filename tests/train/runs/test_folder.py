@@ -1,0 +1,186 @@
+"""A run's folder: one process at a time, the same settings, and what came after the checkpoint is gone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent.errors import ConfigError, RunBusy, StoreReadOnly
+from memagent.runstore import RunStore
+from memagent_train.config.toml import read_toml
+from memagent_train.errors import CheckpointMismatch
+from memagent_train.runs import metrics
+from memagent_train.runs.checkpoints import mark_complete
+from memagent_train.runs.folder import RunFolder, open_run
+from memagent_train.runs.ids import evaluation_id, group_id, rollout_id
+
+SETTINGS: dict[str, Any] = {
+    "model": {"path": "m"},
+    "optimizer": {"steps": 3, "learning_rate": 1e-6},
+    "evaluation": {"lengths": [8, 16]},
+}
+FREE = ("optimizer.steps", "evaluation")
+
+
+def changed(section: str, **values: Any) -> dict[str, Any]:
+    return SETTINGS | {section: SETTINGS[section] | values}
+
+
+def checkpoint(folder: RunFolder, updates: int, step: int | None) -> None:
+    path = folder.checkpoints / f"checkpoint-{updates}"
+    path.mkdir(parents=True)
+    if step is not None:
+        mark_complete(path, step)
+
+
+def test_the_settings_and_the_origin_are_written_down(tmp_path: Path) -> None:
+    with open_run(tmp_path / "a" / "b", SETTINGS, free=FREE) as folder:
+        assert read_toml(folder.settings) == SETTINGS
+        assert folder.newest() is None
+    with open_run(folder.path, SETTINGS, free=FREE):
+        lines = (folder.path / "provenance.jsonl").read_text().splitlines()
+    assert len(lines) == 2, "one a session"
+    assert json.loads(lines[0])["packages"]["trl"]
+
+
+def begun(path: Path) -> None:
+    """Makes a run with a checkpoint, the first session of which has ended."""
+    with open_run(path, SETTINGS, free=FREE) as folder:
+        checkpoint(folder, 2, 1)
+
+
+def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
+    begun(tmp_path)
+    with (
+        pytest.raises(
+            CheckpointMismatch, match=r"model.path was 'm', is 'x'.*use another --out|another --out"
+        ) as caught,
+        open_run(tmp_path, changed("model", path="x"), free=FREE),
+    ):
+        pass
+    assert "optimizer" not in str(caught.value)
+    assert read_toml(RunFolder(tmp_path).settings) == SETTINGS
+
+
+def test_a_setting_that_comes_or_goes_is_another_setting(tmp_path: Path) -> None:
+    begun(tmp_path)
+    with (
+        pytest.raises(CheckpointMismatch, match=r"lora.rank was None, is 8"),
+        open_run(tmp_path, SETTINGS | {"lora": {"rank": 8}}, free=FREE),
+    ):
+        pass
+
+
+def test_before_the_first_checkpoint_a_wrong_setting_may_be_put_right(tmp_path: Path) -> None:
+    with open_run(tmp_path, SETTINGS, free=FREE) as folder:
+        folder.bind_data({"rows": 3})
+        metrics.append(folder.metrics, 0, {"evaluation": {}})
+    with open_run(tmp_path, changed("model", path="x"), free=FREE) as folder:
+        assert read_toml(folder.settings)["model"] == {"path": "x"}
+        assert not folder.metrics.exists()
+        folder.bind_data({"rows": 4})
+        folder.bind_data({"rows": 5})
+    folder.settings.write_text("steps = ")
+    with open_run(tmp_path, SETTINGS, free=FREE) as folder:
+        assert read_toml(folder.settings) == SETTINGS
+
+
+def test_other_data_are_refused_by_what_differs(tmp_path: Path) -> None:
+    with open_run(tmp_path, SETTINGS, free=FREE) as folder:
+        folder.bind_data({"rows": 3, "sources": ["a" * 500], "seed": 1})
+        checkpoint(folder, 2, 1)
+        folder.bind_data({"seed": 1, "sources": ["a" * 500], "rows": 3})
+        with pytest.raises(CheckpointMismatch, match="other data: rows was '3', is '4'") as caught:
+            folder.bind_data({"rows": 4, "sources": ["a" * 500], "seed": 1})
+        assert "seed" not in str(caught.value)
+        with pytest.raises(CheckpointMismatch, match=r"see data\.json"):
+            folder.bind_data({"rows": 3, "sources": ["a" * 499], "seed": 1})
+        (folder.path / "data.json").write_text("{")
+        with pytest.raises(CheckpointMismatch, match="damaged"):
+            folder.bind_data({"rows": 3})
+
+
+def test_free_settings_may_change_and_are_written_anew(tmp_path: Path) -> None:
+    begun(tmp_path)
+    now = changed("optimizer", steps=9) | {"evaluation": {"lengths": [32], "n": 4}}
+    with open_run(tmp_path, now, free=FREE) as folder:
+        assert read_toml(folder.settings) == now
+
+
+def test_a_second_process_is_told(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom memagent_train.runs.folder import open_run\n"
+        "with open_run(Path(sys.argv[1]), {}, free=()):\n  print('in', flush=True)\n  sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "in\n"
+        with (
+            pytest.raises(RunBusy, match="another process is training"),
+            open_run(tmp_path, {}, free=()),
+        ):
+            pass
+        other.kill()
+    with open_run(tmp_path, {}, free=()):
+        pass
+
+
+def test_it_goes_back_to_its_newest_whole_checkpoint(tmp_path: Path) -> None:
+    with open_run(tmp_path, SETTINGS, free=FREE) as folder:
+        checkpoint(folder, 4, 2)
+        checkpoint(folder, 6, None)
+        for step in (1, 2, 3):
+            metrics.append(folder.metrics, step, {})
+            folder.rollouts.mkdir(exist_ok=True)
+            (folder.rollouts / f"step-{step:05d}.parquet").touch()
+        names = [rollout_id(group_id(step, 0), 0) for step in (2, 3)]
+        names += [evaluation_id(step, 8, 0) for step in (0, 2)]
+        store = RunStore(folder.runs)
+        for name in [*names, "mine"]:
+            store.create(name, {"questions": ["q"]}, {}, {})
+        store.close()
+    with open_run(tmp_path, SETTINGS, free=FREE) as folder:
+        newest = folder.newest()
+        assert newest is not None
+        assert (newest.step, newest.updates) == (2, 4)
+        assert [path.name for path in folder.checkpoints.iterdir()] == ["checkpoint-4"]
+        assert [line["step"] for line in metrics.read(folder.metrics)] == [1, 2]
+        assert len(list(folder.rollouts.iterdir())) == 2
+        store = RunStore(folder.runs)
+        assert {record.id for record in store.runs()} == {names[0], names[2], "mine"}
+        store.close()
+
+
+def test_checkpoints_without_settings_are_not_gone_on_with(tmp_path: Path) -> None:
+    checkpoint(RunFolder(tmp_path), 2, 1)
+    with (
+        pytest.raises(CheckpointMismatch, match=r"no config\.toml"),
+        open_run(tmp_path, SETTINGS, free=FREE),
+    ):
+        pass
+
+
+def test_damaged_settings_are_named(tmp_path: Path) -> None:
+    begun(tmp_path)
+    (tmp_path / "config.toml").write_text("steps = ")
+    with pytest.raises(ConfigError, match="is not TOML"), open_run(tmp_path, SETTINGS, free=FREE):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(StoreReadOnly, match="cannot make the folder"),
+        open_run(tmp_path / "file" / "x", {}, free=()),
+    ):
+        pass

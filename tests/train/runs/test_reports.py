@@ -1,0 +1,33 @@
+"""Where metrics go besides the folder, and what is said where a package is missing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from memagent.errors import ConfigError
+from memagent_train.config.sections import LoggingSettings
+from memagent_train.runs.reports import report_targets
+
+
+def test_by_default_nothing_is_sent() -> None:
+    assert report_targets(LoggingSettings()) == ()
+
+
+def test_a_missing_package_is_named_with_the_remedy() -> None:
+    with pytest.raises(ConfigError, match=r"logging.trackio = true.*pip install trackio"):
+        report_targets(LoggingSettings(trackio=True))
+
+
+def test_installed_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("trackio", "wandb"):
+        (tmp_path / f"{name}.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("WANDB_PROJECT", "")
+    monkeypatch.delenv("WANDB_PROJECT")
+    settings = LoggingSettings(trackio=True, wandb=True, project="mine")
+    assert report_targets(settings) == ("trackio", "wandb")
+    assert os.environ["WANDB_PROJECT"] == "mine"

@@ -1,0 +1,125 @@
+"""A warm start learns the replies, goes on where it was, and refuses other traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tests.train.runs.tiny import write_model
+
+from memagent_train.config.sft import SftConfig, load_sft
+from memagent_train.config.toml import written
+from memagent_train.errors import CheckpointMismatch
+from memagent_train.runs import metrics
+from memagent_train.runs.folder import RunFolder
+from memagent_train.runs.policy import load_model, load_tokenizer
+from memagent_train.runs.sft import dataset, digest, warm_start
+from memagent_train.runs.target import run_target
+from memagent_train.runs.traces import TraceRow
+
+REPLIES = ("fox", "goat", "hare", "bear")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> SftConfig:
+    write_model(tmp_path / "model")
+    lines = [
+        {
+            "messages": [
+                {"role": "user", "content": f"ask {word} answer"},
+                {"role": "assistant", "content": word},
+            ]
+        }
+        for word in REPLIES
+    ]
+    (tmp_path / "traces.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    file = tmp_path / "sft.toml"
+    tables = {
+        "model": {"path": "model"},
+        "traces": {"source": [{"kind": "messages", "files": ["traces.jsonl"]}], "window": 128},
+        "batch": {"rows": 4, "micro_batches": 2},
+        "optimizer": {"steps": 6, "learning_rate": 0.01, "warmup_steps": 0},
+        "checkpoints": {"every": 3},
+        "resources": {"device": "cpu"},
+    }
+    file.write_text(written(tables))
+    return load_sft(file)
+
+
+def losses(out: Path) -> dict[int, float]:
+    return {line["step"]: line["loss"] for line in metrics.read(RunFolder(out).metrics)}
+
+
+def test_labels_are_the_replies() -> None:
+    made = dataset([TraceRow((1, 2), (3, 4, 5), (1, 0, 1))])
+    assert made[0] == {"input_ids": [1, 2, 3, 4, 5], "labels": [-100, -100, 3, -100, 5]}
+
+
+def test_other_rows_have_another_digest() -> None:
+    row = TraceRow((1, 2), (3,), (1,))
+    others = [TraceRow((1,), (2, 3), (1, 1)), TraceRow((1, 2), (3,), (0,))]
+    assert len({digest([one]) for one in (row, *others)}) == 3
+    assert digest([row]) == digest([row])
+
+
+def test_the_first_loss_is_the_mean_over_the_tokens_of_all_replies(
+    config: SftConfig, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    done = warm_start(config, out)
+    assert (done.rows, done.dropped, done.steps) == (4, 0, 6)
+    model, tokenizer = load_model(config.model).eval(), load_tokenizer(config.model)
+    taken: list[torch.Tensor] = []
+    for word in REPLIES:
+        said = [{"role": "user", "content": f"ask {word} answer"}]
+        prompt = tokenizer.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
+        reply = [*tokenizer.convert_tokens_to_ids([word]), tokenizer.eos_token_id]
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + reply])).logits[0, len(prompt) - 1 : -1]
+        taken.append(
+            torch.nn.functional.cross_entropy(logits, torch.tensor(reply), reduction="none")
+        )
+    seen = losses(out)
+    assert seen[1] == pytest.approx(torch.cat(taken).mean().item(), rel=1e-4)
+    assert seen[6] < seen[1] / 2
+
+
+def test_it_goes_on_where_it_was(config: SftConfig, tmp_path: Path) -> None:
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    warm_start(config, whole)
+    short = config.optimizer.model_copy(update={"steps": 3})
+    warm_start(config.model_copy(update={"optimizer": short}), halves)
+    warm_start(config, halves)
+    assert losses(halves) == pytest.approx(losses(whole), rel=1e-4)
+    before = RunFolder(whole).metrics.read_bytes()
+    assert warm_start(config, whole).loss == losses(whole)[6]
+    assert RunFolder(whole).metrics.read_bytes() == before
+
+
+def test_other_traces_are_refused(config: SftConfig, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    short = config.model_copy(
+        update={"optimizer": config.optimizer.model_copy(update={"steps": 1})}
+    )
+    warm_start(short, out)
+    file = tmp_path / "traces.jsonl"
+    file.write_text(file.read_text().replace("bear", "cat"))
+    with pytest.raises(CheckpointMismatch, match="traces was"):
+        warm_start(config, out)
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of peft's
+def test_an_adapter_is_learnt_and_merged(config: SftConfig, tmp_path: Path) -> None:
+    from memagent_train.config.sections import LoraSettings
+
+    adapted = config.model_copy(update={"lora": LoraSettings(rank=4, alpha=8)})
+    warm_start(adapted, tmp_path / "run")
+    assert losses(tmp_path / "run")[6] < losses(tmp_path / "run")[1]
+    model, _ = run_target(tmp_path / "run").load()
+    base = load_model(config.model)
+    assert model.num_parameters() == base.num_parameters()
+    assert not torch.equal(
+        model.model.layers[0].mlp.up_proj.weight, base.model.layers[0].mlp.up_proj.weight
+    )

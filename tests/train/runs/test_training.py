@@ -1,0 +1,156 @@
+"""What happens between the parts of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.train.runs.tiny import PROMPTS, write_run
+
+from memagent.runstore import RunStore
+from memagent_train.config.train import TrainConfig, load_train, plain
+from memagent_train.errors import CheckpointMismatch
+from memagent_train.rollouts import Rollout, Status
+from memagent_train.runs.checkpoints import mark_complete
+from memagent_train.runs.folder import RunFolder, open_run
+from memagent_train.runs.processes import Process
+from memagent_train.runs.progress import Board, SilentWatcher
+from memagent_train.runs.training import Training
+
+ALONE = Process()
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("training"))
+
+
+def load(settings: Path, *overrides: str) -> TrainConfig:
+    return load_train(settings, overrides)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[RunFolder]:
+    with open_run(tmp_path, {}, free=()) as opened:
+        yield opened
+
+
+def session(config: TrainConfig, folder: RunFolder, process: Process = ALONE) -> Training:
+    return Training(config, folder, process=process)
+
+
+class Watched(SilentWatcher):
+    """Counts what it is told."""
+
+    def __init__(self, board: Board) -> None:
+        super().__init__(board)
+        self.expected: list[int] = []
+        self.ended = 0
+
+    def rolling(self, expected: int) -> None:
+        self.expected.append(expected)
+
+    def rolled(self) -> None:
+        self.ended += 1
+
+
+def test_groups_stand_side_by_side_with_names_and_seeds_of_their_own(
+    settings: Path, folder: RunFolder
+) -> None:
+    training = session(load(settings), folder)
+    try:
+        training.watch = watch = Watched(Board(3))
+        rollouts = training.generate([4, 7], 2)
+        again = training.generate([5], 2)
+    finally:
+        training.close()
+    assert [one.rollout_id for one in (*rollouts, *again)] == [
+        f"step-00001-group-000{group}-rollout-0{place}" for group in range(3) for place in range(2)
+    ]
+    assert len({one.group_id for one in rollouts}) == 2
+    assert rollouts[0].sample == rollouts[1].sample != rollouts[2].sample
+    assert rollouts[0].rows != rollouts[1].rows
+    assert all(one.status is Status.SCORED for one in rollouts)
+    assert (watch.expected, watch.ended) == ([4, 2], 6)
+
+
+def test_processes_take_turns_at_names_of_groups(settings: Path, folder: RunFolder) -> None:
+    config = load(settings, "resources.processes=2")
+    training = session(config, folder, Process(1, 2))
+    try:
+        groups = {one.group_id for one in training.generate([0, 1], 2)}
+    finally:
+        training.close()
+    assert groups == {"step-00001-group-0001", "step-00001-group-0003"}
+    assert not (folder.path / "data.json").exists(), "the first process writes it"
+
+
+def test_runs_and_rollouts_are_kept_of_every_nth_step(settings: Path, tmp_path: Path) -> None:
+    config = load(
+        settings, "logging.runs=2", "logging.rollouts=3", "optimizer.steps=3", "checkpoints.every=3"
+    )
+    with open_run(tmp_path, plain(config), free=()) as folder:
+        training = session(config, folder)
+        try:
+            training.run()
+        finally:
+            training.close()
+    assert [path.name for path in folder.rollouts.iterdir()] == ["step-00003.parquet"]
+    store = RunStore(folder.runs)
+    assert {record.id[:10] for record in store.runs()} == {"step-00002"}
+    store.close()
+
+
+def test_without_runs_there_is_no_store(settings: Path, folder: RunFolder) -> None:
+    training = session(load(settings, "logging.runs=0"), folder)
+    try:
+        training.generate([0], 2)
+    finally:
+        training.close()
+    assert not folder.runs.exists()
+
+
+def test_held_out_samples_are_not_trained_on(settings: Path, folder: RunFolder) -> None:
+    config = load(settings, "evaluation.as_they_are=true", "evaluation.n=5")
+    training = session(config, folder)
+    try:
+        trained = {training.data.sample(index).index for index in range(len(training.data))}
+        held = {training.held_out.data[0].sample(index).index for index in range(5)}
+    finally:
+        training.close()
+    assert (len(trained), len(held)) == (15, 5)
+    assert not trained & held
+
+
+def test_the_wording_is_kept_with_the_run_and_may_not_change(
+    settings: Path, folder: RunFolder, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(PROMPTS.read_text())
+    config = load(settings, f"agent.prompts={mine}")
+    session(config, folder).close()
+    assert folder.prompts.read_text() == PROMPTS.read_text()
+    mine.write_text(PROMPTS.read_text().replace(" write", ""))
+    path = folder.checkpoints / "checkpoint-2"
+    path.mkdir()
+    mark_complete(path, 1)
+    with pytest.raises(CheckpointMismatch, match="prompts was 'relay:"):
+        session(config, folder)
+
+
+def test_a_failed_rollout_has_no_advantage_in_the_log(settings: Path, folder: RunFolder) -> None:
+    training = session(load(settings), folder)
+    try:
+        rollouts = training.generate([0], 2)
+        failed = Rollout("g", "failed", rollouts[0].sample, (), None, Status.FAILED, error="boom")
+        training.log_rollouts(1, [*rollouts, failed], [0.5, -0.5, 0.0])
+    finally:
+        training.close()
+    from memagent_train.runs.rollout_log import read_rollouts
+
+    logged: dict[str, Any] = {
+        row["rollout_id"]: row["advantage"] for row in read_rollouts(folder.rollouts)
+    }
+    assert list(logged.values()) == [0.5, -0.5, None]

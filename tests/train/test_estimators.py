@@ -1,0 +1,179 @@
+"""Every estimator against numbers worked out by hand; the arithmetic stands beside them."""
+
+# ruff: noqa: N806, N815  (names of tensors end in their dimensions)
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from memagent_train import estimators
+
+NAN = math.nan
+
+
+def close(found: Tensor, wanted: object, within: float = 1e-6) -> None:
+    torch.testing.assert_close(
+        found.double(), torch.tensor(wanted, dtype=torch.float64), rtol=0, atol=within
+    )
+
+
+class TestAdvantages:
+    def test_are_rewards_less_the_mean_of_their_group(self) -> None:
+        rewards_BG = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.5, 1.0, 0.0, 0.5]])
+        # means 1/4 and 2/4
+        close(
+            estimators.centred_advantages(rewards_BG),
+            [[0.75, -0.25, -0.25, -0.25], [0.0, 0.5, -0.5, 0.0]],
+        )
+
+    def test_are_divided_by_the_unbiased_standard_deviation(self) -> None:
+        rewards_BG = torch.tensor([[1.0, 0.0, 0.0, 0.0]])
+        # squares 9/16 + 3 * 1/16 = 12/16, divided by n - 1 = 3: 1/4, root 1/2; 0.75 / 0.5 and -0.25 / 0.5
+        close(
+            estimators.standardised_advantages(rewards_BG), [[1.5, -0.5, -0.5, -0.5]], within=1e-5
+        )
+
+    def test_leave_a_rollout_without_a_reward_out_of_the_mean(self) -> None:
+        rewards_BG = torch.tensor([[1.0, NAN, 0.0, NAN]])
+        # mean (1 + 0) / 2; with the NaN as 0 it would be 1/4
+        close(estimators.centred_advantages(rewards_BG), [[0.5, 0.0, -0.5, 0.0]])
+        # squares 1/4 + 1/4, divided by 2 - 1: root of 1/2 = 0.70710678; 0.5 / 0.70710678
+        close(
+            estimators.standardised_advantages(rewards_BG),
+            [[0.70710678, 0.0, -0.70710678, 0.0]],
+            within=2e-6,
+        )
+
+    @pytest.mark.parametrize("scale", ["none", "std"])
+    @pytest.mark.parametrize(
+        "rewards",
+        [[1.0], [NAN], [NAN, 0.7, NAN], [NAN, NAN], [0.1, 0.1, 0.1], [0.3, NAN, 0.3]],
+        ids=str,
+    )
+    def test_are_nothing_where_there_is_nothing_to_compare(
+        self, scale: str, rewards: list[float]
+    ) -> None:
+        found = estimators.ADVANTAGES[scale](torch.tensor([rewards]))
+        assert found.tolist() == [[0.0] * len(rewards)]  # exactly: a rounding would be a gradient
+
+    def test_keep_what_differs_by_little(self) -> None:
+        rewards_BG = torch.tensor([[0.5, 0.5 + 2**-20]], dtype=torch.float64)
+        assert bool(estimators.keep_groups(rewards_BG))
+        assert estimators.centred_advantages(rewards_BG)[0, 1] == 2**-21
+
+
+def test_groups_are_kept_that_have_two_unlike_rewards() -> None:
+    rewards_BG = torch.tensor(
+        [
+            [1.0, 0.0, NAN],
+            [1.0, 1.0, 1.0],
+            [NAN, NAN, NAN],
+            [NAN, 1.0, NAN],
+            [0.0, 0.0, NAN],
+            [-1.0, 0, 0],
+        ]
+    )
+    kept = [True, False, False, False, False, True]
+    assert estimators.keep_groups(rewards_BG).tolist() == kept
+
+
+def test_overlong_penalty_falls_in_a_line() -> None:
+    # L_max 100, L_cache 20: 0 up to 80; (80 - 85) / 20 = -0.25; -1 from 100 on
+    lengths = torch.tensor([0, 80, 85, 90, 100, 500])
+    close(estimators.overlong_penalty(lengths, 100, 20), [0.0, 0.0, -0.25, -0.5, -1.0, -1.0])
+
+
+class TestStepAdvantages:
+    def test_compare_all_rewarded_conversations_of_a_group(self) -> None:
+        rewards_GC = torch.tensor([[1.0, 0.0, NAN], [1.0, NAN, NAN]])
+        # mean of three: 2/3
+        close(estimators.step_advantages(rewards_GC), [[1 / 3, -2 / 3, 0.0], [1 / 3, 0.0, 0.0]])
+
+    def test_are_standardised_where_the_scale_says_so(self) -> None:
+        rewards_GC = torch.tensor([[1.0, 0.0, NAN], [1.0, NAN, NAN]])
+        # squares 1/9 + 4/9 + 1/9 = 6/9, divided by 2: 1/3, root 0.57735; 1/3 / 0.57735 = 0.57735
+        found = estimators.step_advantages(rewards_GC, "std")
+        close(found, [[0.57735, -1.15470, 0.0], [0.57735, 0.0, 0.0]], within=1e-5)
+
+    def test_are_nothing_without_rewards(self) -> None:
+        assert estimators.step_advantages(torch.full((2, 3), NAN)).tolist() == [[0.0] * 3] * 2
+        assert estimators.step_advantages(torch.empty(2, 0)).shape == (2, 0)
+
+
+def test_an_advantage_goes_to_all_rows_and_sampled_tokens_of_its_rollout() -> None:
+    advantages_N = estimators.broadcast_to_rows(torch.tensor([0.5, -2.0]), torch.tensor([0, 0, 1]))
+    assert advantages_N.tolist() == [0.5, 0.5, -2.0]
+    mask_NT = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 1, 1]])
+    advantages_NT = estimators.broadcast_to_tokens(advantages_N, mask_NT)
+    assert advantages_NT.tolist() == [[0.5, 0.5, 0.0], [0.5, 0.0, 0.0], [0.0, -2.0, -2.0]]
+
+
+def test_ratios_are_clipped_only_where_that_lowers_the_objective() -> None:
+    ratio = torch.tensor([0.5, 1.0, 1.25, 1.5])
+    gain = estimators.clipped_surrogate(ratio, torch.tensor(2.0), 0.2, 0.28)
+    # A = 2: 0.5 * 2 stays (0.8 * 2 is more); 1.25 is within 1.28; 1.5 becomes 1.28 * 2
+    close(gain, [1.0, 2.0, 2.5, 2.56])
+    loss = estimators.clipped_surrogate(ratio, torch.tensor(-1.0), 0.2, 0.28)
+    # A = -1: 0.5 becomes 0.8; above nothing is clipped
+    close(loss, [-0.8, -1.0, -1.25, -1.5])
+
+
+class TestTokenMeans:
+    values_NT = torch.tensor([[1.0, 2.0, 9.0], [3.0, 9.0, 9.0], [10.0, 20.0, 30.0]])
+    mask_NT = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
+    group_N = torch.tensor([0, 0, 1])
+
+    def test_batch(self) -> None:
+        # (1 + 2 + 3 + 10 + 20 + 30) / 6
+        close(estimators.batch_token_mean(self.values_NT, self.mask_NT), 11.0)
+
+    def test_group(self) -> None:
+        # ((1 + 2 + 3) / 3 + (10 + 20 + 30) / 3) / 2 = (2 + 20) / 2; rows first would give (1.5 + 3) / 2 = 2.25 for 2
+        close(estimators.group_token_mean(self.values_NT, self.mask_NT, self.group_N), 11.0)
+        mask_NT = self.mask_NT.clone()
+        mask_NT[2, 1:] = 0
+        # (2 + 10) / 2; over the batch (6 + 10) / 4
+        close(estimators.group_token_mean(self.values_NT, mask_NT, self.group_N), 6.0)
+        close(estimators.batch_token_mean(self.values_NT, mask_NT), 4.0)
+
+    def test_a_group_without_sampled_tokens_does_not_count(self) -> None:
+        mask_NT = self.mask_NT.clone()
+        mask_NT[2] = 0
+        close(estimators.group_token_mean(self.values_NT, mask_NT, self.group_N), 2.0)
+
+    def test_of_nothing_is_nothing(self) -> None:
+        empty_NT = torch.zeros(3, 3)
+        assert estimators.batch_token_mean(self.values_NT, empty_NT) == 0
+        assert estimators.group_token_mean(self.values_NT, empty_NT, self.group_N) == 0
+
+    def test_row_weights(self) -> None:
+        weights_N = estimators.row_weights(torch.tensor([2, 1, 1]), self.group_N)
+        # 4 tokens, 2 groups: 4 / (2 * 3) for the first group's rows, 4 / (2 * 1) for the second's
+        close(weights_N, [2 / 3, 2 / 3, 2.0])
+        # 2 * 2/3 + 1 * 2/3 + 1 * 2: the weighted tokens are still 4
+        close((weights_N * torch.tensor([2, 1, 1])).sum(), 4.0)
+        assert estimators.row_weights(torch.tensor([0, 0]), torch.tensor([0, 1])).tolist() == [0, 0]
+        none = torch.tensor([], dtype=torch.long)
+        assert estimators.row_weights(none, none).tolist() == []
+
+
+def test_importance_weights_are_cut_off_above() -> None:
+    trained_NT = torch.tensor([[-1.0, -2.0, -1.0]])
+    sampled_NT = torch.tensor([[-1.0, -1.0, -3.0]])
+    # e^0, e^-1, and e^2 = 7.39 cut off at 2
+    close(estimators.truncated_weights(trained_NT, sampled_NT, 2.0), [[1.0, 0.36787944, 2.0]])
+
+
+def test_k3() -> None:
+    # reference - policy = 0, ln 2, -ln 2: 1 - 0 - 1; 2 - 0.69314718 - 1; 0.5 + 0.69314718 - 1
+    policy = torch.tensor([-1.0, -1.0, -1.0])
+    reference = policy + torch.tensor([0.0, math.log(2), -math.log(2)])
+    close(estimators.k3_kl(policy, reference), [0.0, 0.30685282, 0.19314718])
+
+
+def test_k3_is_the_divergence_on_average() -> None:
+    p, q = torch.tensor([0.7, 0.2, 0.1]), torch.tensor([0.5, 0.25, 0.25])
+    # sum p (q/p - ln(q/p) - 1) = sum q - sum p + sum p ln(p/q)
+    close((p * estimators.k3_kl(p.log(), q.log())).sum(), float((p * (p / q).log()).sum()))

@@ -1,0 +1,70 @@
+import math
+
+import pytest
+from tests.train.handmade import rollout
+
+from memagent_train.advantages import compare
+from memagent_train.algorithm import AlgorithmSettings
+from memagent_train.errors import RewardFailed, RolloutsFailed
+from memagent_train.figures import GroupFacts, facts, figures, raise_if_nothing_scored
+from memagent_train.rollouts import Row, Status
+
+ROW = Row((2, 3), (4, 5, 6), (1, 0, 1), (-1.0, 0.0, -1.0))
+
+
+def two_groups() -> list[GroupFacts]:
+    first = [
+        rollout("a", 0, (ROW, ROW), 1.0, scores={"precision": 0.5}, seconds=2.0),
+        rollout("a", 1, (ROW,), 0.0, overlong=True),
+    ]
+    second = [
+        rollout("b", 0, (ROW,), None, error="no verdict"),
+        rollout("b", 1, (), None, status=Status.FAILED, error="broken"),
+    ]
+    settings = AlgorithmSettings()
+    return [
+        facts(compare(first, settings), kept=True),
+        facts(compare(second, settings), kept=False),
+    ]
+
+
+def test_figures() -> None:
+    assert figures(two_groups()) == {
+        "reward": 0.5,
+        "reward_std": 0.5,
+        "scores/precision": 0.5,
+        "groups/rolled_out": 2.0,
+        "groups/trained": 1.0,
+        "groups/dropped": 0.5,
+        "groups/without_signal": 0.5,
+        "rollouts/failed": 0.25,
+        "rollouts/unscored": 0.25,
+        "rollouts/overlong": 0.25,
+        "rollouts/conversations": 1.0,
+        "rollouts/seconds": 0.5,
+        "tokens/rolled_out": 20.0,
+        "tokens/sampled": 8.0,
+    }
+
+
+def test_the_mean_of_no_rewards_is_no_number() -> None:
+    assert math.isnan(figures(two_groups()[1:])["reward"])
+
+
+def test_one_reward_is_enough_to_go_on() -> None:
+    raise_if_nothing_scored(two_groups())
+
+
+def test_a_batch_that_came_to_an_end_without_a_reward_is_the_rewards_fault() -> None:
+    with pytest.raises(
+        RewardFailed, match=r"none of the 2 rollouts .* 'no verdict'.* reward function"
+    ):
+        raise_if_nothing_scored(two_groups()[1:])
+
+
+def test_a_batch_that_came_to_no_end_is_not() -> None:
+    failed = [
+        rollout("b", n, (), None, status=Status.FAILED, error=f"broken {n}") for n in range(2)
+    ]
+    with pytest.raises(RolloutsFailed, match=r"all 2 rollouts .* 'broken 0'.* agent"):
+        raise_if_nothing_scored([facts(compare(failed, AlgorithmSettings()), kept=True)])

@@ -1,0 +1,264 @@
+"""Contract: the gradient of a whole update is that of the algorithm, written out separately in `reference.py`."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from tests.train.handmade import VOCABULARY, Gradients, distance, groups, policy, trainer
+from tests.train.reference import Reference
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from memagent_train.algorithm import AlgorithmSettings, BatchSettings
+from memagent_train.trainer import RolloutTrainer
+
+LIMIT = 1e-5
+"""Relative L2; what is left is the rounding of float32."""
+ROOT = Path(__file__).parents[2]
+
+
+def settings(reference: Reference) -> AlgorithmSettings:
+    return AlgorithmSettings(
+        scale=reference.scale,  # pyright: ignore[reportArgumentType]
+        token_mean=reference.token_mean,  # pyright: ignore[reportArgumentType]
+        ratio=reference.ratio,  # pyright: ignore[reportArgumentType]
+        ratio_cap=reference.cap,
+        beta=reference.beta,
+        overlong_mask=reference.overlong_mask,
+        step_weight=reference.step_weight,
+        dynamic_sampling=False,
+    )
+
+
+def compared(
+    tmp_path: Path,
+    reference: Reference,
+    batch: BatchSettings,
+    *,
+    noise: float = 0.1,
+    lora: LoraConfig | None = None,
+    make: Callable[[], Any] = policy,
+    **others: Any,
+) -> tuple[list[float], list[int]]:
+    """Distances and clipped tokens of every update of a step."""
+    rollouts = groups(make(), seed=3, noise=noise)
+    seen = Gradients()
+    trained = trainer(
+        tmp_path,
+        lambda indices, size: rollouts,
+        algorithm=settings(reference),
+        batch=batch,
+        model=make(),
+        callbacks=[seen],
+        peft_config=lora,
+        **others,
+    )
+    trained.train()
+    start, live = make(), make()
+    if lora is not None:
+        live = get_peft_model(live, lora)
+    distances: list[float] = []
+    clipped: list[int] = []
+    for gradient, weights in zip(seen.gradients, seen.weights, strict=True):
+        live.load_state_dict(weights, strict=False)
+        live.zero_grad()
+        reference.loss(live, rollouts, start=start, reference=make()).backward()
+        wanted = {n: p.grad for n, p in live.named_parameters() if p.grad is not None}
+        distances.append(distance(gradient, wanted))
+        clipped.append(reference.clipped)
+    return distances, clipped
+
+
+BATCH = BatchSettings(groups=3, group_size=4, micro_batches=4)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        Reference(),
+        Reference(token_mean="batch"),
+        Reference(scale="std"),
+        Reference(beta=0.05),
+        Reference(overlong_mask=True),
+        Reference(overlong_mask=True, token_mean="batch", beta=0.05),
+        Reference(step_weight=0.7),
+        Reference(step_weight=0.7, scale="std"),
+        Reference(ratio="recomputed"),
+        Reference(ratio="truncated", cap=1.05),
+        Reference(ratio="truncated", cap=1.05, beta=0.05),
+    ],
+    ids=repr,
+)
+def test_the_gradient_of_an_update_is_the_algorithms(tmp_path: Path, reference: Reference) -> None:
+    distances, _ = compared(tmp_path, reference, BATCH)
+    assert len(distances) == 1
+    assert distances[0] < LIMIT
+
+
+@pytest.mark.parametrize("ratio", ["rollout", "recomputed", "truncated"])
+def test_and_that_of_later_iterations_where_ratios_are_clipped(tmp_path: Path, ratio: str) -> None:
+    reference = Reference(ratio=ratio, beta=0.05)
+    batch = BATCH.model_copy(update={"iterations": 3})
+    distances, clipped = compared(tmp_path, reference, batch, learning_rate=3e-2)
+    assert len(distances) == 3
+    assert max(distances) < LIMIT
+    assert min(clipped[1:]) > 10  # without clipping the test would show nothing
+
+
+@pytest.mark.parametrize("micro_batches", [1, 7, 64])
+def test_the_number_of_micro_batches_changes_nothing(tmp_path: Path, micro_batches: int) -> None:
+    batch = BatchSettings(groups=3, group_size=4, micro_batches=micro_batches)
+    distances, _ = compared(tmp_path, Reference(beta=0.05), batch)
+    assert distances[0] < LIMIT
+
+
+def test_activations_computed_twice_change_nothing(tmp_path: Path) -> None:
+    reference = Reference(ratio="truncated", beta=0.05)
+    distances, _ = compared(tmp_path, reference, BATCH, gradient_checkpointing=True)
+    assert distances[0] < LIMIT
+
+
+@pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing`:FutureWarning"
+)  # peft asks transformers
+def test_an_adapter_gets_the_same_gradient_and_its_base_is_the_reference(tmp_path: Path) -> None:
+    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    reference = Reference(beta=0.05)
+    batch = BATCH.model_copy(update={"iterations": 2})
+    distances, _ = compared(tmp_path, reference, batch, lora=lora)
+    assert len(distances) == 2
+    assert max(distances) < LIMIT
+
+
+def test_the_updates_of_a_step_add_up_to_it(tmp_path: Path) -> None:
+    rollouts = groups(policy(), seed=4, noise=0.1)
+    seen = Gradients()
+    reference = Reference(beta=0.05)
+    batch = BatchSettings(groups=3, group_size=4, micro_batches=2, updates=3)
+    # At such a rate the weights stay as they are, and each update has a third of one whole gradient.
+    trained = trainer(
+        tmp_path,
+        lambda indices, size: rollouts,
+        algorithm=settings(reference),
+        batch=batch,
+        callbacks=[seen],
+        learning_rate=1e-30,
+    )
+    trained.train()
+    live = policy()
+    reference.loss(live, rollouts, reference=policy()).backward()
+    wanted = {n: p.grad for n, p in live.named_parameters() if p.grad is not None}
+    assert len(seen.gradients) == 3
+    mean = {name: sum(one[name] for one in seen.gradients) / 3 for name in wanted}
+    assert distance(mean, wanted) < LIMIT  # pyright: ignore[reportArgumentType]
+    assert distance(seen.gradients[0], wanted) > 0.1
+
+
+def learned_positions() -> GPT2LMHeadModel:
+    """A policy that learns a vector for each position; it has one for each token of the longest row."""
+    torch.manual_seed(0)
+    config: Any = GPT2Config
+    return GPT2LMHeadModel(
+        config(
+            vocab_size=VOCABULARY,
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            n_positions=23,
+            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
+            initializer_range=0.2,
+            eos_token_id=1,
+            bos_token_id=1,
+            loss_type="ForCausalLM",
+        )
+    )
+
+
+@pytest.mark.parametrize("ratio", ["rollout", "truncated"])
+def test_padding_moves_no_row_to_other_positions(tmp_path: Path, ratio: str) -> None:
+    reference = Reference(ratio=ratio, beta=0.05)
+    batch = BATCH.model_copy(update={"micro_batches": 1})
+    distances, _ = compared(tmp_path, reference, batch, make=learned_positions)
+    assert distances[0] < LIMIT
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what `two_processes.py` found."""
+    out = tmp_path_factory.mktemp("two")
+    launched = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"),
+            *("--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"),
+            *(str(ROOT / "tests/train/two_processes.py"), str(out)),
+        ],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        timeout=100,
+        check=False,
+    )
+    assert launched.returncode == 0, launched.stderr[-3000:]
+    return out
+
+
+def test_two_processes_with_unequal_rows_get_the_gradient_of_the_whole_batch(
+    two_processes: Path,
+) -> None:
+    first, second = (groups(policy(), seed=seed, noise=0.1) for seed in (5, 6))
+    live = policy()
+    reference = Reference(beta=0.05)
+    reference.loss(live, [*first, *second[:4]], reference=policy()).backward()
+    wanted = {n: p.grad for n, p in live.named_parameters() if p.grad is not None}
+    for rank in range(2):
+        gradient = torch.load(two_processes / f"gradient-{rank}.pt")
+        assert distance(gradient, wanted) < LIMIT
+
+
+def test_processes_refill_by_themselves_and_stay_together(two_processes: Path) -> None:
+    first, second = (
+        json.loads((two_processes / f"refills-{rank}.json").read_text()) for rank in range(2)
+    )
+    assert [len(first["asked"]), len(second["asked"])] == [2, 6]
+    for step in range(2):
+        parts = [first["asked"][step], *second["asked"][3 * step : 3 * step + 3]]
+        indices = [index for part in parts for index in part]
+        assert len(set(indices)) == len(indices) == 8  # no sample twice in a step
+    assert first["weights"] == second["weights"]
+
+
+class SequenceMeans(RolloutTrainer):
+    """TRL's `grpo` loss: a mean over rows of each row's mean, padding rows among them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.loss_type = "grpo"
+
+
+class Unweighted(RolloutTrainer):
+    """Every token counts the same, though groups should."""
+
+    def _micro_batches(self, rows: Any, groups: Any) -> Any:
+        made = super()._micro_batches(rows, groups)
+        return [one | {"tool_mask": (one["tool_mask"] > 0).float()} for one in made]
+
+
+class CutToSize(RolloutTrainer):
+    """Rows that do not fill micro-batches of one size are left out, where padding rows should fill them up."""
+
+    def _micro_batches(self, rows: Any, groups: Any) -> Any:
+        whole = len(rows) // self.batch.micro_batches * self.batch.micro_batches
+        return super()._micro_batches(rows[:whole], groups[:whole])
+
+
+@pytest.mark.parametrize("broken", [SequenceMeans, Unweighted, CutToSize])
+def test_the_comparison_sees_what_is_wrong(tmp_path: Path, broken: type[RolloutTrainer]) -> None:
+    batch = BatchSettings(groups=3, group_size=4, micro_batches=8)
+    distances, _ = compared(tmp_path, Reference(), batch, kind=broken)
+    assert distances[0] > 0.05

@@ -1,0 +1,77 @@
+"""Every recipe loads, is planned, and says how much memory it takes; what launches it is read by accelerate."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from accelerate.commands.config.config_args import ClusterConfig, load_config_from_file
+
+from memagent_train.config.sft import load_sft
+from memagent_train.config.toml import read_toml
+from memagent_train.config.train import load_train
+from memagent_train.runs.plan import plan_of
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+TRAININGS = sorted(path for path in RECIPES.glob("*.toml") if "traces" not in read_toml(path))
+WARM_STARTS = sorted(set(RECIPES.glob("*.toml")) - set(TRAININGS))
+LAUNCHERS = sorted((RECIPES / "accelerate").glob("*.yaml"))
+PUBLISHED = [path for path in TRAININGS if path.name.startswith("memagent-")]
+
+
+def name(path: Path) -> str:
+    return path.name
+
+
+def test_there_are_recipes_of_each_kind() -> None:
+    assert len(PUBLISHED) == 4
+    assert WARM_STARTS
+    assert {path.stem for path in LAUNCHERS} == {"ddp", "fsdp", "zero2", "zero3"}
+
+
+@pytest.mark.parametrize("recipe", TRAININGS, ids=name)
+def test_a_training_is_planned_with_its_memory(recipe: Path) -> None:
+    config = load_train(recipe)
+    lines = dict(plan_of(config).lines())
+    assert re.fullmatch(r"\d+\.\d GiB", lines["memory: peak"])
+    assert lines[f"fits {config.resources.device_gib:g} GiB"] == "yes, by this estimate"
+    assert "unknown" not in " ".join(lines.values())
+    assert "Not run at this size" in recipe.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("recipe", PUBLISHED, ids=name)
+def test_the_published_settings_are_those_of_the_paper(recipe: Path) -> None:
+    config = load_train(recipe)
+    batch, optimizer, algorithm = config.batch, config.optimizer, config.algorithm
+    questions = batch.groups * config.resources.processes
+    assert questions == (256 if "14b" in recipe.name else 128)
+    assert (batch.group_size, batch.updates, batch.iterations) == (16, 16, 1)
+    assert (optimizer.learning_rate, optimizer.warmup_steps) == (1e-6, 20)
+    assert (optimizer.weight_decay, optimizer.max_grad_norm) == (0.01, 1.0)
+    assert (algorithm.beta, algorithm.epsilon_low, algorithm.epsilon_high) == (0.001, 0.2, 0.2)
+    agent = config.agent
+    assert (agent.window, agent.chunk_tokens, agent.memory_tokens) == (8192, 5000, 1024)
+    assert (config.rollout.temperature, config.rollout.top_p) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("recipe", WARM_STARTS, ids=name)
+def test_a_warm_start_loads(recipe: Path) -> None:
+    config = load_sft(recipe)
+    assert config.batch.rows % config.batch.micro_batches == 0
+    assert "Not run at this size" in recipe.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS, ids=name)
+def test_accelerate_reads_what_launches(launcher: Path) -> None:
+    read = load_config_from_file(str(launcher))
+    assert isinstance(read, ClusterConfig)
+    assert read.num_processes == 8
+    assert str(read.distributed_type.value) in ("MULTI_GPU", "FSDP", "DEEPSPEED")
+
+
+def test_the_readme_names_every_recipe() -> None:
+    text = (RECIPES / "README.md").read_text(encoding="utf-8")
+    assert {f"`{path.name}`" for path in (*TRAININGS, *WARM_STARTS)} <= set(
+        re.findall(r"`[^`\n]+`", text)
+    )
