@@ -10,6 +10,7 @@ from trl.trainer.grpo_config import GRPOConfig
 
 from memagent.errors import ConfigError
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
+from memagent_train.device import in_bf16
 
 
 def trl_arguments(
@@ -63,7 +64,7 @@ def trl_arguments(
         warmup_steps=optimizer.warmup_steps * batch.updates_per_step,
         weight_decay=optimizer.weight_decay,
         max_grad_norm=optimizer.max_grad_norm,
-        bf16=_in_bf16(optimizer, cpu),
+        bf16=in_bf16(optimizer, cpu=cpu),
         use_cpu=cpu,
         dataloader_pin_memory=not cpu and torch.cuda.is_available(),  # else torch warns
         activation_checkpointing=gradient_checkpointing,
@@ -101,9 +102,3 @@ def check_arguments(args: GRPOConfig, algorithm: AlgorithmSettings, batch: Batch
                 f"the trainer's argument {name} is {getattr(args, name)!r}, its settings need {value!r}: make the "
                 f"arguments with trl_arguments() from the same settings"
             )
-
-
-def _in_bf16(optimizer: OptimizerSettings, cpu: bool) -> bool:
-    if optimizer.precision != "auto":
-        return optimizer.precision == "bf16"
-    return not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported()

@@ -1,13 +1,39 @@
-"""The memory of a device, when it is not enough."""
+"""What a device can do: arithmetic in bf16, and memory when it is not enough."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
 
+from memagent_train.algorithm import OptimizerSettings
 from memagent_train.errors import OutOfMemory
+
+UNALLOCATED = re.compile(
+    r"out of memory|can't allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED"
+)
+"""How torch says it: of devices other than CUDA's, and of the machine's own memory, in a plain RuntimeError."""
+
+
+def in_bf16(optimizer: OptimizerSettings, *, cpu: bool) -> bool:
+    """Whether passes are made in bf16.
+
+    Args:
+        optimizer: its precision is what is asked for.
+        cpu: whether a GPU that is there is not used.
+    """
+    if optimizer.precision != "auto":
+        return optimizer.precision == "bf16"
+    return not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that a device or the machine has no memory left."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+        isinstance(error, RuntimeError) and UNALLOCATED.search(str(error)) is not None
+    )
 
 
 @contextmanager
@@ -23,13 +49,10 @@ def memory_for(what: str, remedy: str) -> Generator[None]:
     """
     try:
         yield
-    except RuntimeError as error:
-        # torch has a class of its own for devices only; of the machine's memory it says this.
-        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(
-            error
-        ):
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
             raise
-        said = str(error).splitlines()[0]
+        said = (str(error) or type(error).__name__).splitlines()[0]
         raise OutOfMemory(
             f"{what} does not fit the memory: {remedy}. torch says: {said!r}"
         ) from error

@@ -184,6 +184,7 @@ class RolloutTrainer(GRPOTrainer):
 
     def _prepare_inputs(self, inputs: Any) -> Any:
         if self._step % self._micro_steps == 0 or self._buffered_inputs is None:
+            self._buffered_inputs = None  # its tensors have no place beside the next rollouts
             self._buffered_inputs = self._collect([one["index"] for one in inputs])
         return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 

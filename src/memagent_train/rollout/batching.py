@@ -14,6 +14,7 @@ import torch
 
 from memagent.errors import ModelError
 from memagent.messages import Sampling
+from memagent_train.device import is_out_of_memory
 from memagent_train.errors import OutOfMemory
 from memagent_train.rollout.meter import Meter
 from memagent_train.rollout.sampler import Sampled
@@ -23,8 +24,6 @@ LINGER = (0.002, 0.05)
 batch took. Agents whose calls ended together come back one after the other, and twice the rows take far less than
 twice the time. Measured with 64 memory agents at a model of 100,000 weights: 26 to 33 batches instead of 54 to 82,
 and 10 to 25% less time a call than with 0.002 alone."""
-_UNALLOCATED = ("out of memory", "can't allocate memory", "not enough memory")
-"""What PyTorch says, on GPUs and on CPUs, when there is no memory left."""
 
 
 @dataclass(eq=False)
@@ -165,13 +164,6 @@ def settle(waiting: Future[Sampled], reply: Sampled | Exception) -> None:
             waiting.set_exception(reply)
         else:
             waiting.set_result(reply)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that the device has no memory left: on a CPU it is a plain RuntimeError."""
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
-        isinstance(error, RuntimeError) and any(words in str(error) for words in _UNALLOCATED)
-    )
 
 
 def closed() -> ModelError:

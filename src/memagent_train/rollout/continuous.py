@@ -17,8 +17,9 @@ from memagent.errors import ConfigError, ModelError, RequestRefused
 from memagent.messages import Sampling
 from memagent.models.once import Once
 from memagent.threads import in_thread
+from memagent_train.device import is_out_of_memory
 from memagent_train.errors import OutOfMemory
-from memagent_train.rollout.batching import closed, is_out_of_memory, settle
+from memagent_train.rollout.batching import closed, settle
 from memagent_train.rollout.meter import Meter
 from memagent_train.rollout.sampler import (
     Sampled,
@@ -223,12 +224,14 @@ class _Engine:
 
     def close(self) -> None:
         """Stops at once; what is left fails. Blocks until then."""
-        self._manager.stop(hard_stop=True)
-        self._manager.destroy()
-        self._closing.set()
-        self._thread.join()
-        for reply in list(self._waiting.values()):
-            settle(reply, closed())
+        try:
+            self._manager.stop(hard_stop=True)
+            self._manager.destroy()
+        finally:  # whoever waits must not wait for ever, though the user interrupts twice
+            self._closing.set()
+            self._thread.join()
+            for reply in list(self._waiting.values()):
+                settle(reply, closed())
 
     def _hand_out(self) -> None:
         """Gives results to those who wait for them."""

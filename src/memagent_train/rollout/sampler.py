@@ -94,14 +94,14 @@ def read_drawn(ids: Sequence[int], logprobs: Sequence[float], ends: Sequence[int
     """What an engine drew, checked.
 
     Args:
-        ids: T ids, T > 0.
+        ids: T ids.
         logprobs: T log-probabilities.
         ends: ids that end a reply.
 
     Raises:
-        ModelError: the log-probabilities are not as many, or no numbers.
+        ModelError: there are none, or the log-probabilities are not as many, or no numbers.
     """
-    if len(ids) != len(logprobs):
+    if not ids or len(ids) != len(logprobs):
         raise ModelError(f"the engine gave {len(logprobs)} log-probabilities for {len(ids)} ids")
     if not all(map(math.isfinite, logprobs)):
         raise ModelError(

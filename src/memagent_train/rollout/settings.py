@@ -30,7 +30,7 @@ class RolloutSettings(Leaf):
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """1 for log-probs of the model itself; with another one the trainer's have to be divided likewise."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Below 1, what is sampled is not the distribution that is trained."""
+    """Below 1, what is sampled is not the distribution that is trained. Continuous batching cannot do it."""
     window: int | None = Field(default=None, gt=0)
     """Most tokens of prompt plus output; default what the model's config says."""
     max_batch: int = Field(default=64, gt=0)

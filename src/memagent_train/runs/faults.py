@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from memagent.errors import StoreFull
+from memagent_train.device import is_out_of_memory
 from memagent_train.errors import DiskFull, OutOfMemory
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -18,9 +19,6 @@ FULL_SAYS = re.compile(
 """In messages of libraries that write files without Python: safetensors, arrow."""
 TORCH_WRITER = re.compile(r"PytorchStreamWriter|unexpected pos \d+ vs")
 """torch.save's writer tells no cause; what stops it is a file that does not take what is written."""
-NO_MEMORY = re.compile(
-    r"out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED|not enough memory"
-)
 
 
 @contextmanager
@@ -55,11 +53,6 @@ def is_full(error: BaseException) -> bool:
         return True
     said = str(error)
     return bool(FULL_SAYS.search(said) or TORCH_WRITER.search(said))
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that a device or the machine has no memory left."""
-    return isinstance(error, MemoryError) or bool(NO_MEMORY.search(str(error)))
 
 
 def _raise_ours(error: Exception, folder: Path) -> None:

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset
 from transformers import PrinterCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
-from memagent_train.algorithm import OptimizerSettings
 from memagent_train.config.sft import FREE_SFT, SftConfig
+from memagent_train.device import in_bf16
 from memagent_train.rollout.template import Template
 from memagent_train.runs import metrics
 from memagent_train.runs.faults import translated
@@ -139,7 +138,7 @@ def _arguments(config: SftConfig, folder: RunFolder, reports: Sequence[str]) -> 
         warmup_steps=optimizer.warmup_steps,
         weight_decay=optimizer.weight_decay,
         max_grad_norm=optimizer.max_grad_norm,
-        bf16=_in_bf16(optimizer, cpu),
+        bf16=in_bf16(optimizer, cpu=cpu),
         use_cpu=cpu,
         activation_checkpointing=config.resources.gradient_checkpointing,
         seed=optimizer.seed,
@@ -155,12 +154,6 @@ def _arguments(config: SftConfig, folder: RunFolder, reports: Sequence[str]) -> 
         run_name=folder.path.name,
         disable_tqdm=True,
     )
-
-
-def _in_bf16(optimizer: OptimizerSettings, cpu: bool) -> bool:
-    if optimizer.precision != "auto":
-        return optimizer.precision == "bf16"
-    return not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
 
 
 def _outcome(folder: RunFolder, config: SftConfig, traces: Traces) -> WarmStart:

@@ -8,7 +8,7 @@ import torch
 from memagent.errors import ModelError
 from memagent.messages import FinishReason, Sampling
 from memagent_train.errors import OutOfMemory
-from memagent_train.rollout.batching import Batcher, Request, is_out_of_memory, settle
+from memagent_train.rollout.batching import Batcher, Request, settle
 from memagent_train.rollout.meter import Meter
 from memagent_train.rollout.sampler import Sampled
 
@@ -198,16 +198,6 @@ def test_the_meter_runs_while_a_batch_is_served() -> None:
     working.close()
     reading = meter.read()
     assert 0.05 <= (1 - reading.idle_share) * reading.seconds <= reading.seconds
-
-
-def test_what_says_that_there_is_no_memory_left() -> None:
-    assert is_out_of_memory(MemoryError())
-    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
-    with pytest.raises(RuntimeError) as caught:
-        torch.empty(2**60)
-    assert is_out_of_memory(caught.value)
-    assert not is_out_of_memory(RuntimeError("shapes do not fit"))
-    assert not is_out_of_memory(ValueError("out of memory"))
 
 
 def test_an_answered_request_is_not_answered_again() -> None:

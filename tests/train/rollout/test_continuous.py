@@ -1,10 +1,19 @@
 import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
 
 import pytest
+import torch
 from tests.train.rollout.policies import PLAIN, forward_logprobs, policy, tokenizer
 from transformers import PreTrainedModel
+from transformers.generation.continuous_batching.continuous_api import ContinuousBatchingManager
 
-from memagent.errors import ConfigError, RequestRefused
+from memagent.errors import ConfigError, ModelError, RequestRefused
 from memagent.messages import Sampling
 from memagent_train.rollout.continuous import ContinuousSampler
 from memagent_train.rollout.sampler import Sampled
@@ -36,6 +45,43 @@ def test_many_requests_that_come_and_go_share_a_batch() -> None:
     assert 0 <= reading.idle_share < 1
     for prompt, one in turns[::8]:
         assert one.logprobs == pytest.approx(forward_logprobs(model, prompt, one.ids), abs=1e-4)
+
+
+def test_an_interrupt_while_the_engine_stops_leaves_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = policy()
+    no_end = torch.zeros(2000)
+    no_end[2] = -1e9
+    model.lm_head.bias = torch.nn.Parameter(no_end)  # pyright: ignore[reportAttributeAccessIssue]
+    sampler = ContinuousSampler(model, tokenizer())
+    stops: list[Callable[[], object]] = []
+    began = threading.Event()
+
+    async def outlive() -> Sampled:
+        await sampler.sample([5, 6], max_tokens=1, sampling=PLAIN, seed=None)
+        began.set()
+        return await sampler.sample([5, 6], max_tokens=900, sampling=PLAIN, seed=None)
+
+    def interrupted(manager: ContinuousBatchingManager, **options: Any) -> None:
+        stops.append(partial(stop, manager, **options))
+        raise KeyboardInterrupt
+
+    stop = ContinuousBatchingManager.stop
+    monkeypatch.setattr(ContinuousBatchingManager, "stop", interrupted)
+    with ThreadPoolExecutor() as elsewhere:
+        block = ExitStack()
+        block.enter_context(sampler.generating())
+        left = elsewhere.submit(asyncio.run, outlive())
+        assert began.wait(60)
+        time.sleep(0.1)
+        with pytest.raises(KeyboardInterrupt):
+            block.close()
+        try:
+            with pytest.raises(ModelError):
+                left.result(timeout=10)
+        finally:
+            stops[0]()
 
 
 def test_a_block_has_one_sampling_and_the_next_may_have_another() -> None:

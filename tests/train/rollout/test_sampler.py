@@ -251,6 +251,8 @@ def test_what_was_drawn_is_checked() -> None:
     )
     with pytest.raises(ModelError, match="1 log-prob"):
         read_drawn([5, 6], [-1.0], [2])
+    with pytest.raises(ModelError, match="for 0 ids"):
+        read_drawn([], [], [2])
     for broken in (math.nan, -math.inf):
         with pytest.raises(ModelError, match="weights"):
             read_drawn([5], [broken], [2])
