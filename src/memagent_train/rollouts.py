@@ -36,7 +36,7 @@ class Row:
     kind: CallKind = "other"
     """Of its first call."""
     role: str = ""
-    """As `memagent_train.role` named it; empty for calls without a role."""
+    """As `memagent_train.roles.role` named it; empty for calls without a role."""
     final: bool = False
     """Whether its last call is the rollout's last."""
     truncated: bool = False

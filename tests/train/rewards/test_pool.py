@@ -167,12 +167,14 @@ def test_a_module_that_ends_its_process_is_refused(
 
 
 SCRIPT = """
-    import asyncio, os, sys, time
+    import asyncio, os, signal, sys, time
     from multiprocessing import active_children
     from tests.train.rewards.made import sample
     from memagent_train.rewards.pool import PooledReward
 
     if __name__ == "__main__":
+        # What a shell runs in the background ignores it, and so do its children.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         pool = PooledReward("tests.train.rewards.mine:by_word", workers=2, limit=600)
         pids = [process.pid for process in active_children()]
         async def main():
