@@ -8,5 +8,5 @@ from memagent.tasks import Sample
 
 
 async def toss(answer: str | None, sample: Sample) -> float:
-    """0 or 1 with equal chances, whether the answer is right or not; the same for the same answer to the same sample."""
+    """0 or 1 with equal chances, right answer or not; always the same for one answer to one sample."""
     return float(random.Random(f"{sample.index}:{answer}").random() < 0.5)

@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Sequence
 
 from memagent_train.rewards.open import open_rewards
 from memagent_train.rewards.settings import RewardSettings
@@ -13,14 +14,14 @@ def test_right_and_wrong_answers_get_the_same_on_average() -> None:
     rewards = open_rewards(RewardSettings(use=RANDOM[0].removeprefix("reward.use=")))
     samples = [Relay().sample(index) for index in range(SAMPLES)]
 
-    async def given(answers: list[str | None]) -> list[float | None]:
+    async def given(answers: Sequence[str | None]) -> list[float | None]:
         rollouts = [
             Rollout("g", "r", sample, (), answer, Status.UNSCORED)
             for sample, answer in zip(samples, answers, strict=True)
         ]
         return [(await rewards.verify(rollout)).reward for rollout in rollouts]
 
-    right: list[str | None] = [sample.outputs[0] for sample in samples]
+    right = [sample.outputs[0] for sample in samples]
     for answers in (right, ["none"] * SAMPLES, [None] * SAMPLES):
         values = asyncio.run(given(answers))
         assert {*values} == {0.0, 1.0}
