@@ -46,9 +46,9 @@ class RolloutSettings(Leaf):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         served = self.engine in SERVERS
-        if self.engine == "continuous" and self.top_p < 1:
+        if self.engine != "padded" and self.top_p < 1:
             raise ConfigError(
-                f"top_p={self.top_p!r} cannot be trained with engine='continuous', which then gives log-probs of "
+                f"top_p={self.top_p!r} cannot be trained with engine={self.engine!r}, which may then give log-probs of "
                 f"another distribution: use top_p=1, or engine='padded'"
             )
         if served and self.base_url is None:

@@ -21,6 +21,7 @@ def test_defaults_are_the_published_rollouts() -> None:
         ({"engine": "vllm"}, "no base_url"),
         ({"engine": "padded", "base_url": "http://x"}, "not used by engine='padded'"),
         ({"engine": "continuous", "top_p": 0.9}, "cannot be trained"),
+        ({"engine": "vllm", "base_url": "http://x", "top_p": 0.9}, "cannot be trained"),
     ],
 )
 def test_settings_that_do_not_go_together(fields: dict[str, object], words: str) -> None:
