@@ -89,7 +89,7 @@ def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
         raise StoreReadOnly(
             f"cannot make the folder {str(path)!r}: {error.strerror}; use another --out"
         ) from error
-    with _held(path):
+    with held(path):
         _bind(path, binding)
         records = RecordFile(path)
         try:
@@ -165,7 +165,13 @@ def _digest(binding: Binding) -> str:
 
 
 @contextmanager
-def _held(path: Path) -> Generator[None]:
+def held(path: Path) -> Generator[None]:
+    """Holds a folder of results for one process alone.
+
+    Raises:
+        RunBusy: another process holds it.
+        StoreReadOnly: it cannot be written.
+    """
     try:
         lock = FileLock(path / LOCK, timeout=0, thread_local=False)
         lock.acquire()

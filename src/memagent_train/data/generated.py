@@ -164,7 +164,7 @@ def open_own(settings: TaskSettings, seed: int) -> TaskSource:
             task = factory(**arguments)
         except MemagentError:
             raise
-        except Exception as error:
+        except Exception as error:  # the user's code may raise anything
             raise ConfigError(
                 f"the task {settings.use!r} cannot be made with {arguments!r}: {type(error).__name__}: {error}"
             ) from error
@@ -188,7 +188,7 @@ def _sample_of(task: Task, index: int) -> Sample:
         sample = task.sample(index)
     except MemagentError:
         raise
-    except Exception as error:
+    except Exception as error:  # the user's code may raise anything
         raise DataError(
             f"the task {task.name!r} made no sample {index}: {type(error).__name__}: {error}"
         ) from error

@@ -80,7 +80,9 @@ def _loaded(settings: HubSettings) -> Dataset:
             )
     except DataError:
         raise
-    except Exception as error:
+    except (
+        Exception
+    ) as error:  # datasets, the hub's client, pyarrow and fsspec have no error in common
         raise DataError(
             f"the data set {settings.path!r} (split {settings.split!r}) cannot be had: {type(error).__name__}: "
             f"{' '.join(str(error).split())}. Give a name on the hub, which has to be in the local cache where there "

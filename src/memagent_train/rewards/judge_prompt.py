@@ -90,7 +90,7 @@ class JudgePrompt(Leaf):
                 Message(role=turn.role, content=template.render(fields, tags=self.tags))
                 for turn, template in zip(self.turn, _compiled(self.turn), strict=True)
             )
-        except Exception as error:
+        except Exception as error:  # jinja2's errors, and whatever a template's own code raises
             raise ConfigError(
                 f"the judge's prompt {self.name!r} cannot be rendered: {error}"
             ) from error

@@ -8,6 +8,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from memagent.errors import StoreFull
 from memagent_train.device import is_out_of_memory
 from memagent_train.errors import DiskFull, OutOfMemory
@@ -36,14 +38,8 @@ def translated(folder: Path) -> Generator[None]:
         yield
     except (DiskFull, OutOfMemory):
         raise
-    except (OSError, RuntimeError, MemoryError, StoreFull) as error:
+    except (OSError, RuntimeError, MemoryError, StoreFull, SafetensorError) as error:
         _raise_ours(error, folder)
-        raise
-    except Exception as error:
-        if (
-            type(error).__name__ == "SafetensorError"
-        ):  # no class of Python's: it derives from Exception
-            _raise_ours(error, folder)
         raise
 
 

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from memagent.errors import ConfigError, RunBusy, StoreReadOnly
+from memagent.errors import ConfigError, StoreReadOnly
 from memagent.runstore import RunStore
-from memagent_bench.folder import differences
+from memagent_bench.folder import differences, held
 from memagent_train.config.toml import read_toml, written
 from memagent_train.errors import CheckpointMismatch
 from memagent_train.runs import metrics, rollout_log
@@ -28,7 +26,7 @@ from memagent_train.runs.provenance import note_provenance
 
 logger = logging.getLogger("memagent.train")
 
-SETTINGS, DATA, PROVENANCE, LOCK = "config.toml", "data.json", "provenance.jsonl", ".lock"
+SETTINGS, DATA, PROVENANCE = "config.toml", "data.json", "provenance.jsonl"
 LONG = 80
 """Characters that are shown of a fact of the data."""
 
@@ -121,7 +119,7 @@ def open_run(
         free: settings that may change between two sessions: `section.key`, or `section`.
 
     Raises:
-        RunBusy: another process trains in it.
+        RunBusy: another process is at it.
         CheckpointMismatch: it has checkpoints of other settings; the message names them.
         StoreReadOnly: it cannot be made or written.
         ConfigError: it has checkpoints, and its settings cannot be read.
@@ -131,7 +129,7 @@ def open_run(
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreReadOnly(f"cannot make the folder {str(path)!r}: {error.strerror}") from error
-    with _held(path):
+    with held(path):
         _compare(folder, settings, free)
         # First, because it frees what the disk may lack.
         _return_to_checkpoint(folder)
@@ -140,23 +138,6 @@ def open_run(
         new.replace(folder.settings)
         note_provenance(path / PROVENANCE)
         yield folder
-
-
-@contextmanager
-def _held(path: Path) -> Generator[None]:
-    try:
-        lock = FileLock(path / LOCK, timeout=0, thread_local=False)
-        lock.acquire()
-    except Timeout as error:
-        raise RunBusy(
-            f"another process is training in {str(path)!r}: wait for it, or use another --out"
-        ) from error
-    except OSError as error:
-        raise StoreReadOnly(f"cannot write to {str(path)!r}: {error.strerror}") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _compare(folder: RunFolder, settings: Mapping[str, Any], free: Collection[str]) -> None:
