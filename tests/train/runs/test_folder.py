@@ -126,7 +126,7 @@ def test_a_second_process_is_told(tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "in\n"
         with (
-            pytest.raises(RunBusy, match="another process is writing to .* use another --out"),
+            pytest.raises(RunBusy, match=r"another process is writing to .* use another --out"),
             open_run(tmp_path, {}, free=()),
         ):
             pass
