@@ -39,7 +39,7 @@ class Record(Leaf):
     """One sample under one system."""
 
     suite: str
-    """`ruler`, `qa` or `tracking`."""
+    """`ruler`, `qa`, `tracking` or `notes`."""
     task: str
     length: int
     """Tokens asked for."""

@@ -13,6 +13,7 @@ SUITES = {
     "ruler": "memagent_bench.ruler.tasks",
     "qa": "memagent_bench.longqa.tasks",
     "tracking": "memagent_bench.tracking.tasks",
+    "notes": "memagent_bench.notes.tasks",
 }
 """Name -> the module that has its `TASKS`, imported when it is asked for."""
 ABOUT = {
@@ -38,6 +39,18 @@ ABOUT = {
     "chain": "waymarks in random order: where a chain ends",
     "tally": "entries of several kinds: how many of one",
     "facts": "people and things that move: where one is at last",
+    "once": "coins that are said once",
+    "last": "coins that change: the last number",
+    "hop": "the coins of somebody's master",
+    "count": "coins that go in one at a time: how many at last",
+    "pair": "the coins of two people",
+    "sign": "hexadecimal digits that are said once",
+    "once_names": "as once, names and numbers held out",
+    "last_names": "as last, names and numbers held out",
+    "hop_names": "as hop, names and numbers held out",
+    "once_wording": "as once, sentences held out",
+    "last_wording": "as last, sentences held out",
+    "hop_wording": "as hop, sentences held out",
 }
 """What each task asks for."""
 ALL = "all"

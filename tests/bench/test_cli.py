@@ -20,7 +20,7 @@ from memagent.cli.options import Display
 from memagent_bench.cli.measure import Going
 from memagent_bench.cli.results import show_means
 from memagent_bench.records import RESULTS, RecordFile, read_records
-from memagent_bench.suites import ABOUT
+from memagent_bench.suites import ABOUT, tasks_of
 from memagent_bench.systems.base import Status
 
 ROOT = Path(__file__).parents[2]
@@ -97,6 +97,19 @@ def test_a_process_measures_and_then_has_nothing_to_do(
     before = (out / RESULTS).read_bytes()
     assert invoke(*args, "--out", out).stdout.splitlines() == lines[6:]
     assert (out / RESULTS).read_bytes() == before
+
+
+def test_every_task_of_the_notes_is_measured_and_shown(invoke: Invoke, tmp_path: Path) -> None:
+    sizes = ("--lengths", "300", "-n", "1")
+    args = ("notes", "--model", "extractive", "--systems", "extractive", *sizes)
+    done = invoke(*args, "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    records = read_records(tmp_path)
+    assert {record.task for record in records} == set(tasks_of("notes"))
+    assert {record.status for record in records} == {Status.ANSWERED}
+    assert all(record.evidence for record in records)
+    generate = ("generate", "notes", "--task", "hop", "--length", "300")
+    assert invoke(*generate, "--out", tmp_path / "hop.jsonl").exit_code == 0
 
 
 def test_displays(invoke: Invoke, tmp_path: Path) -> None:
@@ -396,7 +409,7 @@ def test_lists(invoke: Invoke) -> None:
     assert {"memory", "direct-left", "bm25"} <= {name for name, _ in listed}
     assert all(about for _, about in listed)
     listed = [line.split(maxsplit=2) for line in invoke("tasks").stdout.splitlines()]
-    assert {"ruler", "qa", "tracking"} == {suite for suite, _, _ in listed}
+    assert {"ruler", "qa", "tracking", "notes"} == {suite for suite, _, _ in listed}
     assert sum(suite == "ruler" for suite, _, _ in listed) == 13
     assert {name for _, name, _ in listed} == set(ABOUT), "every task is described"
 
@@ -427,8 +440,9 @@ def test_a_table_that_is_too_wide_becomes_a_list(
 
 def test_help_offers_what_a_suite_has(invoke: Invoke) -> None:
     assert "--squad" in invoke("ruler", "--help").stdout
-    assert "--squad" not in invoke("tracking", "--help").stdout
-    assert invoke("tracking", "--out", "x", "--squad", "y").exit_code == 2
+    for suite in ("tracking", "notes"):
+        assert "--squad" not in invoke(suite, "--help").stdout
+        assert invoke(suite, "--out", "x", "--squad", "y").exit_code == 2
 
 
 def test_the_line_to_go_on_with_has_no_password(monkeypatch: pytest.MonkeyPatch) -> None:

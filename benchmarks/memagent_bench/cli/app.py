@@ -28,6 +28,10 @@ QA = "Measure question answering over long documents: HotpotQA and SQuAD, hidden
 TRACKING = (
     "Measure what one search cannot find: ledgers, counters, chains, tallies, facts in books."
 )
+NOTES = """Measure short notes about people and their coins in books, made for very small models.
+
+    Tasks with _names or _wording have names and numbers, or sentences, that no training of ours shows.
+    """
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -58,21 +62,23 @@ def root(
     show_warnings()
 
 
+SCATTERED = (
+    "frames",
+    "hotpotqa",
+    "squad",
+    "paragraphs",
+    "allow_repeats",
+    "positions",
+    "no_context",
+)
 WITHOUT = {
     "ruler": ("paragraphs", "allow_repeats", "no_context"),
     "qa": ("essays", "positions"),
-    "tracking": (
-        "frames",
-        "hotpotqa",
-        "squad",
-        "paragraphs",
-        "allow_repeats",
-        "positions",
-        "no_context",
-    ),
+    "tracking": SCATTERED,
+    "notes": SCATTERED,
 }
 """Options that change nothing for a suite."""
-for name, doc in {"ruler": RULER, "qa": QA, "tracking": TRACKING}.items():
+for name, doc in {"ruler": RULER, "qa": QA, "tracking": TRACKING, "notes": NOTES}.items():
     app.command(name)(command_of(Measure, measure(name, doc), without=WITHOUT[name]))
 app.command("generate")(command_of(Generate, generate))
 app.command("reproduce")(command_of(Reproduce, reproduce))

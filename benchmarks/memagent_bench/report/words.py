@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from memagent_bench.stats import Difference, Estimate
 
-SUITES = {"ruler": "RULER", "qa": "Long QA", "tracking": "Tracking"}
+SUITES = {"ruler": "RULER", "qa": "Long QA", "tracking": "Tracking", "notes": "Notes"}
 """Suites as headings; others are shown by name."""
 NOTHING = "–"
 """Where there is no number."""

@@ -28,7 +28,7 @@ class Puzzle:
     facts: Sequence[Fact]
     """In the order of the document."""
     about: str
-    """What the facts are: one or two sentences."""
+    """What the facts are: one or two sentences, or nothing."""
     question: str
     """What is asked, and the form of the reply."""
     outputs: tuple[str, ...]

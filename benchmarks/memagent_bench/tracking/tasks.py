@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from memagent.tasks import Evidence, Sample
-from memagent_bench.fitted import FittedTask
-from memagent_bench.haystacks import essays
+from memagent.tasks import Sample
 from memagent_bench.options import DataOptions, MakeTask
-from memagent_bench.placed import Placed
 from memagent_bench.tracking.chain import chain
 from memagent_bench.tracking.counter import counter
 from memagent_bench.tracking.facts import facts
 from memagent_bench.tracking.ledger import ledger
-from memagent_bench.tracking.puzzle import Fact, Layout, Puzzle
+from memagent_bench.tracking.puzzle import Layout, Puzzle
+from memagent_bench.tracking.scattered import ScatteredTask
 from memagent_bench.tracking.tally import tally
 
 ROOM = 256
@@ -51,8 +49,8 @@ not), 500 to 1,400 tokens in each 8K: from 128K on they do not fit a window of 8
 of them. Nested documents have the same facts at all lengths."""
 
 
-class TrackingTask(FittedTask):
-    """Facts of one kind, scattered over the sentences of books, at places drawn for each sample.
+class TrackingTask(ScatteredTask):
+    """Facts of one kind, at places drawn for each sample.
 
     Args:
         name: in `KINDS`.
@@ -61,21 +59,14 @@ class TrackingTask(FittedTask):
     """
 
     def __init__(self, name: str, length: int, options: DataOptions) -> None:
-        super().__init__(name, KINDS[name].scorer, length, options)
-        self._kind = KINDS[name]
-        self._filler = essays(options.essays, options.counter)
+        kind = KINDS[name]
+        super().__init__(name, kind.scorer, kind.generate, length, options)
+        self._kind = kind
 
     @property
     def facts(self) -> dict[str, str | int | bool]:
         """See `Task`."""
-        return {
-            **super().facts,
-            "kind": self._kind.label,
-            "wording": "memagent",
-            "haystack": self._filler.name,
-            "rounds": self._filler.rounds(self._filler.within(self._length)),
-            "positions": "shuffled",
-        }
+        return {**super().facts, "kind": self._kind.label}
 
     def _made(self, index: int, limit: int) -> Sample:
         seed = f"{self._options.seed} tracking {self.name} {index}"
@@ -85,43 +76,10 @@ class TrackingTask(FittedTask):
         layout = Layout.draw(len(puzzle.facts), len(self._filler), rng)
         before = f"{puzzle.about} Keep track of them: you are asked about them at the end.\n\n"
         after = f"\n\n{puzzle.question}\nAnswer:"
-        placed, tokens = self._filled(puzzle.facts, layout, (before, after), limit)
+        sample, tokens = self._scattered(index, limit, puzzle, layout, (before, after))
         if tokens > limit:
             raise self._too_short(index, tokens + ROOM)
-        context, spans = placed.joined(self._filler.joiner)
-        return Sample(
-            task=self.name,
-            index=index,
-            length=self._length,
-            tokens=tokens,
-            context=context,
-            question=f"{puzzle.about} {puzzle.question}",
-            outputs=puzzle.outputs,
-            generate=self._kind.generate,
-            before=before,
-            after=after,
-            evidence=tuple(
-                Evidence(start=start, end=end, supports=fact.supports, notes=fact.notes)
-                for fact, (start, end) in zip(puzzle.facts, spans, strict=True)
-                if fact.supports
-            ),
-        )
-
-    def _filled(
-        self, facts: Sequence[Fact], layout: Layout, around: tuple[str, str], limit: int
-    ) -> tuple[Placed, int]:
-        """The facts among as many units of filler as fit, at least one; and the sample's tokens."""
-        filler = self._filler
-        own = sum(filler.cost(fact.text) for fact in facts) + self._kind.generate
-        skipped = filler.tokens(layout.start)
-        n = max(1, filler.within(skipped + limit - own) - layout.start)
-        while True:
-            placed = layout.among(facts, filler, n)
-            units = filler.tokens(layout.start + n) - skipped
-            tokens = own + units + filler.ends(around[0], placed.first, placed.last, around[1])
-            if tokens <= limit or n == 1:
-                return placed, tokens
-            n -= 1
+        return sample
 
 
 TASKS: dict[str, MakeTask] = {name: partial(TrackingTask, name) for name in KINDS}

@@ -2,16 +2,15 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.bench.short_book import SENTENCES, Words, book_options, own
 from tests.bench.tracking.solver import SOLVERS
 
 from memagent.errors import ConfigError
-from memagent.messages import Message
 from memagent.tasks import SCORERS, Sample
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.options import DataOptions
@@ -20,27 +19,6 @@ from memagent_bench.tracking.tasks import TASKS
 EVERY = pytest.mark.parametrize("name", TASKS)
 LENGTH = 4096
 SAMPLES = 60
-SENTENCES = [
-    f"The prince rode on, for the {number} time, towards a house that nobody else could see."
-    for number in ("first", "second", "third", "fourth", "fifth")
-]
-"""Round and round: the solvers see nothing of it, and no sentence has a digit."""
-
-
-class Words:
-    """Counts words: exact for sums of sentences."""
-
-    name = "words"
-    control_tokens: frozenset[str] = frozenset()
-
-    def count(self, text: str) -> int:
-        return len(text.split())
-
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
-        raise NotImplementedError
-
-    def measure(self, text: str) -> "Words":
-        raise NotImplementedError
 
 
 class Thirds(Words):
@@ -54,9 +32,7 @@ class Thirds(Words):
 
 @pytest.fixture(scope="session")
 def options(tmp_path_factory: pytest.TempPathFactory) -> DataOptions:
-    book = tmp_path_factory.mktemp("essays") / "book.txt"
-    book.write_text("\n\n".join(" ".join(SENTENCES) for _ in range(40)), encoding="utf-8")
-    return DataOptions(counter=Words(), essays=(book,))  # pyright: ignore[reportArgumentType]
+    return book_options(tmp_path_factory.mktemp("essays"))
 
 
 @cache
@@ -85,7 +61,7 @@ def test_a_long_text_alone_gives_the_answer_too_and_its_facts_fill_a_window(
     sample = TASKS[name](2**17, replace(options, counter=counter)).sample(0)
     answer = SOLVERS[name](sample.context, sample.question)
     assert answer == ", ".join(sample.outputs)
-    told = counter.count(" ".join(own(sample)))
+    told = counter.count(own(sample))
     # Chains do not grow: a reader has to keep all of their notes.
     assert told < 1000 if name == "chain" else told > 6500
     for place in sample.evidence:
@@ -285,11 +261,3 @@ def test_the_shipped_book_is_the_filler_unless_essays_are_named() -> None:
     assert str(task.facts["haystack"]).startswith("War and Peace")
     assert sample.tokens <= LENGTH
     assert SOLVERS["facts"](sample.context, sample.question) == sample.outputs[0]
-
-
-def own(sample: Sample) -> list[str]:
-    """The facts, without the filler, in their order."""
-    text = sample.context
-    for sentence in SENTENCES:
-        text = text.replace(sentence, "")
-    return text.split()

@@ -1,0 +1,146 @@
+"""The tasks of the notes by name, and how their samples are made."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from random import Random
+
+from memagent.errors import ConfigError
+from memagent.tasks import Sample
+from memagent_bench.notes.families import FAMILIES, TAUGHT, Place, World
+from memagent_bench.notes.vocabulary import HELD_OUT, TRAINED, Vocabulary, Wording
+from memagent_bench.options import DataOptions, MakeTask
+from memagent_bench.tracking.puzzle import Fact, Layout, Puzzle
+from memagent_bench.tracking.scattered import ScatteredTask
+
+OTHERS = 5
+"""People who are spoken of and not asked for."""
+EVERY = 128
+"""Tokens of a document for each note."""
+GENERATE = 24
+"""Tokens that a reply may have: a number or two, and some words."""
+TRIES = 16
+"""Where the first sentence is too long for a short document, it begins with one of so many after it."""
+ROOM = 32
+"""Tokens by which the shortest sentence of another sample may be longer."""
+MOST = 0.75
+"""Share of a document that notes may take on average: the rest is for sentences."""
+WORDS = Vocabulary(syllables=3, digits=4)
+
+
+class NotesTask(ScatteredTask):
+    """Notes of people, their coins and masters, among the sentences of books.
+
+    A document has about one note for every `every` tokens, whatever its length, so a longer one has more of those
+    that nobody needs. Where samples are nested, the notes that matter are the same in documents of all lengths of an
+    index, at the same shares of them, and the other notes of a shorter one are among those of a longer one.
+
+    Args:
+        family: in `FAMILIES`.
+        length: tokens of a sample, reply included.
+        options: the essays are the filler.
+        words: names and numbers.
+        wording: sentences.
+        every: tokens of a document for each note; a note takes about 15 of GPT-2's.
+        name: of the task; default the family's. Samples of another name are others.
+
+    Raises:
+        ConfigError: there is no such family, or `every` is not positive; or see `essays`.
+        DocumentError: see `essays`.
+    """
+
+    def __init__(
+        self,
+        family: str,
+        length: int,
+        options: DataOptions,
+        *,
+        words: Vocabulary = WORDS,
+        wording: Wording = TRAINED,
+        every: int = EVERY,
+        name: str | None = None,
+    ) -> None:
+        if family not in FAMILIES:
+            raise ConfigError(f"there is no family {family!r} (known: {', '.join(FAMILIES)})")
+        if every < 1:
+            raise ConfigError(f"every={every!r} has to be at least 1, better {EVERY}")
+        self._family = FAMILIES[family]
+        super().__init__(name or family, self._family.scorer, GENERATE, length, options)
+        self._words, self._wording, self._every = words, wording, every
+
+    @property
+    def facts(self) -> dict[str, str | int | bool]:
+        """See `Task`."""
+        words = self._words
+        return {
+            **super().facts,
+            "kind": self._family.label,
+            "every": self._every,
+            "syllables": words.syllables,
+            "digits": words.digits,
+            "names": "held out" if words.held_out else "as in training",
+            "sentences": self._wording.label,
+        }
+
+    def _made(self, index: int, limit: int) -> Sample:
+        seed = f"{self._options.seed} notes {self.name} {index}"
+        rng = Random(seed if self._options.nested else f"{seed} {self._length}")
+        first, second, *others = self._words.names(2 + OTHERS, rng)
+        world = World(self._words, self._wording, (first, second), tuple(others))
+        needed, outputs = self._family.make(world, rng)
+        question = world.ask(self._family.asks, rng)
+        start = 1 + rng.randrange(len(self._filler))
+        more = max(0, self._length // self._every - len(needed))
+        passing = sorted(self._passing(world, more, rng), key=_share)
+        told = list(heapq.merge(needed, passing, key=_share))
+        puzzle = Puzzle([fact for _, fact in told], "", question, outputs)
+        places = tuple(place for place, _ in told)
+        around = ("", f"\n\n{question}\nAnswer:")
+        fewest: list[int] = []
+        for further in range(TRIES):
+            layout = Layout(start + further, places)
+            sample, tokens = self._scattered(index, limit, puzzle, layout, around)
+            if tokens <= limit:
+                return sample
+            fewest.append(tokens)
+        raise self._refused(index, puzzle.facts, min(fewest))
+
+    def _passing(self, world: World, many: int, rng: Random) -> list[Place]:
+        """Notes that nobody needs: the first ones are the same whatever their number."""
+        return [(rng.random(), world.passing(self._family.asks, rng)) for _ in range(many)]
+
+    def _refused(self, index: int, facts: Sequence[Fact], tokens: int) -> ConfigError:
+        """What to say where notes and a sentence take so many tokens: a longer document has more notes."""
+        notes = sum(self._filler.cost(fact.text) for fact in facts)
+        share = notes / len(facts) / self._every
+        if share > MOST:
+            least = math.ceil(share * self._every / MOST)
+            return ConfigError(
+                f"every={self._every!r} leaves no room for sentences: give at least {least}"
+            )
+        needed = math.ceil((tokens - notes + ROOM) / (1 - share))
+        return self._too_short(index, max(tokens + ROOM, needed))
+
+
+def _share(place: Place) -> float:
+    return place[0]
+
+
+TASKS: dict[str, MakeTask] = {
+    **{name: partial(NotesTask, name) for name in FAMILIES},
+    **{
+        f"{name}_names": partial(
+            NotesTask, name, words=replace(WORDS, held_out=True), name=f"{name}_names"
+        )
+        for name in TAUGHT
+    },
+    **{
+        f"{name}_wording": partial(NotesTask, name, wording=HELD_OUT, name=f"{name}_wording")
+        for name in TAUGHT
+    },
+}
+"""By name: families, and those that are trained on with names and numbers, or sentences, that no training shows."""

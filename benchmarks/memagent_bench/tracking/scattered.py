@@ -1,0 +1,92 @@
+"""Tasks whose samples are facts scattered over the sentences of books."""
+
+from __future__ import annotations
+
+from memagent.tasks import Evidence, Sample
+from memagent_bench.fitted import FittedTask
+from memagent_bench.haystacks import essays
+from memagent_bench.options import DataOptions
+from memagent_bench.placed import Placed
+from memagent_bench.tracking.puzzle import Layout, Puzzle
+
+
+class ScatteredTask(FittedTask):
+    """What such tasks share: the filler, and how a puzzle becomes a sample.
+
+    Args:
+        name: of the task.
+        scorer: in `memagent.tasks.SCORERS`.
+        generate: tokens that a reply may have.
+        length: tokens of a sample, reply included.
+        options: the essays are the filler.
+
+    Raises:
+        DocumentError, ConfigError: see `essays`.
+    """
+
+    def __init__(
+        self, name: str, scorer: str, generate: int, length: int, options: DataOptions
+    ) -> None:
+        super().__init__(name, scorer, length, options)
+        self._generate = generate
+        self._filler = essays(options.essays, options.counter)
+
+    @property
+    def facts(self) -> dict[str, str | int | bool]:
+        """See `Task`."""
+        return {
+            **super().facts,
+            "wording": "memagent",
+            "haystack": self._filler.name,
+            "rounds": self._filler.rounds(self._filler.within(self._length)),
+            "positions": "shuffled",
+        }
+
+    def _scattered(
+        self, index: int, limit: int, puzzle: Puzzle, layout: Layout, around: tuple[str, str]
+    ) -> tuple[Sample, int]:
+        """The sample, and its tokens, which are over `limit` where the facts and one unit of filler alone are.
+
+        Args:
+            index: of the sample.
+            limit: tokens, those of the reply included.
+            puzzle: the facts, and what is asked.
+            layout: where the facts stand.
+            around: what the one-shot prompt has before and after the document.
+        """
+        placed, tokens = self._filled(puzzle, layout, around, limit)
+        context, spans = placed.joined(self._filler.joiner)
+        sample = Sample(
+            task=self.name,
+            index=index,
+            length=self._length,
+            tokens=tokens,
+            context=context,
+            question=f"{puzzle.about} {puzzle.question}".strip(),
+            outputs=puzzle.outputs,
+            generate=self._generate,
+            before=around[0],
+            after=around[1],
+            evidence=tuple(
+                Evidence(start=start, end=end, supports=fact.supports, notes=fact.notes)
+                for fact, (start, end) in zip(puzzle.facts, spans, strict=True)
+                if fact.supports
+            ),
+        )
+        return sample, tokens
+
+    def _filled(
+        self, puzzle: Puzzle, layout: Layout, around: tuple[str, str], limit: int
+    ) -> tuple[Placed, int]:
+        """The facts among as many units of filler as fit, at least one; and the sample's tokens."""
+        filler = self._filler
+        own = sum(filler.cost(fact.text) for fact in puzzle.facts) + self._generate
+        skipped = filler.tokens(layout.start)
+        n = max(1, filler.within(skipped + limit - own) - layout.start)
+        while True:
+            placed = layout.among(puzzle.facts, filler, n)
+            units = filler.tokens(layout.start + n) - skipped
+            tokens = own + units + filler.ends(around[0], placed.first, placed.last, around[1])
+            if tokens <= limit or n == 1:
+                return placed, tokens
+            n -= 1
