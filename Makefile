@@ -47,11 +47,12 @@ demo: $(STAMP) ## Answer a question about War and Peace without a server
 test: $(STAMP) ## Run the tests (JOBS=2 processes; warnings are errors)
 	$(BIN)/python -m pytest -n $(JOBS)
 
-check-train: $(STAMP_TRAIN) ## Check the types of memagent-train
+check-train: $(STAMP_TRAIN) ## Check the types of memagent-train, and of models in this process
 	$(TRAIN)/pyright --project pyright-train.json
 
-test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train
-	OMP_NUM_THREADS=1 $(TRAIN)/python -m pytest -n $(JOBS) --timeout 300 tests/train \
+test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train, and of models in this process
+	OMP_NUM_THREADS=1 $(TRAIN)/python -m pytest -n $(JOBS) --timeout 300 tests/train tests/models/transformers \
+	    tests/contracts/test_chat_model.py \
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/training.md]"
 
 train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (10 minutes)

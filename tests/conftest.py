@@ -15,7 +15,7 @@ from memagent import threads
 pytest_plugins = ["tests.engines.fixtures"]
 
 # `make test-train` runs them, in the environment that has torch.
-collect_ignore = [] if importlib.util.find_spec("torch") else ["train"]
+collect_ignore = [] if importlib.util.find_spec("torch") else ["models/transformers", "nano", "train"]
 
 # Read when the Hugging Face library is first imported, so it is set before any test module is.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -60,6 +60,9 @@ def blockbuster() -> Iterator[BlockBuster]:
     # Building an agent reads a page of settings and wording, also in async code.
     for functions in detector.functions.values():
         functions.can_block_in("memagent/models/spec.py", {"look"})
+        functions.can_block_in("memagent/models/nano.py", {"open_nano"})
+        functions.can_block_in("memagent/models/policy.py", {"load"})
+        functions.can_block_in("memagent/models/transformers/model.py", {"_find"})
         functions.can_block_in("memagent/prompts/promptset.py", {"load"})
     # The sync API blocks its caller on purpose, a notebook's loop too.
     detector.functions["threading.Lock.acquire"].can_block_in("memagent/runner.py", {"run_sync"})

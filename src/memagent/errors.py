@@ -24,6 +24,7 @@
     │   ├── AuthenticationFailed  wrong or missing key
     │   ├── ModelNotFound         the server does not serve that model
     │   ├── ContextOverflow       the prompt is over the model's window
+    │   ├── DeviceFull            the prompt does not fit the memory of the device (models in this process)
     │   └── RequestRefused        other 4xx
     ├── LimitReached              a usage limit would be passed; the loop turns it into a StopReason
     └── StoreError                runs and the file that holds them
@@ -171,6 +172,10 @@ class ModelNotFound(ModelError):
 
 class ContextOverflow(ModelError):
     """Prompt and output do not fit the model's window."""
+
+
+class DeviceFull(ModelError):
+    """The prompt does not fit the memory of the device that the model runs on."""
 
 
 class RequestRefused(ModelError):

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
 
+from memagent.models.transformers.device import is_out_of_memory
 from memagent_train.algorithm import OptimizerSettings
 from memagent_train.errors import OutOfMemory
-
-UNALLOCATED = re.compile(
-    r"out of memory|can't allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED"
-)
-"""How torch says it: of devices other than CUDA's, and of the machine's own memory, in a plain RuntimeError."""
 
 
 def in_bf16(optimizer: OptimizerSettings, *, cpu: bool) -> bool:
@@ -27,13 +22,6 @@ def in_bf16(optimizer: OptimizerSettings, *, cpu: bool) -> bool:
     if optimizer.precision != "auto":
         return optimizer.precision == "bf16"
     return not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that a device or the machine has no memory left."""
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
-        isinstance(error, RuntimeError) and UNALLOCATED.search(str(error)) is not None
-    )
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 import pytest
 from tests.cli.conftest import Invoke
 
-from memagent.cli.options import TEMPERATURE, Cuts, Errors, Gate, Trust
+from memagent.cli.options import Cuts, Errors, Gate, Trust
 
 SHARED = ("--question", "--model", "--base-url", "--tokenizer", "--window", "--chunk-tokens")
 MORE = ("--memory-tokens", "--cuts", "--prompts", "--gate", "--encoding", "--errors", "--display")
@@ -23,7 +23,7 @@ def test_choices_are_those_of_the_library() -> None:
         assert Settings(gate=gate.value).gate == gate
     for trust in Trust:
         assert Settings(trust=trust.value).trust == trust
-    assert Settings().sampling.temperature == TEMPERATURE
+    assert Settings().sampling.temperature == 0.7, "as the help of --temperature says"
     assert set(Errors) == {"strict", "replace"}
 
 

@@ -1,7 +1,10 @@
 """The models that the contract is checked with."""
 
+import importlib.util
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,4 +69,40 @@ def scripted() -> Subject:
     return Subject("scripted", make, 1500, lambda: sum(len(m.requests) for m in made))
 
 
+@cache
+def _weights() -> tempfile.TemporaryDirectory[str]:
+    """A tiny model's folder, until the process ends."""
+    from tests.models.transformers.folders import model_folder
+
+    folder = tempfile.TemporaryDirectory(prefix="memagent-test-")
+    model_folder(Path(folder.name), window=1500)
+    return folder
+
+
+def transformers() -> Subject:
+    """Random weights in this process."""
+    from memagent.models.transformers.model import TransformersModel
+
+    drawn: list[object] = []
+
+    class Counting(TransformersModel):
+        def _load(self) -> Any:
+            engine = super()._load()
+            inner = engine.sampler.sample
+
+            async def sample(*args: Any, **options: Any) -> Any:
+                drawn.append(None)
+                return await inner(*args, **options)
+
+            engine.sampler.sample = sample
+            return engine
+
+    def make(**_: Any) -> ChatModel:
+        return Counting(_weights().name)
+
+    return Subject("transformers", make, 1500, lambda: len(drawn))
+
+
 LOCAL = {"extractive": extractive, "scripted": scripted}
+if importlib.util.find_spec("torch"):
+    LOCAL["transformers"] = transformers

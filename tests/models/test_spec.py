@@ -1,5 +1,6 @@
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +275,7 @@ def test_the_model_may_come_from_the_environment(
 def test_no_model(spec: str | None) -> None:
     with pytest.raises(NoModel) as caught:
         open_model(spec)
-    for word in ("MEMAGENT_MODEL", ".env", "vllm:NAME", "'extractive'", "needs no server"):
+    for word in ("MEMAGENT_MODEL", ".env", "vllm:NAME", "'extractive'", "need no server"):
         assert word in str(caught.value)
 
 
@@ -328,4 +329,39 @@ async def test_a_window_probe_goes_through_retry(server: Script) -> None:
     model = open_model("vllm:m", base_url=server.url)
     assert await model.window() == 640
     assert json.dumps(server.listings) == "1"
+    await model.aclose()
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A folder that looks like a model's from outside."""
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def test_a_model_in_this_process(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(weights.parent)
+    assert open_model("transformers:weights").name == f"transformers:{weights}"
+    assert open_model("transformers:Qwen/Qwen3-0.6B").name == "transformers:Qwen/Qwen3-0.6B"
+    with pytest.raises(ConfigError, match="base_url="):
+        open_model("transformers:weights", base_url="http://h/v1")
+    with pytest.raises(ConfigError, match="no name after the colon"):
+        open_model("transformers:")
+    for gone in ("./gone", "~/gone", "a/b/c"):
+        with pytest.raises(ConfigError, match="there is no folder"):
+            open_model(f"transformers:{gone}")
+    (weights / "config.json").unlink()
+    with pytest.raises(ConfigError, match=r"no config\.json"):
+        open_model("transformers:weights")
+
+
+async def test_a_model_in_this_process_takes_an_extra(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    model = open_model(f"transformers:{weights}")
+    with pytest.raises(ConfigError, match=r"pip install 'memagent\[transformers\]'"):
+        await model.window()
     await model.aclose()

@@ -1,4 +1,4 @@
-"""`memagent-bench ruler`, `qa` and `tracking`."""
+"""`memagent-bench ruler`, `qa`, `tracking` and `notes`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from memagent.cli.exits import NO_ANSWER, Outcome, reported
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
-from memagent.errors import ConfigError
 from memagent_bench.cli.options import Measure
 from memagent_bench.cli.results import as_data, show_forecast, show_gaps, show_means
 
 if TYPE_CHECKING:
+    from memagent.agents.plan import Settings
+    from memagent.models.policy import Policy
     from memagent_bench.costs import Share
     from memagent_bench.runner import Summary
     from memagent_bench.session import Benchmark
@@ -130,10 +131,7 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     Raises:
         ConfigError: an option is wrong.
     """
-    from pydantic import ValidationError
-
-    from memagent.agents.plan import Settings
-    from memagent.messages import Sampling
+    from memagent.models.policy import policy_of
     from memagent.models.spec import open_model
     from memagent.prompts import PromptSet
     from memagent_bench.grid import Grid
@@ -153,25 +151,37 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
         options=given.data(),
         longest={name: min(lengths) for name in tasks if name.endswith(CONTROL)},
     )
-    try:
-        settings = Settings(
-            window=given.window,
-            chunk_tokens=given.chunk_tokens,
-            memory_tokens=given.memory_tokens,
-            cuts=given.cuts.value,
-            trust=given.trust.value,
-            sampling=Sampling(temperature=given.temperature, top_p=given.top_p),
-            seed=given.seed,
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"{first['loc'][-1]}={first.get('input')!r}: {first['msg']}") from error
+    model = open_model(given.model, base_url=given.base_url, tokenizer=given.tokenizer)
+    policy = policy_of(model)
     return Benchmark(
         grid=grid,
-        model=open_model(given.model, base_url=given.base_url, tokenizer=given.tokenizer),
-        prompts=PromptSet.load(given.prompts),
-        settings=settings,
+        model=model,
+        prompts=PromptSet.load(given.prompts or policy.prompts or "plain"),
+        settings=_settings(policy, given),
         out=given.out,
         limits=given.limits(),
         concurrency=given.concurrency,
+    )
+
+
+def _settings(policy: Policy, given: Measure) -> Settings:
+    """What was given, else what the model's policy wants, else the defaults of benchmarks.
+
+    Raises:
+        ConfigError: a setting has a bad value.
+    """
+    from memagent.agents.plan import Settings
+    from memagent.messages import Sampling
+
+    drawing = {"temperature": given.temperature, "top_p": given.top_p}
+    said = {name: value for name, value in drawing.items() if value is not None}
+    return Settings.chosen(
+        policy,
+        window=given.window,
+        chunk_tokens=given.chunk_tokens,
+        memory_tokens=given.memory_tokens,
+        cuts=given.cuts or policy.cuts or "exact",
+        trust=given.trust,
+        sampling=dict(policy.sampling or Sampling()) | said,
+        seed=given.seed,
     )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.options import TEMPERATURE, Cuts, Trust
 
 if TYPE_CHECKING:
     from memagent.models.limit import Limits
@@ -181,7 +180,7 @@ class RunChoice(DataChoice):
 
 @dataclass(frozen=True, kw_only=True)
 class Measure(RunChoice):
-    """The options of `ruler`, `qa` and `tracking`."""
+    """The options of `ruler`, `qa`, `tracking` and `notes`."""
 
     lengths: Annotated[
         str,
@@ -225,23 +224,35 @@ class Measure(RunChoice):
     window: opt.Window = None
     chunk_tokens: opt.ChunkTokens = None
     memory_tokens: opt.MemoryTokens = None
-    cuts: opt.CutsOption = Cuts.EXACT
-    prompts: opt.Prompts = "plain"
-    trust: opt.TrustOption = Trust.NEUTRAL
-    temperature: opt.Temperature = TEMPERATURE
-    top_p: Annotated[
-        float,
+    cuts: Annotated[
+        opt.Cuts | None,
         typer.Option(
-            metavar="X", min=0, max=1, help="Nucleus sampling.", rich_help_panel=opt.MODEL
+            help="Cut at sentence ends, or exactly at the limit. Default: the policy's own, else exact.",
+            rich_help_panel=opt.BUDGET,
+            show_default=False,
         ),
-    ] = 0.95
+    ] = None
+    prompts: opt.Prompts = None
+    trust: opt.TrustOption = None
+    temperature: opt.Temperature = None
+    top_p: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            min=0,
+            max=1,
+            help="Nucleus sampling. Default: the policy's own, else 0.95.",
+            rich_help_panel=opt.MODEL,
+            show_default=False,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Generate(DataChoice):
     """The options of `generate`."""
 
-    suite: Annotated[str, typer.Argument(metavar="SUITE", help="ruler, qa or tracking.")]
+    suite: Annotated[str, typer.Argument(metavar="SUITE", help="ruler, qa, tracking or notes.")]
     task: Annotated[str, typer.Option(metavar="T", help="[b]memagent-bench tasks[/] lists them.")]
     length: Annotated[str, typer.Option(metavar="L", help="In tokens: 8192, 8k, 1m.")]
     samples: Annotated[

@@ -9,8 +9,6 @@ from types import TracebackType
 from typing import Any, Literal, Self, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import ValidationError
-
 from memagent.agents.plan import Plan, Settings
 from memagent.agents.result import Estimate, Result
 from memagent.agents.stream import RunStream
@@ -27,6 +25,7 @@ from memagent.errors import (
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
+from memagent.models.policy import policy_of
 from memagent.models.spec import open_model, urls_of
 from memagent.prompts import Gate, PromptSet
 from memagent.runner import run_sync
@@ -38,23 +37,27 @@ from memagent.tokens import TokenCounter
 class MemoryAgent:
     """Reads a document of any length through a fixed-size memory, and answers questions about it.
 
+    A policy that brings settings of its own (`memagent.models.policy`) is read with those, wherever an argument is left
+    out: the defaults below are those of other models.
+
     Args:
-        model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `extractive`), any `ChatModel`, or None
-            for `MEMAGENT_MODEL`.
+        model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `transformers:FOLDER`, `nano`, `extractive`), any
+            `ChatModel`, or None for `MEMAGENT_MODEL`.
         base_url: the server's address, or a list of several that serve the same; default as
             `memagent.models.spec.open_model` finds it.
         api_key: the server's key; default from `MEMAGENT_API_KEY` or `OPENAI_API_KEY`.
         tokenizer: what counts tokens instead of the model's own counter: a tokenizer file or folder,
             `tiktoken:NAME`, `bytes`, or a `TokenCounter`.
-        prompts: a shipped prompt set (`plain`, `boxed`), a TOML file, or a `PromptSet`.
+        prompts: a shipped prompt set (`plain`, `boxed`), a TOML file, or a `PromptSet`; default `plain`.
         window: tokens of prompt plus output; default the smaller of the server's window and 8192.
         chunk_tokens: tokens of a chunk; default as `ContextBudget` divides the window.
         memory_tokens: tokens of the memory, and of one output; default likewise.
-        cuts: `sentence` cuts at paragraph and sentence ends, `exact` at the last grapheme that fits.
-        overlap: tokens of a chunk that the next one repeats.
-        gate: `update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off`.
-        trust: `neutral` makes look-alikes of prompt fields and control tokens harmless; `exact` leaves field
-            tags alone, for checkpoints trained on untouched text.
+        cuts: `sentence` (the default) cuts at paragraph and sentence ends, `exact` at the last grapheme that fits.
+        overlap: tokens of a chunk that the next one repeats; default 0.
+        gate: `update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off` (the
+            default).
+        trust: `neutral` (the default) makes look-alikes of prompt fields and control tokens harmless; `exact` leaves
+            field tags alone, for checkpoints trained on untouched text.
         sampling: temperature and top_p.
         seed: of the run; each call's seed is derived from it.
         limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money; what a resumed run
@@ -75,42 +78,37 @@ class MemoryAgent:
         base_url: str | Sequence[str] | None = None,
         api_key: str | None = None,
         tokenizer: str | Path | TokenCounter | None = None,
-        prompts: str | Path | PromptSet = "plain",
+        prompts: str | Path | PromptSet | None = None,
         window: int | None = None,
         chunk_tokens: int | None = None,
         memory_tokens: int | None = None,
-        cuts: Cuts = "sentence",
-        overlap: int = 0,
-        gate: Gate = "off",
-        trust: Literal["neutral", "exact"] = "neutral",
+        cuts: Cuts | None = None,
+        overlap: int | None = None,
+        gate: Gate | None = None,
+        trust: Literal["neutral", "exact"] | None = None,
         sampling: Sampling | None = None,
         seed: int = 0,
         limits: Limits | None = None,
         concurrency: int = 16,
         store: RunStore | str | Path | None = "default",
     ) -> None:
-        self.prompts = PromptSet.load(prompts)
-        try:
-            self.settings = Settings(
-                window=window,
-                chunk_tokens=chunk_tokens,
-                memory_tokens=memory_tokens,
-                cuts=cuts,
-                overlap=overlap,
-                gate=gate,
-                trust=trust,
-                sampling=sampling or Sampling(),
-                seed=seed,
-            )
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise ConfigError(
-                f"{first['loc'][0]}={first.get('input')!r}: {first['msg']}"
-            ) from error
-        self.model = ConcurrencyLimit(
-            open_model(model, base_url=base_url, api_key=api_key, tokenizer=tokenizer),
-            concurrency,
+        opened = open_model(model, base_url=base_url, api_key=api_key, tokenizer=tokenizer)
+        policy = policy_of(opened)
+        wording = policy.prompts or "plain"
+        self.prompts = PromptSet.load(wording if prompts is None else prompts)
+        self.settings = Settings.chosen(
+            policy,
+            window=window,
+            chunk_tokens=chunk_tokens,
+            memory_tokens=memory_tokens,
+            cuts=cuts,
+            overlap=overlap,
+            gate=gate,
+            trust=trust,
+            sampling=sampling,
+            seed=seed,
         )
+        self.model = ConcurrencyLimit(opened, concurrency)
         if limits is not None and not isinstance(cast("object", limits), Limits):
             raise ConfigError(f"limits={limits!r}: give a memagent.Limits")
         self.limits = limits

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from memagent.agents.result import Estimate
 from memagent.budget import DEFAULT_WINDOW, JOINT_SLACK, ContextBudget
@@ -15,6 +15,7 @@ from memagent.chunking import Chunker, Cuts, ResumePoint, chunks
 from memagent.documents import Document
 from memagent.errors import ConfigError, WindowUnknown
 from memagent.messages import CallKind, Leaf, Message, Sampling
+from memagent.models.policy import Policy
 from memagent.models.retry import patiently
 from memagent.prompts import Gate, Neutraliser, PromptSet
 from memagent.prompts.promptset import WORDS_PER_TOKEN
@@ -37,6 +38,26 @@ class Settings(Leaf):
     trust: Literal["neutral", "exact"] = "neutral"
     sampling: Sampling = Sampling()
     seed: int = 0
+
+    @classmethod
+    def chosen(cls, policy: Policy, **given: Any) -> Self:
+        """What was given, else what the model's policy wants, else the defaults.
+
+        Args:
+            policy: of the model.
+            given: fields; None where nothing was given.
+
+        Raises:
+            ConfigError: a setting has a bad value.
+        """
+        fields = {name: value for name, value in given.items() if value is not None}
+        try:
+            return cls.model_validate(policy.reading() | fields)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ConfigError(
+                f"{first['loc'][-1]}={first.get('input')!r}: {first['msg']}"
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from memagent.cli.show import show
 
 EPILOG = (
     "Exit codes: 0 answered; 1 an unforeseen error; 2 wrong usage or a bad setting; 3 the document cannot be read; "
-    "4 the model fails; 5 the run store fails; 6 stopped without an answer (it can be resumed); 130 interrupted; "
-    "143 terminated; 141 nobody reads the output."
+    "4 the model fails; 5 the run store fails; 6 stopped without an answer (it can be resumed); 7 the demo's answer is "
+    "wrong; 130 interrupted; 143 terminated; 141 nobody reads the output."
 )
 
 app = typer.Typer(

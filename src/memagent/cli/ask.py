@@ -7,7 +7,7 @@ import json
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
-from memagent.cli.options import TEMPERATURE, Cuts, Display, Errors, Gate, Trust
+from memagent.cli.options import Display, Errors
 from memagent.cli.output import Paper
 from memagent.cli.reading import read_and_report
 from memagent.cli.session import drive
@@ -22,16 +22,16 @@ def ask(
     model: opt.Model = None,
     base_url: opt.BaseUrl = None,
     tokenizer: opt.Tokenizer = None,
-    temperature: opt.Temperature = TEMPERATURE,
+    temperature: opt.Temperature = None,
     seed: opt.Seed = 0,
     window: opt.Window = None,
     chunk_tokens: opt.ChunkTokens = None,
     memory_tokens: opt.MemoryTokens = None,
-    cuts: opt.CutsOption = Cuts.SENTENCE,
-    overlap: opt.Overlap = 0,
-    prompts: opt.Prompts = "plain",
-    gate: opt.GateOption = Gate.OFF,
-    trust: opt.TrustOption = Trust.NEUTRAL,
+    cuts: opt.CutsOption = None,
+    overlap: opt.Overlap = None,
+    prompts: opt.Prompts = None,
+    gate: opt.GateOption = None,
+    trust: opt.TrustOption = None,
     encoding: opt.Encoding = None,
     errors: opt.ErrorsOption = Errors.STRICT,
     store: opt.Store = None,
@@ -80,15 +80,15 @@ def estimate(
     model: opt.Model = None,
     base_url: opt.BaseUrl = None,
     tokenizer: opt.Tokenizer = None,
-    temperature: opt.Temperature = TEMPERATURE,
+    temperature: opt.Temperature = None,
     window: opt.Window = None,
     chunk_tokens: opt.ChunkTokens = None,
     memory_tokens: opt.MemoryTokens = None,
-    cuts: opt.CutsOption = Cuts.SENTENCE,
-    overlap: opt.Overlap = 0,
-    prompts: opt.Prompts = "plain",
-    gate: opt.GateOption = Gate.OFF,
-    trust: opt.TrustOption = Trust.NEUTRAL,
+    cuts: opt.CutsOption = None,
+    overlap: opt.Overlap = None,
+    prompts: opt.Prompts = None,
+    gate: opt.GateOption = None,
+    trust: opt.TrustOption = None,
     encoding: opt.Encoding = None,
     errors: opt.ErrorsOption = Errors.STRICT,
     display: opt.DisplayOption = None,

@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from memagent.cli import options as opt
+from memagent.cli.demo_needle import find_needle
 from memagent.cli.display import watcher
 from memagent.cli.exits import Outcome, reported
+from memagent.cli.needle import BOOK, Length
 from memagent.cli.options import Display
 from memagent.cli.output import Paper
 from memagent.cli.progress import Tally
@@ -19,8 +21,9 @@ from memagent.cli.results import report
 from memagent.cli.session import watch
 from memagent.cli.setup import chosen_display
 from memagent.cli.source import expected_chars, open_source
+from memagent.errors import ConfigError
 
-SAMPLE = "samples/war_and_peace.txt.gz"
+EXTRACTIVE = "extractive"
 QUESTION = "When did Natasha marry?"
 WHAT = (
     "War and Peace, all of it, read through a memory of about a thousand bytes.",
@@ -30,35 +33,80 @@ NEXT = "with a real model: memagent ask FILE 'QUESTION' --model vllm:NAME"
 
 
 def demo(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What to ask.")] = QUESTION,
+    question: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="QUESTION",
+            help=f"What to ask extractive. Default: {QUESTION}",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="SPEC",
+            help="extractive answers a question about the book; nano, or transformers:FOLDER, has to find a fact that "
+            "is hidden in it.",
+        ),
+    ] = EXTRACTIVE,
+    tokens: Annotated[
+        Length | None,
+        typer.Option(
+            help="Length of the text that the fact is hidden in, in GPT-2's tokens. Default: 256k.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Says what is hidden, and where.")] = 0,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Read War and Peace as you watch, without a server or a model, and answer a question about it."""
+    """Read War and Peace as you watch, without a server, and answer a question about it.
+
+    With [b]--model nano[/] a small trained policy looks for a fact that is hidden in the text.
+    """
     shown = chosen_display(display)
     outcome = Outcome(json=shown is Display.JSON)
     with reported(outcome):
-        from memagent.agents.memory import MemoryAgent
-        from memagent.runstore import RunStore
-
-        paper = Paper(colour=shown is Display.FULL)
-        talks = shown in (Display.FULL, Display.PLAIN)
-        if talks:
-            for line in WHAT:
-                paper.line((line, "dim"))
-            paper.line("")
-        begun = time.monotonic()
-        sample = resources.files("memagent").joinpath(SAMPLE)
-        # A temporary store: a demo leaves nothing behind.
-        with resources.as_file(sample) as path, closing(RunStore(None)) as store:
-            document = open_source(path, name="War and Peace")
-            tally = Tally(chars=expected_chars(document))
-            agent = MemoryAgent("extractive", gate="update", store=store)
-            stream = agent.stream(document, question)
-            results = watch(agent, stream, watcher(shown, tally, changes_only=True))
-            seconds = time.monotonic() - begun
-            record = store.get(stream.run_id)
-            code = report(results, record, shown, outcome, seconds=seconds)
-        if talks:
-            paper.line((f"Next, {NEXT}", "dim"))
+        if model.strip() != EXTRACTIVE:
+            if question is not None:
+                raise ConfigError(
+                    f"the question {question!r} goes with --model extractive: what {model!r} is asked for is hidden "
+                    f"by the demo itself"
+                )
+            code = find_needle(model, tokens or Length.K256, seed, shown, outcome)
+        elif tokens is not None:
+            raise ConfigError(
+                f"--tokens {tokens.value} has no effect with --model extractive, which reads the book as it is: leave "
+                f"it out, or name another model"
+            )
+        else:
+            code = _book(question or QUESTION, shown, outcome)
     if code:
         raise typer.Exit(code)
+
+
+def _book(question: str, shown: Display, outcome: Outcome) -> int:
+    """Reads the book with the extractive model; the exit code."""
+    from memagent.agents.memory import MemoryAgent
+    from memagent.runstore import RunStore
+
+    paper = Paper(colour=shown is Display.FULL)
+    talks = shown in (Display.FULL, Display.PLAIN)
+    if talks:
+        for line in WHAT:
+            paper.line((line, "dim"))
+        paper.line("")
+    begun = time.monotonic()
+    sample = resources.files("memagent").joinpath(BOOK)
+    # A temporary store: a demo leaves nothing behind.
+    with resources.as_file(sample) as path, closing(RunStore(None)) as store:
+        document = open_source(path, name="War and Peace")
+        tally = Tally(chars=expected_chars(document))
+        agent = MemoryAgent(EXTRACTIVE, gate="update", store=store)
+        stream = agent.stream(document, question)
+        results = watch(agent, stream, watcher(shown, tally, changes_only=True))
+        seconds = time.monotonic() - begun
+        record = store.get(stream.run_id)
+        code = report(results, record, shown, outcome, seconds=seconds)
+    if talks:
+        paper.line((f"Next, {NEXT}", "dim"))
+    return code

@@ -9,6 +9,7 @@
 | 4    | the model cannot be reached or fails (`ModelError`)                           |
 | 5    | the run store cannot do what was asked (`StoreError`)                         |
 | 6    | stopped without an answer, by a limit or an unusable reply; it can be resumed |
+| 7    | `demo`: the answer is wrong                                                   |
 | 130  | interrupted (Ctrl-C); 143: terminated. The run can be resumed                 |
 | 141  | nobody reads the output any more (`| head`)                                   |
 """
@@ -41,7 +42,7 @@ from memagent.errors import (
 if TYPE_CHECKING:
     from memagent.runstore import RunStore
 
-UNFORESEEN, NO_ANSWER, BROKEN_PIPE = 1, 6, 141
+UNFORESEEN, NO_ANSWER, WRONG, BROKEN_PIPE = 1, 6, 7, 141
 CODES: dict[type[MemagentError], int] = {
     ConfigError: 2,
     DocumentError: 3,

@@ -50,9 +50,6 @@ class Errors(StrEnum):
 
 MODEL, BUDGET, TEXT, RUN = "Model", "Budget and wording", "Document", "Run"
 
-TEMPERATURE = 0.7
-"""The default of `memagent.messages.Sampling`, which takes pydantic to import."""
-
 Doc = Annotated[
     str,
     typer.Argument(metavar="DOC", help="A text file, plain or gzip; [b]-[/] is standard input."),
@@ -74,7 +71,7 @@ Model = Annotated[
     str | None,
     typer.Option(
         metavar="SPEC",
-        help="vllm:NAME, sglang:NAME, openai:NAME or extractive. Default: MEMAGENT_MODEL.",
+        help="vllm:NAME, sglang:NAME, openai:NAME, transformers:FOLDER, nano or extractive. Default: MEMAGENT_MODEL.",
         rich_help_panel=MODEL,
         show_default=False,
     ),
@@ -127,40 +124,58 @@ MemoryTokens = Annotated[
     ),
 ]
 CutsOption = Annotated[
-    Cuts,
-    typer.Option(help="Cut at sentence ends, or exactly at the limit.", rich_help_panel=BUDGET),
+    Cuts | None,
+    typer.Option(
+        help="Cut at sentence ends, or exactly at the limit. Default: the policy's own, else sentence.",
+        rich_help_panel=BUDGET,
+        show_default=False,
+    ),
 ]
 Prompts = Annotated[
-    str,
-    typer.Option(metavar="NAME|FILE", help="plain, boxed, or a TOML file.", rich_help_panel=BUDGET),
+    str | None,
+    typer.Option(
+        metavar="NAME|FILE",
+        help="plain, boxed, or a TOML file. Default: the policy's own, else plain.",
+        rich_help_panel=BUDGET,
+        show_default=False,
+    ),
 ]
 GateOption = Annotated[
-    Gate,
+    Gate | None,
     typer.Option(
-        help="update lets the model keep its memory in a few tokens, exit lets it stop early.",
+        help="update lets the model keep its memory in a few tokens, exit lets it stop early. Default: the policy's "
+        "own, else off.",
         rich_help_panel=BUDGET,
+        show_default=False,
     ),
 ]
 TrustOption = Annotated[
-    Trust,
+    Trust | None,
     typer.Option(
-        help="neutral makes look-alikes of prompt fields harmless; exact leaves them, for trained checkpoints.",
+        help="neutral makes look-alikes of prompt fields harmless; exact leaves them, for trained checkpoints. "
+        "Default: the policy's own, else neutral.",
         rich_help_panel=BUDGET,
+        show_default=False,
     ),
 ]
 Overlap = Annotated[
-    int,
+    int | None,
     typer.Option(
         metavar="TOKENS",
         min=0,
-        help="Tokens of a chunk that the next one repeats.",
+        help="Tokens of a chunk that the next one repeats. Default: the policy's own, else 0.",
         rich_help_panel=BUDGET,
+        show_default=False,
     ),
 ]
 Temperature = Annotated[
-    float,
+    float | None,
     typer.Option(
-        metavar="X", min=0, help="Sampling temperature; 0 is greedy.", rich_help_panel=MODEL
+        metavar="X",
+        min=0,
+        help="Sampling temperature; 0 is greedy. Default: the policy's own, else 0.7.",
+        rich_help_panel=MODEL,
+        show_default=False,
     ),
 ]
 MaxCalls = Annotated[

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a new agent is made of."""
+    """What a new agent is made of; None: nothing was said."""
 
     model: str | None
     base_url: str | None
@@ -28,12 +28,12 @@ class Setup:
     window: int | None
     chunk_tokens: int | None
     memory_tokens: int | None
-    cuts: Cuts
-    overlap: int
-    prompts: str
-    gate: Gate
-    trust: Trust
-    temperature: float
+    cuts: Cuts | None
+    overlap: int | None
+    prompts: str | None
+    gate: Gate | None
+    trust: Trust | None
+    temperature: float | None
     seed: int = 0
     max_calls: int | None = None
 
@@ -46,8 +46,9 @@ class Setup:
         from memagent.agents.memory import MemoryAgent
         from memagent.messages import Sampling
 
-        if not math.isfinite(self.temperature):
-            raise ConfigError(f"--temperature {self.temperature!r}: give a number from 0 on")
+        heat = self.temperature
+        if heat is not None and not math.isfinite(heat):
+            raise ConfigError(f"--temperature {heat!r}: give a number from 0 on")
         return MemoryAgent(
             self.model,
             base_url=self.base_url,
@@ -56,11 +57,11 @@ class Setup:
             window=self.window,
             chunk_tokens=self.chunk_tokens,
             memory_tokens=self.memory_tokens,
-            cuts=self.cuts.value,
+            cuts=None if self.cuts is None else self.cuts.value,
             overlap=self.overlap,
-            gate=self.gate.value,
-            trust=self.trust.value,
-            sampling=Sampling(temperature=self.temperature),
+            gate=None if self.gate is None else self.gate.value,
+            trust=None if self.trust is None else self.trust.value,
+            sampling=None if heat is None else Sampling(temperature=heat),
             seed=self.seed,
             limits=call_limit(self.max_calls),
             store=store,

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from memagent.errors import ContextOverflow
 from memagent.messages import ChatRequest, Completion
+from memagent.models.policy import Policy, policy_of
 from memagent.tokens.base import TokenCounter
 
 
@@ -80,6 +81,11 @@ class Wrapper:
     def name(self) -> str:
         """The wrapped model's name: wrapping does not change what a model is."""
         return self.inner.name
+
+    @property
+    def policy(self) -> Policy:
+        """What the wrapped model says of how it wants to read."""
+        return policy_of(self.inner)
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Passes the request on."""

@@ -17,8 +17,10 @@ from memagent.models.base import ChatModel
 from memagent.models.counted import Counted
 from memagent.models.dialects import DialectName
 from memagent.models.extractive import ExtractiveModel
+from memagent.models.nano import open_nano
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry
+from memagent.models.transformers.model import TransformersModel
 from memagent.tokens.base import TokenCounter
 
 logger = logging.getLogger("memagent.spec")
@@ -27,7 +29,14 @@ ENV_FILE = ".env"
 OPENAI_URL = "https://api.openai.com/v1"
 LOCAL_URLS = {"vllm": "http://localhost:8000/v1", "sglang": "http://localhost:30000/v1"}
 """Where these servers listen unless told otherwise."""
-EXAMPLES = "'vllm:NAME', 'sglang:NAME', 'openai:NAME' or 'extractive' (which needs no server)"
+EXAMPLES = (
+    "'vllm:NAME', 'sglang:NAME', 'openai:NAME', 'transformers:FOLDER', 'nano' or 'extractive' (the last three need no "
+    "server)"
+)
+IN_PROCESS = ("transformers", "nano", "extractive")
+"""Need no server."""
+ALONE = ("nano", "extractive")
+"""Stand without a name."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,8 @@ def open_model(
 
     Args:
         spec: `vllm:NAME`, `sglang:NAME`, `openai:NAME` (the OpenAI API, or any compatible server with a
-            base URL) or `extractive`. None takes `MEMAGENT_MODEL` from the environment, else from `.env` in
+            base URL), `transformers:FOLDER` (or a name on the hub; runs in this process), `nano` or
+            `extractive`. None takes `MEMAGENT_MODEL` from the environment, else from `.env` in
             the working folder. A model object is given back as it is.
         base_url: of the server, up to `/v1`, or a list of several that serve the same (in a variable: with
             commas between); else `MEMAGENT_BASE_URL`, `OPENAI_BASE_URL`, then
@@ -89,9 +99,9 @@ def open_model(
         return spec if tokenizer is None else Counted(spec, tokenizer)
     found = _Found.look()
     scheme, name = _split(found.model if spec is None else spec)
-    if scheme == "extractive":
+    if scheme in IN_PROCESS:
         _refuse(
-            "the model 'extractive' needs no server",
+            f"the model {scheme!r} needs no server",
             {"base_url": base_url, "api_key": api_key},
         )
     url, urls = found.url, () if found.url is None else urls_of(found.url.value)
@@ -130,6 +140,18 @@ def _sglang(name: str, access: Access) -> ChatModel:
 
 def _extractive(name: str, access: Access) -> ChatModel:
     model = ExtractiveModel() if access.window is None else ExtractiveModel(window=access.window)
+    return _counted(model, access)
+
+
+def _transformers(name: str, access: Access) -> ChatModel:
+    return _counted(TransformersModel(name, window=access.window), access)
+
+
+def _nano(name: str, access: Access) -> ChatModel:
+    return _counted(open_nano(access.window), access)
+
+
+def _counted(model: ChatModel, access: Access) -> ChatModel:
     return model if access.tokenizer is None else Counted(model, access.tokenizer)
 
 
@@ -150,9 +172,11 @@ SCHEMES: dict[str, Callable[[str, Access], ChatModel]] = {
     "openai": _openai,
     "vllm": _vllm,
     "sglang": _sglang,
+    "transformers": _transformers,
+    "nano": _nano,
     "extractive": _extractive,
 }
-"""What may stand before the colon. `extractive` stands alone."""
+"""What may stand before the colon; those of `ALONE` have none."""
 
 
 def _split(spec: str | None) -> tuple[str, str]:
@@ -170,25 +194,26 @@ def _split(spec: str | None) -> tuple[str, str]:
         )
     spec = spec.strip()
     scheme, colon, name = spec.partition(":")
-    if scheme == "extractive" and not name:
+    if scheme in ALONE and not name:
         return scheme, ""
-    if scheme == "extractive":
-        raise ConfigError(f"the model {spec!r} takes no name; give 'extractive'")
+    if scheme in ALONE:
+        raise ConfigError(f"the model {spec!r} takes no name; give {scheme!r}")
     if scheme not in SCHEMES:
         close = difflib.get_close_matches(
-            scheme.lower(), [s for s in SCHEMES if s != "extractive"], n=1
+            scheme.lower(), [s for s in SCHEMES if s not in ALONE], n=1
         )
         meant = f"{close[0]}:{name}" if colon and close else f"vllm:{spec}"
-        if not colon and difflib.get_close_matches(scheme.lower(), ["extractive"]):
-            meant = "extractive"
+        alone = difflib.get_close_matches(scheme.lower(), ALONE, n=1)
+        if not colon and alone:
+            meant = alone[0]
         raise ConfigError(
             f"the model {spec!r} does not say where it runs; did you mean {meant!r}? "
             f"Possible are {EXAMPLES}"
         )
     if not name.strip():
         raise ConfigError(
-            f"the model {spec!r} has no name after the colon; give the name under which the server "
-            f"serves it, such as 'vllm:Qwen/Qwen3-4B'"
+            f"the model {spec!r} has no name after the colon; give the folder of its weights, or the name under "
+            f"which the server serves it, such as 'vllm:Qwen/Qwen3-4B'"
         )
     return scheme, name.strip()
 
@@ -231,7 +256,7 @@ def _key(
         ConfigError: the key that was given may not.
     """
     foreign = url if url is not None and url.from_file else None
-    if scheme == "extractive":
+    if scheme in IN_PROCESS:
         return None
     if given is not None:
         if given and foreign is not None:

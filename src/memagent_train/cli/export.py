@@ -27,6 +27,14 @@ def export(
         ),
     ] = None,
     checkpoint: options.Checkpoint = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DTYPE",
+            help="Of the weights: float32, bfloat16 or float16. Default: the run's.",
+            show_default=False,
+        ),
+    ] = None,
     trajectories: Annotated[
         Path | None,
         typer.Option(
@@ -51,7 +59,7 @@ def export(
         facts: dict[str, str | int] = {}
         rows: list[tuple[str, str]] = []
         if out is not None:
-            made = write(run, out, step=checkpoint)
+            made = write(run, out, step=checkpoint, dtype=dtype)
             facts |= {"out": str(made.out), "step": made.step}
             rows.append(("exported", f"step {made.step} to {made.out} (see its README.md)"))
         if trajectories is not None:

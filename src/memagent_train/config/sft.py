@@ -104,7 +104,9 @@ class SftOptimizerSettings(OptimizerSettings):
     """[optimizer]: as in reinforcement learning; its steps are updates."""
 
     learning_rate: float = Field(default=1e-5, gt=0, allow_inf_nan=False)
-    """Constant after the warm-up."""
+    """The highest, after the warm-up."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """After the warm-up: `linear` goes down to 0 at the last step, so more steps than were first set change it."""
 
 
 class SftConfig(Leaf):

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
-from memagent.errors import ConfigError, ModelError, RequestRefused
+from memagent.errors import ConfigError, DeviceFull, ModelError, RequestRefused
 from memagent.messages import Sampling
 from memagent.models.once import Once
-from memagent.threads import in_thread
-from memagent_train.device import is_out_of_memory
-from memagent_train.errors import OutOfMemory
-from memagent_train.rollout.batching import closed, settle
-from memagent_train.rollout.meter import Meter
-from memagent_train.rollout.sampler import (
+from memagent.models.transformers.batching import closed, settle
+from memagent.models.transformers.device import is_out_of_memory
+from memagent.models.transformers.meter import Meter
+from memagent.models.transformers.sampler import (
     Sampled,
     end_ids,
     generation_settings,
@@ -29,6 +27,7 @@ from memagent_train.rollout.sampler import (
     read_drawn,
     window_of,
 )
+from memagent.threads import in_thread
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -203,7 +202,7 @@ class _Engine:
 
         Raises:
             ModelError: the engine failed.
-            OutOfMemory: it did for want of memory.
+            DeviceFull: it did for want of memory.
         """
         number = str(next(self._numbers))
         reply = self._waiting[number] = Future[Sampled]()
@@ -248,7 +247,7 @@ class _Engine:
         if result.error is not None:
             words = f"the engine failed while it generated: {result.error}"
             if is_out_of_memory(RuntimeError(result.error)):
-                return OutOfMemory(f"{words}; use a smaller max_batch or window")
+                return DeviceFull(f"{words}; use a smaller max_batch or window")
             return ModelError(words)
         try:
             return read_drawn(result.generated_tokens, result.logprobs, self._ends)

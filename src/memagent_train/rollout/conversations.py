@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memagent.messages import Message
-from memagent_train.rollout.template import Template
+from memagent.models.transformers.template import Template
 
 MOST_IDS = 1_000_000
 """Ids that are remembered at most: 8 MB. A rollout that opens more conversations forgets the oldest."""

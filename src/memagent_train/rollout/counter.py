@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from memagent.messages import Message
 from memagent.tokens import Measured, TokenizerFile
 from memagent_train.rollout.conversations import Conversations
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 class RolloutCounter:
@@ -42,14 +37,3 @@ class RolloutCounter:
     def measure(self, text: str) -> Measured:
         """Tokenises `text` once, for cutting."""
         return self._texts.measure(text)
-
-
-def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
-    """The tokenizer as memagent counts with it. Blocks for up to a second: it goes through a file.
-
-    Raises:
-        TokenizerError: memagent cannot use the tokenizer.
-    """
-    with tempfile.TemporaryDirectory(prefix="memagent-") as folder:
-        tokenizer.save_pretrained(folder)
-        return TokenizerFile(folder)

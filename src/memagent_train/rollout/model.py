@@ -12,12 +12,13 @@ from memagent.errors import ConfigError
 from memagent.messages import ChatRequest, Completion, FinishReason, Sampling, TokenIds, Usage
 from memagent.models.base import refuse_overflow
 from memagent.models.once import Once
+from memagent.models.transformers.counter import text_counter
+from memagent.models.transformers.meter import Meter
+from memagent.models.transformers.sampler import Sampler
+from memagent.models.transformers.template import Template
 from memagent.threads import in_thread
 from memagent_train.rollout.conversations import Conversations, Prompt
-from memagent_train.rollout.counter import RolloutCounter, text_counter
-from memagent_train.rollout.meter import Meter
-from memagent_train.rollout.sampler import Sampler
-from memagent_train.rollout.template import Template
+from memagent_train.rollout.counter import RolloutCounter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -95,7 +96,7 @@ class RolloutModel:
             ContextOverflow: prompt and `max_tokens` are over the window together.
             TokenizerError: the chat template refuses the messages.
             ModelError: the engine failed, or serves nothing now.
-            OutOfMemory: the prompt is too long for the device.
+            DeviceFull: the prompt is too long for the device.
         """
         prompt = await self._prompt(request)
         refuse_overflow(self.name, len(prompt.ids), request.max_tokens, self._window)

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from memagent.models.transformers.padded import PaddedSampler
+from memagent.models.transformers.sampler import Sampler, window_of
 from memagent_train.rollout.continuous import ContinuousSampler
-from memagent_train.rollout.padded import PaddedSampler
-from memagent_train.rollout.sampler import Sampler, window_of
 from memagent_train.rollout.served import ServedSampler
 from memagent_train.rollout.settings import RolloutSettings
 from memagent_train.runs.policy import Tokenizer

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from memagent.messages import Sampling
+from memagent.models.transformers.counter import text_counter
 from memagent_bench.stats import Estimate
 from memagent_train.config.train import TrainConfig
 from memagent_train.data.open import open_data
-from memagent_train.rollout.counter import text_counter
 from memagent_train.rollout.settings import SERVERS, RolloutSettings
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.evaluation import by_length, questions, summary

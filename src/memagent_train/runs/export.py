@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,14 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from memagent.errors import ConfigError
+from memagent.models.policy import FILE, Policy
+from memagent.models.transformers.sampler import end_ids, window_of
 from memagent_train.config.toml import read_toml
 from memagent_train.errors import TrainingError
-from memagent_train.rollout.sampler import end_ids, window_of
 from memagent_train.runs.faults import translated
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.neutral import write_records
-from memagent_train.runs.policy import Tokenizer, embeddings
+from memagent_train.runs.policy import DTYPES, Tokenizer, embeddings
 from memagent_train.runs.rollout_log import read_rollouts
 from memagent_train.runs.target import Target, run_target
 
@@ -38,16 +40,17 @@ class Exported:
     """Whether there is a prompt set: agents of one's own have none."""
 
 
-def export(run: Path, out: Path, *, step: int | None = None) -> Exported:
-    """Writes weights, tokenizer, generation settings, wording, and how to serve them; then loads them back.
+def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None = None) -> Exported:
+    """Writes weights, tokenizer, generation settings, wording, and how to read and serve; then loads it all back.
 
     Args:
         run: the folder of a run.
         out: a folder that is new or empty.
         step: of the checkpoint; None for the newest whole one.
+        dtype: of the weights; None for the run's.
 
     Raises:
-        ConfigError: there is no such checkpoint, or `out` holds something.
+        ConfigError: there is no such checkpoint or dtype, or `out` holds something.
         DiskFull: it cannot be written.
         TrainingError: what was written does not load as what was exported.
     """
@@ -55,8 +58,13 @@ def export(run: Path, out: Path, *, step: int | None = None) -> Exported:
     assert target.checkpoint is not None
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out {str(out)!r} is not empty: give a folder that is new")
+    if dtype is not None and dtype not in DTYPES:
+        raise ConfigError(f"--dtype {dtype!r}: give one of {', '.join(DTYPES)}")
     model, tokenizer = target.load()
-    agent: dict[str, Any] = read_toml(RunFolder(run).settings).get("agent", {})
+    if dtype is not None:
+        model = model.to(DTYPES[dtype])  # pyright: ignore[reportArgumentType]: torch's stub knows no dtype here
+    settings = read_toml(RunFolder(run).settings)
+    agent: dict[str, Any] = settings.get("agent", {})
     half = out.with_name(out.name + ".new")
     with translated(out):
         shutil.rmtree(half, ignore_errors=True)
@@ -66,6 +74,8 @@ def export(run: Path, out: Path, *, step: int | None = None) -> Exported:
         prompts = wording.is_file()
         if prompts:
             shutil.copy(wording, half / PROMPTS)
+            (half / FILE).write_text(_reading(model, settings), encoding="utf-8")
+            Policy.load(half)
         (half / README).write_text(_readme(target, model, agent, prompts), encoding="utf-8")
         _check(model, half)
         if out.exists():
@@ -110,9 +120,26 @@ def _check(model: PreTrainedModel, folder: Path) -> None:
         )
 
 
+def _window(model: PreTrainedModel, agent: dict[str, Any]) -> int:
+    return agent.get("window", min(window_of(model), 8192))
+
+
+def _reading(model: PreTrainedModel, settings: dict[str, Any]) -> str:
+    """How the policy was trained and measured, as `memagent.models.policy` takes it."""
+    agent, evaluation = settings.get("agent", {}), settings.get("evaluation", {})
+    said = {name: agent[name] for name in OPTIONS if name in agent}
+    drawing = {name: evaluation[name] for name in ("temperature", "top_p") if name in evaluation}
+    lines = ["# What memagent reads with where its user says nothing else."]
+    for name, value in ({"prompts": PROMPTS, "window": _window(model, agent)} | said).items():
+        lines.append(f"{name} = {json.dumps(value)}")
+    if drawing:
+        lines += ["", "[sampling]", *(f"{name} = {value}" for name, value in drawing.items())]
+    return "\n".join(lines) + "\n"
+
+
 def _readme(target: Target, model: PreTrainedModel, agent: dict[str, Any], prompts: bool) -> str:
     assert target.checkpoint is not None
-    window = agent.get("window", min(window_of(model), 8192))
+    window = _window(model, agent)
     parts = [
         f"# A policy of memagent-train\n\nMade from {target.model.path} in {target.checkpoint.step} steps.\n",
         "## Serve it\n",
@@ -123,6 +150,8 @@ def _readme(target: Target, model: PreTrainedModel, agent: dict[str, Any], promp
         parts += [
             "It was trained on the wording in `prompts.toml` and on these sizes, so ask it with the same ones:\n",
             f"```\nmemagent ask DOCUMENT QUESTION --model vllm:policy --prompts {PROMPTS} {' '.join(given)}\n```\n",
+            f"Without a server, memagent runs it in its own process and takes them from `{FILE}`:\n",
+            "```\nmemagent ask DOCUMENT QUESTION --model transformers:.\n```\n",
         ]
     else:
         parts.append(f"It was trained with the agent `{agent.get('use', 'of a warm start')}`.\n")

@@ -15,9 +15,9 @@ from transformers import PrinterCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
+from memagent.models.transformers.template import Template
 from memagent_train.config.sft import FREE_SFT, SftConfig
 from memagent_train.device import in_bf16
-from memagent_train.rollout.template import Template
 from memagent_train.runs import metrics
 from memagent_train.runs.faults import translated
 from memagent_train.runs.folder import RunFolder
@@ -29,6 +29,8 @@ from memagent_train.runs.reports import report_targets
 from memagent_train.runs.signals import interruptible
 from memagent_train.runs.traces import TraceRow, Traces, read_traces
 
+SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear"}
+"""As transformers names them."""
 NOT_LEARNT = -100
 """The label that torch's cross entropy leaves out."""
 
@@ -134,7 +136,7 @@ def _arguments(config: SftConfig, folder: RunFolder, reports: Sequence[str]) -> 
         gradient_accumulation_steps=batch.micro_batches,
         max_steps=optimizer.steps,
         learning_rate=optimizer.learning_rate,
-        lr_scheduler_type="constant_with_warmup",
+        lr_scheduler_type=SCHEDULES[optimizer.schedule],
         warmup_steps=optimizer.warmup_steps,
         weight_decay=optimizer.weight_decay,
         max_grad_norm=optimizer.max_grad_norm,

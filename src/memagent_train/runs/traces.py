@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from memagent.errors import TokenizerError
 from memagent.messages import Message
+from memagent.models.transformers.template import Template
 from memagent.runstore import RunStore
 from memagent_train.config.sft import (
     MessagesSource,
@@ -22,7 +23,6 @@ from memagent_train.config.sft import (
 from memagent_train.data.columns import BadRow
 from memagent_train.data.jsonl import JsonlFile
 from memagent_train.errors import DataError
-from memagent_train.rollout.template import Template
 from memagent_train.runs.rollout_log import read_rollouts
 
 L = TypeVar("L", bound=BaseModel)

@@ -8,12 +8,12 @@ from typing import Any
 from transformers import PreTrainedModel, PrinterCallback
 from trl.trainer.grpo_config import GRPOConfig
 
+from memagent.models.transformers.counter import text_counter
 from memagent.prompts import PromptSet
 from memagent_train.agents import MEMORY
 from memagent_train.arguments import trl_arguments
 from memagent_train.config.train import TrainConfig
 from memagent_train.data.open import Data, open_data
-from memagent_train.rollout.counter import text_counter
 from memagent_train.rollout.roll import RolloutRequest
 from memagent_train.rollout.served import ServedSampler
 from memagent_train.rollouts import Rollout

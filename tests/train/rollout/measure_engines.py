@@ -13,8 +13,8 @@ from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
 from transformers.utils import logging
 
 from memagent.messages import Sampling
+from memagent.models.transformers.padded import PaddedSampler
 from memagent_train.rollout.continuous import ContinuousSampler
-from memagent_train.rollout.padded import PaddedSampler
 
 SIZES = {
     # layers, width, vocabulary, conversations, prompt ids, sampled ids

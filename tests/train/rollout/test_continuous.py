@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from tests.train.rollout.policies import PLAIN, forward_logprobs, policy, tokenizer
+from tests.models.transformers.policies import PLAIN, forward_logprobs, policy, tokenizer
 from transformers import PreTrainedModel
 from transformers.generation.continuous_batching.continuous_api import ContinuousBatchingManager
 
 from memagent.errors import ConfigError, ModelError, RequestRefused
 from memagent.messages import Sampling
+from memagent.models.transformers.sampler import Sampled
 from memagent_train.rollout.continuous import ContinuousSampler
-from memagent_train.rollout.sampler import Sampled
 
 
 def test_many_requests_that_come_and_go_share_a_batch() -> None:

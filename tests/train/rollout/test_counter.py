@@ -1,12 +1,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.train.rollout.policies import tokenizer
+from tests.models.transformers.policies import tokenizer
 
 from memagent.messages import Message
+from memagent.models.transformers.counter import text_counter
+from memagent.models.transformers.template import Template
 from memagent.tokens import TokenizerFile
 from memagent_train.rollout.conversations import Conversations
-from memagent_train.rollout.counter import RolloutCounter, text_counter
-from memagent_train.rollout.template import Template
+from memagent_train.rollout.counter import RolloutCounter
 
 NAMES = tokenizer()
 TEXTS = text_counter(NAMES)

@@ -3,23 +3,23 @@ import threading
 from typing import Any
 
 import pytest
-from tests.train.rollout.policies import (
+from tests.models.transformers.policies import (
     PLAIN,
     WINDOW,
-    Echoes,
     forward_logprobs,
     policy,
     request,
     tokenizer,
 )
+from tests.train.rollout.policies import Echoes
 
 from memagent.errors import ConfigError, ContextOverflow, TokenizerError
 from memagent.messages import Completion, FinishReason, Sampling, Usage
+from memagent.models.transformers.meter import Meter
+from memagent.models.transformers.padded import PaddedSampler
 from memagent_train.rollout import model as rollout_model
 from memagent_train.rollout.continuous import ContinuousSampler
-from memagent_train.rollout.meter import Meter
 from memagent_train.rollout.model import RolloutModel
-from memagent_train.rollout.padded import PaddedSampler
 
 NAMES = tokenizer()
 

@@ -9,30 +9,28 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.train.rollout.policies import (
+from tests.models.transformers.policies import (
     PLAIN,
     WINDOW,
-    Echoes,
-    Paid,
     forward_logprobs,
     policy,
     request,
-    sample,
     tokenizer,
 )
+from tests.train.rollout.policies import Echoes, Paid, sample
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Message, Sampling
 from memagent.models.base import ChatModel
+from memagent.models.transformers.padded import PaddedSampler
+from memagent.models.transformers.sampler import Sampled
+from memagent.models.transformers.template import Template
 from memagent.tasks import Sample
 from memagent_train.agents import AgentFunction, AgentSettings, load_agent
 from memagent_train.roles import role
 from memagent_train.rollout.continuous import ContinuousSampler
 from memagent_train.rollout.model import RolloutModel
-from memagent_train.rollout.padded import PaddedSampler
 from memagent_train.rollout.roll import RolloutRequest, roll
-from memagent_train.rollout.sampler import Sampled
-from memagent_train.rollout.template import Template
 from memagent_train.rollouts import Rollout, Status
 
 NAMES = tokenizer()

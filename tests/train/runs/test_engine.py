@@ -12,9 +12,9 @@ from accelerate import Accelerator
 from peft import get_peft_model
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from memagent.models.transformers.padded import PaddedSampler
 from memagent_train.config.sections import LoraSettings
 from memagent_train.rollout.continuous import ContinuousSampler
-from memagent_train.rollout.padded import PaddedSampler
 from memagent_train.rollout.served import ServedSampler
 from memagent_train.rollout.settings import RolloutSettings
 from memagent_train.runs.engine import Served, open_sampler

@@ -11,6 +11,7 @@ import torch
 from tests.train.runs.tiny import PROMPTS, write_run
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
+from memagent.agents.memory import MemoryAgent
 from memagent.errors import ConfigError
 from memagent.prompts import PromptSet
 from memagent_train.config.train import load_train
@@ -63,6 +64,27 @@ def test_it_has_tokenizer_template_sampling_wording_and_how_to_serve_it(
     assert "vllm serve ." in readme
     assert "--window 128 --chunk-tokens 40 --memory-tokens 6 --cuts exact" in readme
     assert "in 1 steps" in readme
+    assert "--model transformers:." in readme
+
+
+def test_it_is_read_as_it_was_trained_without_being_told(run: Path, tmp_path: Path) -> None:
+    out = export(run, tmp_path / "out", dtype="bfloat16").out
+    with MemoryAgent(f"transformers:{out}", store=None) as agent:
+        settings = agent.settings
+        assert (settings.window, settings.chunk_tokens, settings.memory_tokens) == (128, 40, 6)
+        assert settings.cuts == "exact"
+        evaluated = load_train(RunFolder(run).settings).evaluation
+        assert settings.sampling.temperature == evaluated.temperature
+        assert agent.prompts.hash == PromptSet.load(str(PROMPTS)).hash
+        result = agent.ask("sun moon sun", "sun")
+    assert result.usage.calls == 2
+    assert AutoModelForCausalLM.from_pretrained(out).dtype == torch.bfloat16
+
+
+def test_a_dtype_that_nobody_knows_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="bf16"):
+        export(run, tmp_path / "out", dtype="bf16")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_that_holds_something_is_left_alone(run: Path, tmp_path: Path) -> None:

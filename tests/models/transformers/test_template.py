@@ -1,9 +1,9 @@
 import pytest
-from tests.train.rollout.policies import tokenizer
+from tests.models.transformers.policies import tokenizer
 
 from memagent.errors import ConfigError, TokenizerError
 from memagent.messages import Message
-from memagent_train.rollout.template import Rendered, Template
+from memagent.models.transformers.template import Rendered, Template
 
 CHAT = (
     Message(role="user", content="Who came to the village?"),

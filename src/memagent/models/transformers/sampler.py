@@ -61,7 +61,7 @@ class Sampler(Protocol):
 
         Raises:
             ModelError: the engine failed, or serves no requests now.
-            OutOfMemory: the prompt alone is too long for the device.
+            DeviceFull: the prompt alone is too long for the device.
         """
         ...
 

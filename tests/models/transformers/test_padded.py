@@ -3,13 +3,12 @@ from typing import Any
 
 import pytest
 import torch
-from tests.train.rollout.policies import PLAIN, forward_logprobs, policy, tokenizer
+from tests.models.transformers.policies import PLAIN, forward_logprobs, policy, tokenizer
 
-from memagent.errors import ConfigError
+from memagent.errors import ConfigError, DeviceFull
 from memagent.messages import Sampling
-from memagent_train.errors import OutOfMemory
-from memagent_train.rollout.padded import PaddedSampler
-from memagent_train.rollout.sampler import Sampled
+from memagent.models.transformers.padded import PaddedSampler
+from memagent.models.transformers.sampler import Sampled
 
 PROMPTS = [list(range(10, 10 + length)) for length in (3, 60, 17, 1)]
 
@@ -80,7 +79,7 @@ def test_out_of_memory_halves_the_batch_and_changes_no_reply() -> None:
 def test_out_of_memory_of_one_row_is_a_typed_error() -> None:
     small = Small(policy(), tokenizer())
     small.rows, small.most = [], 0
-    with pytest.raises(OutOfMemory, match="smaller window"):
+    with pytest.raises(DeviceFull, match="smaller window"):
         draw(small, [1])
 
 

@@ -14,10 +14,10 @@ from transformers import LogitsProcessorList, StoppingCriteriaList
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import Sampling
-from memagent_train.rollout.batching import Batcher, Request, closed
-from memagent_train.rollout.drawing import Drawing, RowLimits
-from memagent_train.rollout.meter import Meter
-from memagent_train.rollout.sampler import (
+from memagent.models.transformers.batching import Batcher, Request, closed
+from memagent.models.transformers.drawing import Drawing, RowLimits
+from memagent.models.transformers.meter import Meter
+from memagent.models.transformers.sampler import (
     Sampled,
     end_ids,
     generation_settings,

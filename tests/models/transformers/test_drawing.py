@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from memagent.messages import Sampling
-from memagent_train.rollout.drawing import Drawing, RowLimits
+from memagent.models.transformers.drawing import Drawing, RowLimits
 
 LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0])
 NOTHING = torch.zeros(1, 0, dtype=torch.long)

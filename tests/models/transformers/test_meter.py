@@ -1,6 +1,6 @@
 import pytest
 
-from memagent_train.rollout.meter import Meter
+from memagent.models.transformers.meter import Meter
 
 
 class Clock:

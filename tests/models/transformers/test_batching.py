@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from memagent.errors import ModelError
+from memagent.errors import DeviceFull, ModelError
 from memagent.messages import FinishReason, Sampling
-from memagent_train.errors import OutOfMemory
-from memagent_train.rollout.batching import Batcher, Request, settle
-from memagent_train.rollout.meter import Meter
-from memagent_train.rollout.sampler import Sampled
+from memagent.models.transformers.batching import Batcher, Request, settle
+from memagent.models.transformers.meter import Meter
+from memagent.models.transformers.sampler import Sampled
 
 WARM, COLD = Sampling(temperature=1.0, top_p=1.0), Sampling(temperature=0.0, top_p=1.0)
 
@@ -114,7 +113,7 @@ def test_a_request_that_does_not_fit_alone_is_an_error_and_the_others_go_on() ->
     one = request(700)
     working.put(one)
     engine.go.set()
-    with pytest.raises(OutOfMemory, match="700 prompt tokens"):
+    with pytest.raises(DeviceFull, match="700 prompt tokens"):
         one.reply.result(timeout=10)
     engine.most = 9
     other = request(3)

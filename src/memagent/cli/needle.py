@@ -1,0 +1,90 @@
+"""A fact at a random place of a long text, for a policy to find."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import resources
+from random import Random
+
+FACT = "The purse of {who} holds {count} coins."
+QUESTION = "How many coins has {who}?"
+NAMES = ("Tolu", "Mira", "Bako", "Sefi", "Rano", "Dalu", "Kemi", "Vado")
+COUNTS = range(10, 100)
+"""The wording that `nano` was trained on, with names and numbers of the kind that it knows."""
+
+BOOK = "samples/war_and_peace.txt.gz"
+BOOK_TOKENS = 849_497
+"""Of GPT-2's encoding, counted."""
+MARGIN = 0.1
+"""Of the text, before and behind which no needle stands."""
+PARAGRAPH = "\n\n"
+
+
+class Length(StrEnum):
+    """How long the text is, in tokens of GPT-2's encoding."""
+
+    K16 = "16k"
+    K64 = "64k"
+    K256 = "256k"
+    M1 = "1M"
+
+    @property
+    def tokens(self) -> int:
+        """As a number."""
+        return int(self[:-1]) * {"k": 1024, "M": 1024**2}[self[-1]]
+
+
+@dataclass(frozen=True)
+class Needle:
+    """A text with one fact in it that the rest knows nothing of."""
+
+    text: str
+    fact: str
+    question: str
+    count: int
+    """What the answer has to say."""
+    place: int
+    """First character of the fact."""
+
+    @property
+    def end(self) -> int:
+        """One past its last character."""
+        return self.place + len(self.fact)
+
+    def is_right(self, answer: str | None) -> bool:
+        """Whether an answer says the number, and no other one."""
+        return answer is not None and set(re.findall(r"\d+", answer)) == {str(self.count)}
+
+
+def hide(length: Length, seed: int) -> Needle:
+    """Hides a fact in about so many tokens of the book. The same seed hides it in the same place.
+
+    The text begins somewhere in the book and, where that is used up, goes on from another place of it.
+    """
+    rng = Random(f"{length} {seed}")
+    book = _book()
+    chars = round(length.tokens * len(book) / BOOK_TOKENS)
+    text = ""
+    while len(text) < chars:
+        text += book[_break(book, rng.randrange(len(book) // 2)) :]
+    text = text[:chars]
+    who, count = rng.choice(NAMES), rng.choice(COUNTS)
+    fact = FACT.format(who=who, count=count)
+    wished = rng.uniform(MARGIN, 1 - MARGIN)
+    place = _break(text, int(wished * len(text)))
+    text = f"{text[:place]}{fact}{PARAGRAPH}{text[place:]}"
+    return Needle(text, fact, QUESTION.format(who=who), count, place)
+
+
+def _book() -> str:
+    packed = resources.files("memagent").joinpath(BOOK).read_bytes()
+    return gzip.decompress(packed).decode()
+
+
+def _break(text: str, wished: int) -> int:
+    """Where the first paragraph behind a place begins."""
+    found = text.find(PARAGRAPH, wished)
+    return wished if found < 0 else found + len(PARAGRAPH)

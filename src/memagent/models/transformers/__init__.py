@@ -1,0 +1,1 @@
+"""A causal LM in this process, with Hugging Face transformers: the extra `[transformers]`."""

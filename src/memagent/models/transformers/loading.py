@@ -1,0 +1,87 @@
+"""Loads a causal LM and its tokenizer for drawing, and says what is wrong with those that cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
+
+from memagent.errors import ConfigError, DeviceFull
+from memagent.models.transformers.device import is_out_of_memory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+def load(
+    name: str, *, device: str | None = None, dtype: Dtype | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model, ready to draw, and its tokenizer. Blocks, for as long as the weights are large.
+
+    Args:
+        name: a folder as `save_pretrained` writes it, or a name on the hub.
+        device: as torch names it; None for CUDA's where there is one, else the CPU.
+        dtype: of the weights. None takes the checkpoint's own on a GPU, and float32 on a CPU, most of which have no
+            arithmetic in half precision: they would convert at each step, and be slower for a coarser result.
+
+    Raises:
+        ConfigError: there is no such model, a part of it is missing, or the parts do not fit each other.
+        DeviceFull: the weights do not fit.
+    """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    wanted: Any = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
+    try:
+        with _quietly():
+            # Without an answer here, transformers asks on standard input whether to run a model's own code.
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                name, dtype=wanted, output_loading_info=True, trust_remote_code=False
+            )
+        model, found = loaded
+        model = model.to(device).eval()
+    except Exception as error:  # whatever a hub, a file, a config or torch raises
+        if is_out_of_memory(error):
+            raise DeviceFull(
+                f"the weights of {name!r} do not fit {device!r} ({_first_line(error)}): use a smaller model",
+                attempts=0,
+            ) from error
+        raise ConfigError(
+            f"{name!r} cannot be loaded as a causal LM of transformers ({_first_line(error)}): give a folder as "
+            f"save_pretrained writes it, with weights and tokenizer, or a name on the hub"
+        ) from error
+    missing = sorted(found["missing_keys"])
+    if missing:  # transformers would draw them at random
+        raise ConfigError(
+            f"the weights of {name!r} lack {len(missing)} tensors, such as {missing[0]!r}: they are not of the model "
+            f"that its config.json describes"
+        )
+    rows = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise ConfigError(
+            f"the tokenizer of {name!r} has {len(tokenizer)} tokens and the model {rows}: give it the tokenizer that "
+            f"it was made with"
+        )
+    return model, tokenizer
+
+
+@contextmanager
+def _quietly() -> Generator[None]:
+    """Without bars on standard error while weights are read."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _first_line(error: Exception) -> str:
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return line if len(line) <= 160 else line[:159] + "…"

@@ -1,0 +1,214 @@
+"""`TransformersModel`: a causal LM in this process as a chat model."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memagent.errors import ConfigError, ModelError
+from memagent.messages import ChatRequest, Completion, TokenIds, Usage
+from memagent.models.base import refuse_overflow
+from memagent.models.once import Once
+from memagent.models.policy import Policy
+from memagent.threads import in_thread
+from memagent.tokens import TokenizerFile
+
+if TYPE_CHECKING:
+    from memagent.models.transformers.loading import Dtype
+    from memagent.models.transformers.padded import PaddedSampler
+    from memagent.models.transformers.template import Template
+
+EXTRA = "pip install 'memagent[transformers]'"
+SHORT = 4096
+"""Characters that are tokenised at once, in less than the 0.1 ms or so that a thread takes to be asked."""
+CONFIG = "config.json"
+
+
+@dataclass(frozen=True)
+class _Engine:
+    """A model that was loaded and draws."""
+
+    sampler: PaddedSampler
+    template: Template
+    counter: TokenizerFile
+    window: int
+    stop: ExitStack
+    """Ends the thread that draws."""
+
+
+class TransformersModel:
+    """A Hugging Face causal LM that runs in this process, on CUDA's device where there is one, else on the CPU.
+
+    Calls that are made at once, from whatever event loops, are drawn together in padded batches by one thread.
+    Everything is loaded with the first call; until then nothing of torch is imported.
+
+    Args:
+        source: a folder as `save_pretrained` writes it, or a name on the hub. A folder may bring its own settings
+            (`memagent.toml`), which agents then take as their defaults.
+        window: most tokens of prompt plus output; default what the model's config says, which it may not pass.
+        name: what records call the model; default `transformers:` and the source.
+        device: as torch names it; default as above.
+        dtype: of the weights; default the checkpoint's own on a GPU, float32 on a CPU.
+        max_batch: most calls that are drawn together.
+        max_batch_tokens: most tokens that they take together, prompts, replies and padding; None sets no limit.
+        tokens: whether replies come with their token ids and log-probabilities.
+
+    Raises:
+        ConfigError: the folder is none, or its settings are wrong.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        *,
+        window: int | None = None,
+        name: str | None = None,
+        device: str | None = None,
+        dtype: Dtype | None = None,
+        max_batch: int = 64,
+        max_batch_tokens: int | None = 65_536,
+        tokens: bool = False,
+    ) -> None:
+        self._source, self.policy = _find(source)
+        self.name = name or f"transformers:{self._source}"
+        self._asked = window
+        self._device: str | None = device
+        self._dtype: Dtype | None = dtype
+        self._max_batch, self._max_batch_tokens = max_batch, max_batch_tokens
+        self._tokens = tokens
+        self._engine = Once(lambda: in_thread(self._load))
+        self._running: _Engine | None = None
+        self._closed = False
+        self._closing = threading.Lock()
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Draws a reply. A request with a seed draws the same again; `pattern` is ignored.
+
+        Raises:
+            ContextOverflow: prompt and `max_tokens` are over the window together; nothing was computed.
+            TokenizerError: the chat template refuses the messages.
+            DeviceFull: the prompt is too long for the device.
+            ConfigError: the model cannot be loaded.
+            ModelError: the model failed, or is closed.
+        """
+        engine = await self._engine.get()
+        if sum(len(message.content) for message in request.messages) <= SHORT:
+            ids = _prompt_ids(engine.template, request)
+        else:
+            ids = await in_thread(_prompt_ids, engine.template, request)
+        refuse_overflow(self.name, len(ids), request.max_tokens, engine.window)
+        if self._closed:
+            raise self._is_closed()
+        drawn = await engine.sampler.sample(
+            ids, max_tokens=request.max_tokens, sampling=request.sampling, seed=request.seed
+        )
+        usage = Usage(calls=1, prompt_tokens=len(ids), completion_tokens=len(drawn.ids))
+        tokens = TokenIds(prompt=ids, sampled=drawn.ids, logprobs=drawn.logprobs)
+        return Completion(
+            text=engine.template.decode(drawn.ids),
+            finish_reason=drawn.finish,
+            usage=usage,
+            tokens=tokens if self._tokens else None,
+        )
+
+    async def counter(self) -> TokenizerFile:
+        """The model's own tokenizer with its chat template: counts are exact.
+
+        Raises:
+            ConfigError, TokenizerError: it cannot be loaded.
+        """
+        return (await self._engine.get()).counter
+
+    async def window(self) -> int:
+        """What the constructor was given, else what the model's config says.
+
+        Raises:
+            ConfigError: the model cannot be loaded, or takes fewer tokens than the constructor was given.
+        """
+        return (await self._engine.get()).window
+
+    async def aclose(self) -> None:
+        """Ends the thread that draws; calls that still wait fail."""
+        with self._closing:
+            self._closed = True
+            running, self._running = self._running, None
+        if running is not None:
+            await in_thread(running.stop.close)
+
+    def __repr__(self) -> str:
+        return f"TransformersModel({self._source!r})"
+
+    def _load(self) -> _Engine:
+        try:
+            import torch  # noqa: F401
+            import transformers  # noqa: F401
+        except ImportError as error:
+            raise ConfigError(
+                f"the model {self.name!r} runs in this process, which takes more libraries ({error}): {EXTRA}"
+            ) from error
+        from memagent.models.transformers.counter import text_counter
+        from memagent.models.transformers.loading import load
+        from memagent.models.transformers.padded import PaddedSampler
+        from memagent.models.transformers.sampler import window_of
+        from memagent.models.transformers.template import Template
+
+        if self._closed:
+            raise self._is_closed()
+        model, tokenizer = load(self._source, device=self._device, dtype=self._dtype)
+        most = window_of(model)
+        if self._asked is not None and not 0 < self._asked <= most:
+            raise ConfigError(
+                f"window={self._asked!r}: give a number of tokens from 1 to {most}, which {self.name!r} takes"
+            )
+        window = self._asked or most
+        template, counter = Template(tokenizer), text_counter(tokenizer)
+        sampler = PaddedSampler(
+            model,
+            tokenizer,
+            max_batch=self._max_batch,
+            max_batch_tokens=self._max_batch_tokens,
+            window=window,
+        )
+        stop = ExitStack()
+        stop.enter_context(sampler.generating())
+        engine = _Engine(sampler, template, counter, window, stop)
+        with self._closing:
+            if not self._closed:
+                self._running = engine
+                return engine
+        stop.close()
+        raise self._is_closed()
+
+    def _is_closed(self) -> ModelError:
+        return ModelError(f"the model {self.name!r} is closed: open it again", attempts=0)
+
+
+def _prompt_ids(template: Template, request: ChatRequest) -> tuple[int, ...]:
+    return template.encode(template.render(request.messages, thinking=request.thinking))
+
+
+def _find(source: str | Path) -> tuple[str, Policy | None]:
+    """The folder as an absolute path, or the name on the hub; and the settings that a folder brings.
+
+    Raises:
+        ConfigError: it can only be a folder, and is none that holds a model.
+    """
+    text = str(source)
+    folder = Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - links are left as they are
+    if not folder.is_dir():
+        if isinstance(source, Path) or text.startswith((".", "/", "~")) or text.count("/") > 1:
+            raise ConfigError(
+                f"there is no folder {str(folder)!r}: give one that holds a model, as save_pretrained writes it, or "
+                f"a name on the hub"
+            )
+        return text, None
+    if not (folder / CONFIG).is_file():
+        raise ConfigError(
+            f"the folder {str(folder)!r} holds no model (no {CONFIG}): give one as save_pretrained or "
+            f"memagent-train export write it"
+        )
+    return str(folder), Policy.load(folder)

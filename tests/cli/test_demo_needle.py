@@ -1,0 +1,67 @@
+"""With the model that needs no weights; policies are tested where torch is."""
+
+import json
+
+import pytest
+from tests.cli.conftest import Invoke, only_json
+
+from memagent.cli.demo_needle import find_needle
+from memagent.cli.exits import WRONG, Outcome
+from memagent.cli.needle import Length, Needle
+from memagent.cli.options import Display
+from memagent.errors import ConfigError
+
+QUIET = Outcome(json=False)
+
+
+def test_a_needle_that_is_found_is_right(capsys: pytest.CaptureFixture[str]) -> None:
+    assert find_needle("extractive", Length.K16, 0, Display.PLAIN, QUIET) == 0
+    said = capsys.readouterr().out
+    for words in ("is hidden", "needle read: The purse of", "right: it is", " tokens/s"):
+        assert words in said
+    assert "more than once" not in said
+
+
+def test_another_answer_is_wrong(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Needle, "is_right", lambda needle, answer: False)
+    assert find_needle("extractive", Length.K16, 0, Display.PLAIN, QUIET) == WRONG
+    assert "wrong: it is" in capsys.readouterr().out
+
+
+def test_as_data(capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = Outcome(json=True)
+    assert find_needle("extractive", Length.K16, 5, Display.JSON, outcome) == 0
+    assert outcome.told
+    said = json.loads(capsys.readouterr().out)
+    assert said["right"] is True
+    assert said["answer"] in said["fact"]
+    assert 0 < said["place"] < said["characters"]
+    assert said["usage"]["calls"] == said["chunks"] + 1
+    (behind,) = (point for point in said["memories"] if point["needle"])
+    assert said["fact"] in behind["memory"]
+
+
+def test_the_answer_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert find_needle("extractive", Length.K16, 0, Display.NONE, QUIET) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_a_model_that_cannot_be_had_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="nowhere"):
+        find_needle("nowhere:x", Length.K16, 0, Display.NONE, QUIET)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("Who?", "--model", "nano"), "'Who?'"),
+        (("--tokens", "16k"), "--tokens 16k"),
+        (("--model", "nan"), "'nan'"),
+    ],
+)
+def test_what_does_not_go_together(invoke: Invoke, args: tuple[str, ...], words: str) -> None:
+    done = invoke("demo", *args, "--display", "json")
+    assert done.exit_code == 2
+    assert words in only_json(done.stdout)["error"]["message"]

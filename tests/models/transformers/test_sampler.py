@@ -1,0 +1,68 @@
+import math
+
+import pytest
+from tests.models.transformers.policies import WINDOW, policy, tokenizer
+from transformers import PreTrainedConfig
+
+from memagent.errors import ConfigError, ModelError
+from memagent.messages import FinishReason
+from memagent.models.transformers.sampler import (
+    Sampled,
+    end_ids,
+    generation_settings,
+    pad_id,
+    read_drawn,
+    window_of,
+)
+
+
+def test_end_ids_are_those_of_model_and_tokenizer() -> None:
+    model, names = policy(), tokenizer()
+    assert end_ids(model, names) == (2,)
+    assert model.generation_config is not None
+    model.generation_config.eos_token_id = [7, 9]
+    assert end_ids(model, names) == (2, 7, 9)
+    names.eos_token = None
+    assert end_ids(model, names) == (7, 9)
+    model.generation_config.eos_token_id = None
+    with pytest.raises(ConfigError, match="eos_token"):
+        end_ids(model, names)
+
+
+def test_rows_are_filled_up_with_the_pad_token_or_an_end_token() -> None:
+    names = tokenizer()
+    assert pad_id(names, [2]) == 0
+    names.pad_token = None
+    assert pad_id(names, [2]) == 2
+
+
+def test_a_window_that_nobody_names_is_an_error() -> None:
+    model = policy()
+    assert window_of(model) == WINDOW
+    model.config = PreTrainedConfig()
+    with pytest.raises(ConfigError, match="give the window"):
+        window_of(model)
+
+
+def test_settings_of_generation_come_back_after_an_error() -> None:
+    model = policy()
+    config = model.generation_config
+    settings = generation_settings(model, ends=[2], pad=0)
+    with pytest.raises(ZeroDivisionError), settings:
+        raise ZeroDivisionError
+    assert model.training
+    assert model.generation_config is config
+
+
+def test_what_was_drawn_is_checked() -> None:
+    assert read_drawn([5, 2], [-1.0, -0.5], [2]).finish is FinishReason.STOP
+    assert read_drawn([5, 6], [-1.0, -0.5], [2]) == Sampled(
+        (5, 6), (-1.0, -0.5), FinishReason.LENGTH
+    )
+    with pytest.raises(ModelError, match="1 log-prob"):
+        read_drawn([5, 6], [-1.0], [2])
+    with pytest.raises(ModelError, match="for 0 ids"):
+        read_drawn([], [], [2])
+    for broken in (math.nan, -math.inf):
+        with pytest.raises(ModelError, match="weights"):
+            read_drawn([5], [broken], [2])
