@@ -123,3 +123,15 @@ def test_an_adapter_is_learnt_and_merged(config: SftConfig, tmp_path: Path) -> N
     assert not torch.equal(
         model.model.layers[0].mlp.up_proj.weight, base.model.layers[0].mlp.up_proj.weight
     )
+
+
+@pytest.mark.parametrize(("schedule", "last"), [("constant", 0.01), ("linear", 0.01 / 6)])
+def test_the_rate_stays_or_goes_down_to_nothing(
+    config: SftConfig, tmp_path: Path, schedule: str, last: float
+) -> None:
+    optimizer = config.optimizer.model_copy(update={"schedule": schedule})
+    out = tmp_path / "run"
+    warm_start(config.model_copy(update={"optimizer": optimizer}), out)
+    rates = [line["learning_rate"] for line in metrics.read(RunFolder(out).metrics)]
+    assert rates[0] == pytest.approx(0.01)
+    assert rates[-1] == pytest.approx(last)
