@@ -11,11 +11,12 @@ VENV_TRAIN := .venv-train
 TRAIN := $(VENV_TRAIN)/bin
 STAMP_TRAIN := $(VENV_TRAIN)/.installed
 CONSTRAINTS_TRAIN := constraints/train.txt
-SOURCES := src tests $(wildcard benchmarks examples)
+NANO := PYTHONPATH=experiments:benchmarks $(TRAIN)/python -m memagent_nano
+SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train check-train test-train train-smoke demo test browser engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
+.PHONY: help venv venv-train check-train test-train train-smoke pico nano demo test browser engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -47,16 +48,27 @@ demo: $(STAMP) ## Answer a question about War and Peace without a server
 test: $(STAMP) ## Run the tests (JOBS=2 processes; warnings are errors)
 	$(BIN)/python -m pytest -n $(JOBS)
 
-check-train: $(STAMP_TRAIN) ## Check the types of memagent-train, and of models in this process
+check-train: $(STAMP_TRAIN) ## Check the types of memagent-train, of the experiments, and of models in this process
 	$(TRAIN)/pyright --project pyright-train.json
 
-test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train, and of models in this process
-	OMP_NUM_THREADS=1 $(TRAIN)/python -m pytest -n $(JOBS) --timeout 300 tests/train tests/models/transformers \
+test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train, of the experiments, and of models in this process
+	OMP_NUM_THREADS=1 $(TRAIN)/python -m pytest -n $(JOBS) --timeout 300 tests/train tests/nano tests/models/transformers \
 	    tests/contracts/test_chat_model.py \
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/training.md]"
 
 train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (10 minutes)
 	OMP_NUM_THREADS=1 $(TRAIN)/python -m memagent_train.smoke
+
+pico: SEEDS ?= 0,1,2,3,4
+pico: OUT ?= build/pico
+nano: SEEDS ?= 0
+nano: OUT ?= build/nano
+nano: ONLY ?= unshown-grpo
+pico: $(STAMP_TRAIN) ## Train and measure all arms of pico (OUT=build/pico, SEEDS=0,1,2,3,4, ONLY=STAGES, JOBS=2; many hours)
+nano: $(STAMP_TRAIN) ## Train and measure nano by the best course (OUT=build/nano, SEEDS=0, ONLY=unshown-grpo, JOBS=2)
+pico nano:
+	$(NANO) train $@ --out $(OUT) --seeds $(SEEDS) $(if $(ONLY),--only $(ONLY)) --jobs $(JOBS)
+	$(NANO) measure $@ --out $(OUT) --seeds $(SEEDS) $(if $(ONLY),--only $(ONLY)) --jobs $(JOBS)
 
 engines: $(STAMP) ## Install real engines into the user's cache (ENGINES="vllm sglang"; 4 GB)
 	$(BIN)/python tests/engines/venvs.py $(ENGINES)
@@ -126,4 +138,4 @@ lock-train: ## The same for constraints/train.txt (torch stays pinned: an open r
 
 clean: ## Remove .venv and everything else that was built
 	rm -rf $(VENV) $(VENV_TRAIN) build dist site .hypothesis .import_linter_cache .pytest_cache .ruff_cache
-	find src tests $(wildcard benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests $(wildcard benchmarks experiments) -name __pycache__ -type d -prune -exec rm -rf {} +

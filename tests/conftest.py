@@ -15,7 +15,9 @@ from memagent import threads
 pytest_plugins = ["tests.engines.fixtures"]
 
 # `make test-train` runs them, in the environment that has torch.
-collect_ignore = [] if importlib.util.find_spec("torch") else ["models/transformers", "nano", "train"]
+collect_ignore = (
+    [] if importlib.util.find_spec("torch") else ["models/transformers", "nano", "train"]
+)
 
 # Read when the Hugging Face library is first imported, so it is set before any test module is.
 os.environ["HF_HUB_OFFLINE"] = "1"

@@ -35,7 +35,17 @@ LONG_INITS: dict[str, str] = {
     "src/memagent/__init__.py": "each public name stands for type checkers, for `import *`, and for loading",
 }
 
-TEXT_FOLDERS = (".ci", "benchmarks", "constraints", "docs", "examples", "recipes", "src", "tests")
+TEXT_FOLDERS = (
+    ".ci",
+    "benchmarks",
+    "constraints",
+    "docs",
+    "examples",
+    "experiments",
+    "recipes",
+    "src",
+    "tests",
+)
 TEXT_SUFFIXES = {"", ".cfg", ".ini", ".j2", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml"}
 # A folder of one particular machine, at the start of a path; not the same word inside a URL.
 MACHINE_PATH = re.compile(r"(?<![\w.~*:/-])/(?:" + "|".join(("home", "root", "work")) + r")\b")
@@ -56,7 +66,7 @@ def mirror_of(source: Path) -> Path:
 
 
 SOURCES = sorted([*PACKAGE.rglob("*.py"), *TRAINING.rglob("*.py")])
-CODE = SOURCES + sorted((ROOT / "benchmarks").rglob("*.py"))
+CODE = SOURCES + sorted(p for f in ("benchmarks", "experiments") for p in (ROOT / f).rglob("*.py"))
 PROMPTS = sorted((PACKAGE / "prompts").rglob("*.toml"))
 TEXTS = sorted(
     path

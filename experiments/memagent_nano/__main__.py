@@ -1,0 +1,5 @@
+"""`python -m memagent_nano`; see `command`."""
+
+from memagent_nano.command import app
+
+app()

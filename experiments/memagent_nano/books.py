@@ -1,0 +1,22 @@
+"""Which books the policies are trained on, and which they are measured on."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from memagent_bench.haystacks import essays
+from memagent_bench.length_tokens import length_counter
+
+TRAINING = tuple(
+    Path(__file__).with_name("books") / f"{name}.txt.gz"
+    for name in ("anna_karenina", "bleak_house", "brothers_karamazov", "les_miserables")
+)
+"""Excerpts, public domain. The default haystack of the benchmarks, War and Peace, is not among them."""
+
+
+@lru_cache(maxsize=2)
+def sentences_of(books: tuple[Path, ...]) -> list[str]:
+    """All sentences of the books."""
+    filler = essays(books, length_counter(None))
+    return filler.take(0, len(filler))

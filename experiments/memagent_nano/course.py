@@ -1,0 +1,75 @@
+"""What `pico` and `nano` go through, and the arms that are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from memagent_nano.direct import DIRECT, WINDOW
+from memagent_nano.sizes import NANO, PICO, size_of
+from memagent_nano.stages import Stage
+
+CONSTANT = "optimizer.schedule=constant"
+FINE = "optimizer.learning_rate=1.5e-3"
+"""After the trunk: from 3e-3 the loss stayed at four times what half of it reached."""
+TOSS = ("reward.use=memagent_train.smoke.control:toss", "evaluation.lengths=[]")
+"""Arm (f). An evaluation while it trains would be tosses too."""
+START = ("new", "echo")
+"""Stages that leave nothing to measure."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Updates of each stage, and conversations an update."""
+
+    echo: tuple[int, int]
+    copy: tuple[int, int]
+    imitation: tuple[int, int]
+    more: tuple[int, int]
+    """As much computing as `reward` takes."""
+    reward: int
+    """Steps of reinforcement learning."""
+    direct: tuple[int, int]
+    """As much computing as imitation and `reward` take; (0, 0): this size has no such stage."""
+
+
+LENGTHS = {
+    PICO.name: Lengths((400, 64), (1500, 48), (600, 24), (3000, 24), 100, (1500, 12)),
+    NANO.name: Lengths((600, 64), (3000, 32), (3000, 8), (6000, 8), 120, (0, 0)),
+}
+
+
+def arms(size: str) -> dict[str, Stage]:
+    """The stages of a size by name; each stands behind the one that it begins with.
+
+    `new`, `echo` and `copy` are what all others begin with: copying and format, nothing of what is worth keeping.
+    (a) `shown`: an expert shows which notes the question needs. (b) `unshown`: an expert keeps notes whatever the
+    question. (c) `-grpo`: after that, reinforcement learning from answers alone. (d) `-more`: more imitation instead.
+    (e) `-right`: rejection sampling instead. (f) `-toss`: rewards that say nothing. (g) `direct`: no memory; the window
+    holds all of a training's document.
+
+    Raises:
+        ConfigError: there is no such size.
+    """
+    lengths = LENGTHS[size_of(size).name]
+    stages = [
+        Stage("new", "new"),
+        _imitate("echo", "new", "echoes", lengths.echo, CONSTANT),
+        _imitate("copy", "echo", "copies", lengths.copy),
+    ]
+    for start, lessons in (("shown", "relevant"), ("unshown", "random")):
+        stages += [
+            _imitate(start, "copy", lessons, lengths.imitation, FINE),
+            Stage(f"{start}-grpo", "grpo", start, steps=lengths.reward),
+            _imitate(f"{start}-more", start, f"{lessons}-more", lengths.more, FINE),
+            _imitate(f"{start}-right", start, "rollouts", lengths.more, FINE),
+            Stage(f"{start}-toss", "grpo", start, steps=lengths.reward, settings=TOSS),
+        ]
+    if lengths.direct[0]:
+        direct = _imitate(DIRECT, "copy", "direct", lengths.direct, f"traces.window={WINDOW}")
+        stages.append(replace(direct, window=WINDOW))
+    return {stage.name: stage for stage in stages}
+
+
+def _imitate(name: str, after: str, lessons: str, length: tuple[int, int], *settings: str) -> Stage:
+    steps, rows = length
+    return Stage(name, "sft", after, lessons, steps, (f"batch.rows={rows}", *settings))

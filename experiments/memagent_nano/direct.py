@@ -1,0 +1,68 @@
+"""Arm (g): a model of equal size that has all of a training's document in its window, and answers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memagent.errors import QuestionTooLong
+from memagent.messages import ChatRequest, Message
+from memagent.models.base import ChatModel
+from memagent.tasks import Sample
+from memagent_nano.sizes import Size
+from memagent_nano.task import FAMILIES, UNTRAINED, notes
+
+DIRECT = "direct"
+"""The stage."""
+WINDOW = 1536
+"""Tokens: the longest documents of pico's training take about 1,000."""
+ANSWER = 16
+"""Tokens of a reply."""
+MOST = 8
+"""Characters that a token has at most on average: what stands before so many a token of the window is out of reach."""
+
+
+def prompt(document: str, question: str) -> str:
+    """What the model is asked."""
+    return f"Text: {document}\nQuestion: {question}\nAnswer:"
+
+
+async def agent(model: ChatModel, sample: Sample) -> str:
+    """Asks once, with as much of the document's end as the window takes.
+
+    Args:
+        model: the policy.
+        sample: the document and the question.
+
+    Returns:
+        The reply.
+
+    Raises:
+        QuestionTooLong: the window has no room for the question alone.
+    """
+    counter, window = await model.counter(), await model.window() or WINDOW
+    document = sample.context
+    while True:
+        message = Message(role="user", content=prompt(document, sample.question))
+        over = counter.count_messages([message]) + ANSWER - window
+        if over <= 0:
+            reply = await model.complete(ChatRequest(messages=(message,), max_tokens=ANSWER))
+            return reply.text.strip()
+        if not document:
+            raise QuestionTooLong(
+                f"the question {sample.question!r:.80} takes {over} tokens more than the window of {window}: ask a "
+                f"shorter one"
+            )
+        # A token has a character or more: cutting as many characters as tokens never cuts too much.
+        document = document[max(over, len(document) - MOST * window) :]
+
+
+def lessons(size: Size, count: int, seed: int) -> Iterator[tuple[str, str]]:
+    """Documents as they come in the training, and their answers."""
+    tasks = [
+        notes(family=family, size=size.name, length=length, seed=UNTRAINED + seed)
+        for family in FAMILIES
+        for length in size.lengths
+    ]
+    for index in range(count):
+        sample = tasks[index % len(tasks)].sample(index)
+        yield prompt(sample.context, sample.question), sample.outputs[0]

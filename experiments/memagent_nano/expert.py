@@ -1,0 +1,134 @@
+"""Who shows how a memory is written: it reads the notes of a chunk as a person would, and keeps some of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from random import Random
+from typing import Literal
+
+from memagent.errors import ConfigError
+from memagent.messages import ChatRequest
+from memagent_bench.notes.families import TAUGHT
+from memagent_bench.notes.vocabulary import COINS, MASTER, TRAINED
+from memagent_bench.tracking.names import CONSONANTS, VOWELS
+
+Keep = Literal["relevant", "random"]
+Entry = tuple[str, str]
+"""Who, and a number or a master."""
+NOTHING = "none"
+"""An empty memory, and the answer where a memory does not hold it."""
+
+
+class Expert:
+    """Replies to a memory agent's calls; `ScriptedModel` makes a model of it.
+
+    Args:
+        keep: `relevant`: what the question asks for, without what is outdated; `random`: whatever the question, all of
+            it in the order in which it was said, and where that is more than `entries`, some.
+        entries: most entries of a memory.
+        syllables: of names.
+        seed: of what is dropped.
+    """
+
+    def __init__(self, keep: Keep, *, entries: int, syllables: int, seed: int = 0) -> None:
+        self._keep, self._entries, self._seed = keep, entries, seed
+        name = f"[{CONSONANTS.upper()}][{VOWELS}](?:[{CONSONANTS}][{VOWELS}]){{{syllables - 1}}}"
+        self._notes = [
+            *_patterns(TRAINED.notes[COINS], name, r"\d+"),
+            *_patterns(TRAINED.notes[MASTER], name, name),
+        ]
+        self._questions = {
+            kind: _patterns(TRAINED.questions[kind], name) for kind in (COINS, MASTER)
+        }
+
+    def __call__(self, request: ChatRequest) -> str:
+        """The new memory, or the answer.
+
+        Raises:
+            ConfigError: the question is of no family that is trained on.
+        """
+        question, memory = request.parts["question"], read_memory(request.parts["memory"])
+        if request.kind == "answer":
+            return self.answer(question, memory)
+        return self.update(question, memory, request.parts["chunk"])
+
+    def update(self, question: str, memory: Sequence[Entry], chunk: str) -> str:
+        """The memory after a chunk."""
+        entries = list(memory)
+        for note in self._said(chunk):
+            if self._keep == "random":
+                entries.append(note)
+            elif self._wanted(question, entries, note):
+                entries = with_entry(entries, note)
+        rng = Random(f"{self._seed}:{question}:{chunk}")
+        while len(entries) > self._entries:
+            entries.pop(rng.randrange(len(entries)))
+        return write_memory(entries)
+
+    def answer(self, question: str, memory: Sequence[Entry]) -> str:
+        """Whose number it is, by way of whom, and the number, as the memory has them; or `none`.
+
+        What stands in the question comes first, so that each word of the answer follows from the one before it.
+        """
+        kind, who = self._asked(question)
+        numbers = {name: what for name, what in memory if what.isdigit()}
+        masters = {name: what for name, what in memory if not what.isdigit()}
+        chain = [who, masters.get(who, "")] if kind == MASTER else [who]
+        number = numbers.get(chain[-1])
+        return NOTHING if number is None else " ".join([*chain, number])
+
+    def _said(self, chunk: str) -> list[Entry]:
+        """The notes of a chunk in order."""
+        found = [
+            (match.start(), (match["who"], match["what"]))
+            for pattern in self._notes
+            for match in pattern.finditer(chunk)
+        ]
+        return [note for _, note in sorted(found)]
+
+    def _asked(self, question: str) -> tuple[str, str]:
+        """Kind of the question, and the one whom it names."""
+        for kind, patterns in self._questions.items():
+            for pattern in patterns:
+                if match := pattern.fullmatch(question):
+                    return kind, match["who"]
+        raise ConfigError(
+            f"{question!r} is no question that an expert knows: ask one of {', '.join(TAUGHT)} in the words of training"
+        )
+
+    def _wanted(self, question: str, entries: Sequence[Entry], note: Entry) -> bool:
+        """Whether the question needs a note, as far as the entries before it can tell."""
+        kind, who = self._asked(question)
+        name, what = note
+        if kind == COINS:
+            return name == who and what.isdigit()
+        masters = [master for servant, master in entries if servant == who]
+        return (name == who and not what.isdigit()) or (name in masters and what.isdigit())
+
+
+def _patterns(sentences: Sequence[str], who: str, what: str = "") -> list[re.Pattern[str]]:
+    """What finds the sentences, with the groups `who` and, where they have it, `what`."""
+    patterns: list[re.Pattern[str]] = []
+    for sentence in sentences:
+        text = re.escape(sentence).replace(r"\{who\}", f"(?P<who>{who})")
+        patterns.append(re.compile(text.replace(r"\{what\}", f"(?P<what>{what})")))
+    return patterns
+
+
+def with_entry(entries: Sequence[Entry], new: Entry) -> list[Entry]:
+    """The entries and a new one at the end, without what it makes outdated."""
+    who, what = new
+    kept = [one for one in entries if (one[0], one[1].isdigit()) != (who, what.isdigit())]
+    return [*kept, new]
+
+
+def read_memory(memory: str) -> list[Entry]:
+    """The entries of a memory."""
+    lines = [line.removeprefix("- ").split() for line in memory.splitlines()]
+    return [(parts[0], parts[1]) for parts in lines if len(parts) == 2]
+
+
+def write_memory(entries: Sequence[Entry]) -> str:
+    """A memory: a line an entry."""
+    return "\n".join(f"- {who} {what}" for who, what in entries) or NOTHING

@@ -1,0 +1,191 @@
+"""What a policy imitates before it is rewarded: conversations, a JSON line each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+
+from memagent import MemoryAgent, Result
+from memagent.models.scripted import ScriptedModel
+from memagent.prompts import PromptSet
+from memagent.tasks import Sample
+from memagent.tokens import load_counter
+from memagent_bench.notes.vocabulary import COINS, MASTER, TRAINED
+from memagent_nano.books import TRAINING, sentences_of
+from memagent_nano.expert import Entry, Expert, Keep, write_memory
+from memagent_nano.sizes import Size
+from memagent_nano.task import FAMILIES, UNTRAINED, notes
+
+PROMPTS = Path(__file__).with_name("prompts.toml")
+Lesson = tuple[str, str]
+"""What is said to the policy, and what it has to reply."""
+
+
+PEOPLE = 7
+"""In a copy."""
+LONG = 100
+"""Characters of a sentence of a book, at most, in a copy."""
+ANSWERS = 0.3
+"""Share of answers among the copies."""
+ANSWERABLE = 0.9
+"""Share of those that the memory holds."""
+MASTERS = 1 / 3
+"""Share of masters among the entries of copies; the others are numbers."""
+
+
+def echoes(size: Size, tokens: Sequence[str], count: int, seed: int) -> Iterator[Lesson]:
+    """Texts of random tokens that are to be said again: in these, copying is learnt soonest.
+
+    Args:
+        size: whose memories are as long.
+        tokens: what the texts are made of.
+        count: of texts; the few that are white space only are left out.
+        seed: of all texts.
+    """
+    rng = Random(f"{seed} echoes")
+    for _ in range(count):
+        drawn = rng.choices(tokens, k=rng.randint(size.memory_tokens // 2, size.memory_tokens))
+        if text := "".join(drawn).strip():
+            yield text, text
+
+
+def copies(size: Size, count: int, seed: int) -> Iterator[Lesson]:
+    """Memories of anything and short texts, mostly notes, all of which are noted: most of a reply is copied.
+
+    What would not fit a memory is not said, so that every reply is the only right one.
+
+    Args:
+        size: of memories, names and numbers.
+        count: of lessons.
+        seed: of all of them.
+    """
+    rng, words = Random(f"{seed} copies"), size.words()
+    expert = teacher(size, "random", seed)
+    for _ in range(count):
+        people = words.names(PEOPLE, rng)
+        question = _question(rng, people[0])
+        memory = [_entry(rng, people, size) for _ in range(rng.randint(0, size.entries))]
+        if rng.random() < ANSWERS:
+            yield _answered(rng, people, memory, size, expert)
+        else:
+            yield _updated(rng, people, memory, size, question)
+
+
+def traces(size: Size, keep: Keep, tokenizer: Path, count: int, seed: int) -> Iterator[Lesson]:
+    """What an expert says who reads documents as they come in the training: about six conversations a document.
+
+    Args:
+        size: of documents and memories.
+        keep: what the expert keeps.
+        tokenizer: a file or folder: what counts chunks.
+        count: of documents.
+        seed: of documents, and of what the expert drops.
+    """
+    tasks = [
+        notes(family=family, size=size.name, length=length, seed=UNTRAINED + seed)
+        for family in FAMILIES
+        for length in size.lengths
+    ]
+    samples = (tasks[index % len(tasks)].sample(index) for index in range(count))
+    with reader(size, keep, tokenizer, seed) as agent:
+        for result in asyncio.run(_read(agent, samples)):
+            for conversation in result.trajectory.conversations:
+                said, reply = conversation.messages
+                yield said.content, reply.content
+
+
+def reader(size: Size, keep: Keep, tokenizer: Path, seed: int) -> MemoryAgent:
+    """A memory agent with an expert in the place of the policy. Close it."""
+    model = ScriptedModel(
+        teacher(size, keep, seed), window=size.window, counter=load_counter(tokenizer)
+    )
+    return MemoryAgent(
+        model,
+        prompts=PROMPTS,
+        window=size.window,
+        chunk_tokens=size.chunk_tokens,
+        memory_tokens=size.memory_tokens,
+        store=None,
+    )
+
+
+def teacher(size: Size, keep: Keep, seed: int) -> Expert:
+    """The expert of a size."""
+    return Expert(keep, entries=size.entries, syllables=size.syllables, seed=seed)
+
+
+def write(lessons: Iterable[Lesson], file: Path) -> None:
+    """Writes them as `memagent-train sft` reads them."""
+    with file.open("w", encoding="utf-8") as opened:
+        for said, reply in lessons:
+            messages = [
+                {"role": "user", "content": said},
+                {"role": "assistant", "content": reply},
+            ]
+            opened.write(json.dumps({"messages": messages}) + "\n")
+
+
+@lru_cache(maxsize=1)
+def _prompts() -> PromptSet:
+    return PromptSet.load(PROMPTS)
+
+
+async def _read(agent: MemoryAgent, samples: Iterable[Sample]) -> list[Result]:
+    return [await agent.aask(sample.context, sample.question) for sample in samples]
+
+
+def _answered(
+    rng: Random, people: Sequence[str], memory: Sequence[Entry], size: Size, expert: Expert
+) -> Lesson:
+    """A question about the first of the people, and its answer from a memory that mostly holds it."""
+    kind, known = _answerable(rng, people, memory, size)
+    question = rng.choice(TRAINED.questions[kind]).format(who=people[0])
+    said = _prompts().render("answer", question=question, memory=write_memory(known))[0]
+    return said.content, expert.answer(question, known)
+
+
+def _updated(
+    rng: Random, people: Sequence[str], memory: Sequence[Entry], size: Size, question: str
+) -> Lesson:
+    """A text of notes that fit the memory, or of one sentence of a book, and the memory after it."""
+    told = [_entry(rng, people, size) for _ in range(rng.randint(0, size.entries))]
+    told = told[: size.entries - len(memory)]
+    parts = [_said(rng, note) for note in told]
+    for _ in range(rng.choice((0, 1)) if parts else 1):
+        parts.insert(rng.randint(0, len(parts)), rng.choice(sentences_of(TRAINING))[:LONG])
+    text, chunk = write_memory(memory), " ".join(parts)
+    said = _prompts().render("update", question=question, memory=text, chunk=chunk)[0]
+    return said.content, write_memory([*memory, *told])
+
+
+def _answerable(
+    rng: Random, people: Sequence[str], memory: Sequence[Entry], size: Size
+) -> tuple[str, list[Entry]]:
+    """A kind of question about the first of the people, and a memory that mostly holds its answer."""
+    kind, (who, master) = rng.choice((COINS, MASTER)), people[:2]
+    if rng.random() < ANSWERABLE:
+        number = size.words().number(rng)
+        needed = [(who, master), (master, number)] if kind == MASTER else [(who, number)]
+        memory = [*memory[: size.entries - len(needed)], *needed]
+        rng.shuffle(memory)
+    return kind, list(memory)
+
+
+def _said(rng: Random, note: Entry) -> str:
+    who, what = note
+    kind = COINS if what.isdigit() else MASTER
+    return rng.choice(TRAINED.notes[kind]).format(who=who, what=what)
+
+
+def _entry(rng: Random, people: Sequence[str], size: Size) -> Entry:
+    who, master = rng.sample(people, 2)
+    return (who, master if rng.random() < MASTERS else size.words().number(rng))
+
+
+def _question(rng: Random, who: str) -> str:
+    kind = rng.choice((COINS, MASTER))
+    return rng.choice(TRAINED.questions[kind]).format(who=who)

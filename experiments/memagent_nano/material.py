@@ -1,0 +1,96 @@
+"""What is imitated: files of lessons, made once for all seeds and arms."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+from memagent.cli.output import duration
+from memagent.errors import ConfigError
+from memagent_bench.folder import held
+from memagent_nano import direct, lessons
+from memagent_nano.lessons import Lesson
+from memagent_nano.stages import ROLLOUTS, Place
+
+DOCUMENTS = 6000
+"""That an expert reads: about 37,000 conversations."""
+MORE = 12_000
+"""That it reads for the arm that imitates more of the same."""
+DIRECT = 20_000
+"""That are answered at once."""
+ECHOES, COPIES = 40_000, 100_000
+"""Texts, and conversations."""
+
+
+def make(
+    place: Place, names: Collection[str], *, say: Callable[[str], object] = lambda _: None
+) -> None:
+    """Writes the files that are not there yet. Blocks for minutes.
+
+    Args:
+        place: of a course of any seed.
+        names: of lessons; what stands for no file is passed over.
+        say: tells people how it goes on, a line at a time.
+
+    Raises:
+        ConfigError: the folder cannot be made.
+        RunBusy: another process is at it.
+        StoreReadOnly: it cannot be written.
+    """
+    files = {name: place.lessons / f"{name}.jsonl" for name in sorted({*names} - {"", ROLLOUTS})}
+    if all(file.is_file() for file in files.values()):
+        return
+    try:
+        place.lessons.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make the folder {str(place.lessons)!r} ({error.strerror}): give another --out"
+        ) from error
+    with held(place.lessons):
+        makers = _makers(place, _tokenizer(place))
+        for name, file in files.items():
+            if not file.is_file():
+                begun = time.monotonic()
+                new = file.with_suffix(".new")
+                lessons.write(makers[name](), new)
+                new.replace(file)
+                say(f"lessons {name}: written in {duration(time.monotonic() - begun)}")
+
+
+def _makers(place: Place, tokenizer: Path) -> Mapping[str, Callable[[], Iterator[Lesson]]]:
+    """Name -> makes the lessons."""
+    size = place.size
+    return {
+        "echoes": lambda: lessons.echoes(size, pieces(tokenizer), ECHOES, 0),
+        "copies": lambda: lessons.copies(size, COPIES, 0),
+        "relevant": lambda: lessons.traces(size, "relevant", tokenizer, DOCUMENTS, 0),
+        "random": lambda: lessons.traces(size, "random", tokenizer, DOCUMENTS, 0),
+        "relevant-more": lambda: lessons.traces(size, "relevant", tokenizer, MORE, 1),
+        "random-more": lambda: lessons.traces(size, "random", tokenizer, MORE, 1),
+        "direct": lambda: direct.lessons(size, DIRECT, 0),
+    }
+
+
+def _tokenizer(place: Place) -> Path:
+    """The folder of the size's tokenizer; made where it is missing."""
+    from memagent_nano.tokenizer import new_tokenizer
+
+    folder = place.root / "tokenizer"
+    if not (folder / "tokenizer.json").is_file():
+        new = folder.with_suffix(".new")
+        for half in (new, folder):
+            shutil.rmtree(half, ignore_errors=True)
+        new_tokenizer(place.size).save_pretrained(new)
+        new.replace(folder)
+    return folder
+
+
+def pieces(tokenizer: Path) -> list[str]:
+    """What tokens say, those left out that are part of a character."""
+    from tokenizers import Tokenizer
+
+    backend = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
+    said = (backend.decode([i]) for i in range(backend.get_vocab_size()))
+    return [text for text in said if text.strip() and "\ufffd" not in text]

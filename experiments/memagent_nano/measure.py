@@ -1,0 +1,125 @@
+"""What a policy can do: held-out documents, cell by cell, a file of answers each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from memagent.errors import ConfigError
+from memagent_nano.direct import DIRECT
+from memagent_nano.sizes import Size
+from memagent_nano.stages import HERE, Place, agent_settings
+from memagent_train.config.sections import ModelSettings
+from memagent_train.config.train import load_train
+from memagent_train.runs.evaluate import evaluate
+from memagent_train.runs.target import Target
+
+SEED = 10**7
+"""Of all samples that are measured on: no training has it."""
+MANY = 4096
+"""Samples of a cell that could be asked for; the first ones are."""
+TRAINED = ("once", "last", "hop")
+NEW = ("count", "pair", "sign")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Samples of one kind and length."""
+
+    family: str
+    length: int
+    """GPT-2 tokens."""
+    n: int
+    new: str = ""
+    """What of the documents no training shows: `names` (and numbers), `wording`, `book`; nothing else."""
+    temperature: float = 0.0
+    """0: greedy."""
+
+    @property
+    def name(self) -> str:
+        """Of the file."""
+        drawn = "" if self.temperature == 0 else "-drawn"
+        return f"{self.family}-{self.length}{f'-{self.new}' if self.new else ''}{drawn}"
+
+    def source(self, size: Size) -> str:
+        """As a setting."""
+        arguments = {"family": json.dumps(self.family), "size": json.dumps(size.name)}
+        arguments |= {"seed": str(SEED), "nested": "true"}
+        if self.new:
+            arguments[f"new_{self.new}"] = "true"
+        inside = ", ".join(f"{name} = {value}" for name, value in arguments.items())
+        return (
+            f'data.source=[{{ kind = "task", use = "memagent_nano.task:notes", name = "{self.family}", '
+            f"count = {MANY}, arguments = {{ {inside} }}, lengths = [{self.length}] }}]"
+        )
+
+
+def cells(size: Size) -> Iterator[Cell]:
+    """What every arm is measured on."""
+    own = size.lengths[-1]
+    for family in TRAINED:
+        yield Cell(family, own, 200)
+        yield Cell(family, own, 200, temperature=1.0)
+        yield Cell(family, 4 * own, 100)
+        for new in ("names", "wording", "book"):
+            yield Cell(family, own, 100, new)
+    for family in NEW:
+        yield Cell(family, own, 100)
+
+
+def answers(place: Place, stage: str, cell: Cell, label: str = "") -> Path:
+    """The file of a cell's answers; see `measure`."""
+    name = f"{cell.name}-{label}" if label else cell.name
+    return place.folder / stage / "measured" / f"{name}.jsonl"
+
+
+def measured(place: Place, stage: str) -> bool:
+    """Whether a stage's policy has answered all cells, and its gate is known."""
+    gated = stage == DIRECT or gate_file(place, stage).is_file()
+    return gated and all(answers(place, stage, cell).is_file() for cell in cells(place.size))
+
+
+def gate_file(place: Place, stage: str) -> Path:
+    """Where `gate` is kept."""
+    return place.folder / stage / "gate.json"
+
+
+def measure(
+    place: Place, stage: str, cell: Cell, *, agent: tuple[str, ...] = (), label: str = ""
+) -> Path:
+    """Has the samples of a cell answered, if they are not yet. Blocks.
+
+    Args:
+        place: of the course.
+        stage: whose policy answers.
+        cell: the samples.
+        agent: further settings, such as another gate's.
+        label: of what these change, in the file's name: answers under other settings are others.
+
+    Returns:
+        JSON lines as `memagent-train eval --out` writes them.
+
+    Raises:
+        ConfigError: the stage has no policy yet.
+    """
+    policy = place.policy(stage)
+    if not (policy / "config.json").is_file():
+        raise ConfigError(f"stage {stage!r} has left no policy in {str(policy)!r}: train it first")
+    file = answers(place, stage, cell, label)
+    if file.is_file():
+        return file
+    reads = stage != DIRECT
+    settings = [
+        f"model.path={json.dumps(str(policy))}",
+        *(agent_settings(place.size) if reads else ()),
+        cell.source(place.size),
+        "data.seed=1",
+        f"evaluation.temperature={cell.temperature}",
+        *agent,
+    ]
+    config = load_train(HERE / ("grpo.toml" if reads else "direct.toml"), settings)
+    target = Target(ModelSettings(path=str(policy), dtype="float32"))
+    evaluate(target, config, lengths=[cell.length], n=cell.n, out=file)
+    return file

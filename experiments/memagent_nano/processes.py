@@ -1,0 +1,105 @@
+"""Python processes that do a stage's work, one core each. They end when this process is interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from memagent_nano.errors import StageFailed
+
+EXPERIMENTS = str(Path(__file__).parents[1])
+TOLD = 12
+"""Lines of a log that an error shows."""
+PATIENCE = 30.0
+"""Seconds that interrupted processes have to end. A training ends at once; what it has to close may take a while."""
+
+_children: set[subprocess.Popen[bytes]] = set()
+_lock = threading.Lock()
+_ending = threading.Event()
+
+
+def python(log: Path, module: str, *arguments: str) -> None:
+    """Runs a module in a process of its own, on one core. Blocks until it ends.
+
+    Args:
+        log: what it says is added to this file.
+        module: such as `memagent_train`.
+        arguments: of its command line.
+
+    Raises:
+        StageFailed: it failed, or was ended.
+    """
+    with log.open("ab") as opened:
+        begun = opened.tell()
+        child = _started([sys.executable, "-m", module, *arguments], opened.fileno())
+        try:
+            code = child.wait()
+        finally:
+            with _lock:
+                _children.discard(child)
+    if code:
+        what = " ".join((module, *arguments[:1]))
+        how = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
+        raise StageFailed(
+            f"`python -m {what}` {how}; the end of {str(log)!r}:\n{_end(log, begun)}\n"
+            f"Put right what it says, and give the same command again: it goes on from what is there"
+        )
+
+
+@contextmanager
+def interruptible_children() -> Generator[None]:
+    """Ends what still runs when an interruption (`KeyboardInterrupt`) ends the block; nothing more is begun then.
+
+    An error of another kind leaves other processes alone.
+    """
+    _ending.clear()
+    try:
+        yield
+    except KeyboardInterrupt:
+        _end_all()
+        raise
+
+
+def _started(command: Sequence[str], output: int) -> subprocess.Popen[bytes]:
+    """A process in a group of its own: a terminal's Ctrl-C reaches it through this process, and once."""
+    path = [EXPERIMENTS, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path)}
+    with _lock:
+        if _ending.is_set():
+            raise StageFailed("interrupted: nothing more is begun")
+        child = subprocess.Popen(
+            command, env=environment, stdout=output, stderr=output, process_group=0
+        )
+        _children.add(child)
+    return child
+
+
+def _end_all() -> None:
+    """Ends all processes, and waits for them; those that do not end in time are killed."""
+    with _lock:
+        _ending.set()
+        children = list(_children)
+    for child in children:
+        # SIGTERM: shells that start this in the background have SIGINT ignored in all its processes.
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+    for child in children:
+        try:
+            child.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+def _end(log: Path, begun: int) -> str:
+    """The last lines that were written from a place on."""
+    with log.open("rb") as opened:
+        opened.seek(begun)
+        lines = opened.read().decode("utf-8", "replace").rstrip().splitlines()
+    return "\n".join(f"  {line}" for line in lines[-TOLD:]) or "  (it said nothing)"

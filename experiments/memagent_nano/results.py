@@ -1,0 +1,125 @@
+"""What was measured, gathered from the folders of a course into one file that is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from memagent_nano.course import arms
+from memagent_nano.stages import Place
+from memagent_train.runs import metrics
+
+EVALUATION = "evaluation"
+"""Of a line in metrics.jsonl: means by length."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One policy on the samples of one cell."""
+
+    seed: int
+    stage: str
+    cell: str
+    rewards: tuple[float, ...]
+    """In the order of the samples, which are the same for every policy."""
+
+    @property
+    def mean(self) -> float:
+        """Of the rewards."""
+        return sum(self.rewards) / len(self.rewards)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How the reward of held-out samples went on in a training by reinforcement learning.
+
+    A training with random rewards has none: its evaluations give random rewards too.
+    """
+
+    seed: int
+    stage: str
+    steps: tuple[int, ...]
+    means: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Results:
+    """All of a course."""
+
+    measured: tuple[Measured, ...]
+    curves: tuple[Curve, ...]
+    gates: dict[str, dict[str, dict[str, float]]]
+    """`seed-0/shown` -> kind of reply -> share that is exactly right."""
+    hours: dict[str, float]
+    """`seed-0/shown` -> hours that its training took, on one core beside others."""
+
+
+def gather(places: Sequence[Place]) -> Results:
+    """Reads what there is of the courses of all seeds."""
+    measured: list[Measured] = []
+    curves: list[Curve] = []
+    gates: dict[str, dict[str, dict[str, float]]] = {}
+    hours: dict[str, float] = {}
+    for place in places:
+        for stage in arms(place.size.name).values():
+            name = f"seed-{place.seed}/{stage.name}"
+            measured += _measured(place, stage.name)
+            gate = place.folder / stage.name / "gate.json"
+            if gate.is_file():
+                gates[name] = json.loads(gate.read_text(encoding="utf-8"))
+            lines = metrics.read(place.run(stage.name) / "metrics.jsonl")
+            if lines:
+                hours[name] = round(sum(line.get("seconds", 0.0) for line in lines) / 3600, 3)
+            curves += _curves(place.seed, stage.name, lines)
+    return Results(tuple(measured), tuple(curves), gates, hours)
+
+
+def write(results: Results, file: Path) -> None:
+    """As JSON, a policy and cell a line."""
+    plain = asdict(results)
+    parts = {
+        key: "[\n" + ",\n".join(json.dumps(one) for one in value) + "\n]"
+        if isinstance(value, tuple)
+        else json.dumps(value, indent=1)
+        for key, value in plain.items()
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = "{" + ",\n".join(f'"{key}": {text}' for key, text in parts.items()) + "}\n"
+    file.write_text(text, encoding="utf-8")
+
+
+def read(file: Path) -> Results:
+    """What `write` wrote."""
+    plain: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return Results(
+        tuple(Measured(**{**one, "rewards": tuple(one["rewards"])}) for one in plain["measured"]),
+        tuple(
+            Curve(one["seed"], one["stage"], tuple(one["steps"]), tuple(one["means"]))
+            for one in plain["curves"]
+        ),
+        plain["gates"],
+        plain["hours"],
+    )
+
+
+def _measured(place: Place, stage: str) -> Iterator[Measured]:
+    for file in sorted((place.folder / stage / "measured").glob("*.jsonl")):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        rewards = tuple(_reward(json.loads(line)) for line in lines)
+        yield Measured(place.seed, stage, file.stem, rewards)
+
+
+def _curves(seed: int, stage: str, lines: Sequence[dict[str, Any]]) -> Iterator[Curve]:
+    """The curve of a training, if it has one."""
+    told = [line for line in lines if EVALUATION in line]
+    if told:
+        means = tuple(next(iter(line[EVALUATION].values()))["mean"] for line in told)
+        yield Curve(seed, stage, tuple(int(line["step"]) for line in told), means)
+
+
+def _reward(line: dict[str, Any]) -> float:
+    """An answer without a reward counts as wrong; none did in what is published."""
+    return float(line["reward"] or 0.0)

@@ -1,0 +1,49 @@
+"""Arm (e), rejection sampling: a policy's own rollouts, of which the right ones are imitated."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+
+from memagent.models.transformers.counter import text_counter
+from memagent_nano.stages import HERE, TRACES, Place, grpo_settings
+from memagent_train.config.sections import ModelSettings
+from memagent_train.config.train import load_train
+from memagent_train.data.open import open_data
+from memagent_train.rollout.roll import RolloutRequest
+from memagent_train.runs.rolling import Rolling
+from memagent_train.runs.rollout_log import log_path, write_rollouts
+from memagent_train.runs.target import Target
+
+GROUP = 64
+"""Documents that are rolled out before they are written down."""
+
+
+def sample(place: Place, stage: str, documents: int) -> None:
+    """Rolls documents of the training out, a rollout each, and writes them down. Goes on where it was stopped. Blocks.
+
+    Args:
+        place: of the course.
+        stage: whose policy answers.
+        documents: how many.
+    """
+    policy = str(place.policy(stage))
+    config = load_train(
+        HERE / "grpo.toml", [f"model.path={json.dumps(policy)}", *grpo_settings(place)]
+    )
+    folder = place.folder / stage / TRACES
+    with closing(Rolling(config, None)) as rolling:
+        model, tokenizer = Target(ModelSettings(path=policy, dtype="float32")).load()
+        rolling.attach(model, tokenizer)
+        data = open_data(config.data, counter=text_counter(tokenizer))
+        drawn = rolling.policy(config.rollout.sampling)
+        for step in range(documents // GROUP):
+            file = log_path(folder, step)
+            if file.is_file():
+                continue
+            requests = [
+                RolloutRequest(data.sample(index), f"{index}", f"{index}-0", index)
+                for index in range(step * GROUP, (step + 1) * GROUP)
+            ]
+            rollouts = rolling.roll(requests, drawn, kept=False, on_done=lambda _: None)
+            write_rollouts(file, step, rollouts, advantages={}, decode=tokenizer.decode)

@@ -1,0 +1,83 @@
+"""The two sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memagent.errors import ConfigError
+from memagent_bench.notes.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model, the window that it reads through, and the words of its documents."""
+
+    name: str
+    vocabulary: int
+    """Tokens, all bytes among them."""
+    hidden: int
+    feed_forward: int
+    layers: int
+    window: int
+    """Tokens of prompt plus output."""
+    chunk_tokens: int
+    memory_tokens: int
+    entries: int
+    """Most entries of a memory: with more it might be cut."""
+    syllables: int
+    digits: int
+    lengths: tuple[int, ...]
+    """GPT-2 tokens of the documents that it is trained on: one to eight chunks."""
+    every: int
+    """GPT-2 tokens of a document for each note in it: about two in a chunk of pico, three in one of nano."""
+
+    def words(self, *, held_out: bool = False) -> Vocabulary:
+        """Names and numbers."""
+        return Vocabulary(self.syllables, self.digits, held_out=held_out)
+
+
+PICO = Size(
+    name="pico",
+    vocabulary=512,
+    hidden=96,
+    feed_forward=256,
+    layers=4,
+    window=256,
+    chunk_tokens=104,
+    memory_tokens=48,
+    entries=5,
+    syllables=2,
+    digits=2,
+    lengths=(192, 256, 320, 384, 448),
+    every=26,
+)
+NANO = Size(
+    name="nano",
+    vocabulary=2048,
+    hidden=128,
+    feed_forward=384,
+    layers=6,
+    window=1024,
+    chunk_tokens=512,
+    memory_tokens=128,
+    entries=8,
+    syllables=3,
+    digits=4,
+    lengths=(400, 800, 1200, 1600, 2000, 2400, 2800, 3000),
+    every=128,
+)
+SIZES = {size.name: size for size in (PICO, NANO)}
+"""By name."""
+HEAD = 32
+"""Dimensions of an attention head: the fewest that vLLM serves on a CPU."""
+
+
+def size_of(name: str) -> Size:
+    """The size of that name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name not in SIZES:
+        raise ConfigError(f"there is no size {name!r}: give one of {', '.join(SIZES)}")
+    return SIZES[name]

@@ -1,0 +1,183 @@
+"""Stages of a course: each begins with the policy of another one, and leaves one of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from memagent_nano import processes
+from memagent_nano.sizes import Size
+
+HERE = Path(__file__).parent
+POLICY, RUN, TRACES, LOG = "policy", "run", "traces", "log.txt"
+MADE = "made"
+"""A policy that may not be whole yet."""
+ROLLOUTS = "rollouts"
+"""Lessons that are no file: the right ones among rollouts of the policy that a stage begins with."""
+DOCUMENTS = 4096
+"""That it rolls out for them."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training, or the making of what others need."""
+
+    name: str
+    """Its folder, within that of its seed."""
+    command: Literal["new", "sft", "grpo"]
+    after: str = ""
+    """The stage whose policy it begins with."""
+    lessons: str = ""
+    """What is imitated: the name of a file of lessons, or `ROLLOUTS`."""
+    steps: int = 0
+    settings: tuple[str, ...] = field(default=())
+    """Further ones, as `--set` takes them."""
+    window: int = 0
+    """Tokens that its conversations may have, where that is not the size's."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a course of one seed lies."""
+
+    root: Path
+    size: Size
+    seed: int
+
+    @property
+    def folder(self) -> Path:
+        """Of the seed."""
+        return self.root / f"seed-{self.seed}"
+
+    @property
+    def lessons(self) -> Path:
+        """Of all seeds: arms and seeds have the same samples."""
+        return self.root / "lessons"
+
+    def policy(self, stage: str) -> Path:
+        """The weights that a stage leaves."""
+        return self.folder / stage / POLICY
+
+    def run(self, stage: str) -> Path:
+        """The folder of a stage's training."""
+        return self.folder / stage / RUN
+
+    def log(self, stage: str) -> Path:
+        """What a stage's commands said."""
+        return self.folder / stage / LOG
+
+
+def done(place: Place, stage: Stage) -> bool:
+    """Whether a stage has left its policy."""
+    return (place.policy(stage.name) / "config.json").is_file()
+
+
+def perform(place: Place, stage: Stage) -> None:
+    """Trains, from the newest checkpoint on where there is one, and exports. Blocks.
+
+    Args:
+        place: of the course.
+        stage: the one that it begins with is done.
+
+    Raises:
+        StageFailed: a command failed; what it said went to `log.txt` in the stage's folder.
+    """
+    if done(place, stage):
+        return
+    made = place.folder / stage.name / MADE
+    made.parent.mkdir(parents=True, exist_ok=True)
+    for half in (made, place.policy(stage.name)):
+        shutil.rmtree(half, ignore_errors=True)
+    if stage.command == "new":
+        _new(place, made)
+    else:
+        _train(place, stage)
+        run = str(place.run(stage.name))
+        python(place, stage.name, "memagent_train", "export", run, "--out", str(made))
+        _widen(made, stage)
+    made.replace(place.policy(stage.name))
+
+
+def _new(place: Place, folder: Path) -> None:
+    """Writes a policy with random weights."""
+    from memagent_nano.model import new_model
+    from memagent_nano.tokenizer import new_tokenizer
+
+    tokenizer = new_tokenizer(place.size)
+    model = new_model(place.size, tokenizer, seed=place.seed)
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(folder)
+
+
+def _train(place: Place, stage: Stage) -> None:
+    """Leaves the checkpoints of a training in the stage's run."""
+    if stage.lessons == ROLLOUTS:
+        size, seed = place.size.name, str(place.seed)
+        python(place, stage.name, "memagent_nano", "sample-one", size, seed, stage.after, str(DOCUMENTS),
+               "--out", str(place.root))  # fmt: skip
+    settings = [
+        f"model.path={json.dumps(str(place.policy(stage.after)))}",
+        f"optimizer.steps={stage.steps}",
+        f"optimizer.seed={place.seed}",
+        *(sft_settings(place, stage) if stage.command == "sft" else grpo_settings(place)),
+        *stage.settings,
+    ]
+    chosen = [part for setting in settings for part in ("--set", setting)]
+    file, run = str(HERE / f"{stage.command}.toml"), str(place.run(stage.name))
+    python(place, stage.name, "memagent_train", stage.command, file, "--out", run, *chosen)
+
+
+def _widen(folder: Path, stage: Stage) -> None:
+    """Says in a policy's config that it takes the window that it was trained with, where that is a longer one."""
+    if stage.window:
+        file = folder / "config.json"
+        config = {**json.loads(file.read_text()), "max_position_embeddings": stage.window}
+        file.write_text(json.dumps(config, indent=2) + "\n")
+
+
+def sft_settings(place: Place, stage: Stage) -> list[str]:
+    """Where the lessons are."""
+    if stage.lessons == ROLLOUTS:
+        path = json.dumps(str(place.folder / stage.after / TRACES))
+        source = f'{{ kind = "rollouts", path = {path}, min_reward = 1.0 }}'
+    else:
+        files = json.dumps([str(place.lessons / f"{stage.lessons}.jsonl")])
+        source = f'{{ kind = "messages", files = {files} }}'
+    return [f"traces.source=[{source}]"]
+
+
+def grpo_settings(place: Place) -> list[str]:
+    """What documents there are, and how much an agent of the size takes at once."""
+    size = place.size
+    sources = [
+        f'{{ kind = "task", use = "memagent_nano.task:notes", name = "{family}", count = 100000, '
+        f'arguments = {{ family = "{family}", size = "{size.name}" }}, lengths = {list(size.lengths)} }}'
+        for family in ("once", "last", "hop")
+    ]
+    return [
+        f"data.source=[{', '.join(sources)}]",
+        f"data.seed={place.seed}",
+        *agent_settings(size),
+        f"evaluation.lengths=[{size.lengths[-1]}]",
+    ]
+
+
+def agent_settings(size: Size) -> list[str]:
+    """How much a memory agent of the size takes at once."""
+    return [
+        f"agent.window={size.window}",
+        f"agent.chunk_tokens={size.chunk_tokens}",
+        f"agent.memory_tokens={size.memory_tokens}",
+    ]
+
+
+def python(place: Place, stage: str, module: str, *arguments: str) -> None:
+    """Runs a module in a process of its own, on one core. Blocks until it ends.
+
+    Raises:
+        StageFailed: it failed; what it said went to `log.txt` in the stage's folder.
+    """
+    processes.python(place.log(stage), module, *arguments)

@@ -1,0 +1,58 @@
+"""The notes as a task of a training: `kind = "task"`, `use = "memagent_nano.task:notes"`."""
+
+from __future__ import annotations
+
+from memagent_bench.length_tokens import length_counter
+from memagent_bench.notes.tasks import NotesTask
+from memagent_bench.notes.vocabulary import HELD_OUT, TRAINED
+from memagent_bench.options import DataOptions
+from memagent_nano.books import TRAINING
+from memagent_nano.sizes import size_of
+
+FAMILIES = ("once", "last", "hop")
+"""Whose samples are trained on."""
+UNTRAINED = 10**6
+"""Added to the seed of what is imitated: reinforcement learning has other documents."""
+
+
+def notes(
+    *,
+    family: str,
+    size: str,
+    length: int,
+    seed: int = 0,
+    new_names: bool = False,
+    new_wording: bool = False,
+    new_book: bool = False,
+    nested: bool = False,
+) -> NotesTask:
+    """Notes of a family, for a size.
+
+    Args:
+        family: in `memagent_bench.notes.families.FAMILIES`.
+        size: `pico` or `nano`.
+        length: of documents, in GPT-2 tokens.
+        seed: of all samples.
+        new_names: names and numbers that no training shows.
+        new_wording: sentences that no training shows.
+        new_book: War and Peace, which no training shows, instead of the four books of the training.
+        nested: samples of an index have the same notes that matter at all lengths.
+
+    Raises:
+        ConfigError: there is no such family or size.
+    """
+    of = size_of(size)
+    options = DataOptions(
+        counter=length_counter(None),
+        seed=seed,
+        essays=() if new_book else TRAINING,
+        nested=nested,
+    )
+    return NotesTask(
+        family,
+        length,
+        options,
+        words=of.words(held_out=new_names),
+        wording=HELD_OUT if new_wording else TRAINED,
+        every=of.every,
+    )

@@ -1,0 +1,46 @@
+import json
+from pathlib import Path
+
+from memagent_nano.results import Curve, Measured, gather, read, write
+from memagent_nano.sizes import PICO
+from memagent_nano.stages import Place
+from memagent_train.runs import metrics
+
+
+def lay(place: Place, stage: str, rewards: list[float | None], means: list[float]) -> None:
+    run = place.run(stage)
+    run.mkdir(parents=True)
+    for step, mean in enumerate(means):
+        metrics.append(run / "metrics.jsonl", step, {"evaluation": {"448": {"mean": mean}}})
+        metrics.append(run / "metrics.jsonl", step + 1, {"loss": 1.0, "seconds": 1800.0})
+    measured = place.folder / stage / "measured"
+    measured.mkdir()
+    lines = [json.dumps({"reward": reward}) for reward in rewards]
+    (measured / "once-448.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def test_what_is_there_is_gathered_and_comes_back_from_a_file(tmp_path: Path) -> None:
+    places = [Place(tmp_path, PICO, seed) for seed in (0, 1, 2)]
+    lay(places[0], "shown-grpo", [1.0, 0.0, None], [0.25, 0.5])
+    lay(places[1], "shown", [1.0, 1.0], [])
+    (places[1].folder / "shown" / "gate.json").write_text('{"copy": {"share": 1.0}}')
+    results = gather(places)
+    assert results.measured == (
+        Measured(0, "shown-grpo", "once-448", (1.0, 0.0, 0.0)),
+        Measured(1, "shown", "once-448", (1.0, 1.0)),
+    )
+    assert [one.mean for one in results.measured] == [1 / 3, 1.0]
+    assert results.curves == (Curve(0, "shown-grpo", (0, 1), (0.25, 0.5)),)
+    assert results.gates == {"seed-1/shown": {"copy": {"share": 1.0}}}
+    assert results.hours == {"seed-0/shown-grpo": 1.0}
+    file = tmp_path / "kept" / "results.json"
+    write(results, file)
+    assert read(file) == results
+    assert sum('"cell"' in line for line in file.read_text().splitlines()) == 2
+
+
+def test_of_nothing_there_are_empty_results(tmp_path: Path) -> None:
+    results = gather([Place(tmp_path, PICO, 0)])
+    write(results, tmp_path / "results.json")
+    assert read(tmp_path / "results.json") == results
+    assert results.measured == ()
