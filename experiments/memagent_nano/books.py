@@ -8,11 +8,17 @@ from pathlib import Path
 from memagent_bench.haystacks import essays
 from memagent_bench.length_tokens import length_counter
 
+_FOLDER = Path(__file__).with_name("books")
 TRAINING = tuple(
-    Path(__file__).with_name("books") / f"{name}.txt.gz"
+    _FOLDER / f"{name}.txt.gz"
     for name in ("anna_karenina", "bleak_house", "brothers_karamazov", "les_miserables")
 )
-"""Excerpts, public domain. The default haystack of the benchmarks, War and Peace, is not among them."""
+"""Excerpts, as the others; public domain."""
+MEASURING = tuple(
+    _FOLDER / f"{name}.txt.gz"
+    for name in ("david_copperfield", "don_quixote", "middlemarch", "moby_dick", "war_and_peace")
+)
+"""No training shows these."""
 
 
 @lru_cache(maxsize=2)

@@ -8,6 +8,7 @@ from memagent.errors import QuestionTooLong
 from memagent.messages import ChatRequest, Message
 from memagent.models.base import ChatModel
 from memagent.tasks import Sample
+from memagent_nano.expert import Expert, read_memory
 from memagent_nano.sizes import Size
 from memagent_nano.task import FAMILIES, UNTRAINED, notes
 
@@ -57,12 +58,17 @@ async def agent(model: ChatModel, sample: Sample) -> str:
 
 
 def lessons(size: Size, count: int, seed: int) -> Iterator[tuple[str, str]]:
-    """Documents as they come in the training, and their answers."""
+    """Documents as they come in the training, and answers in the form in which they are given from a memory."""
     tasks = [
         notes(family=family, size=size.name, length=length, seed=UNTRAINED + seed)
         for family in FAMILIES
         for length in size.lengths
     ]
+    expert = Expert("relevant", entries=size.entries, syllables=size.syllables)
     for index in range(count):
         sample = tasks[index % len(tasks)].sample(index)
-        yield prompt(sample.context, sample.question), sample.outputs[0]
+        memory = read_memory(expert.update(sample.question, [], sample.context))
+        yield (
+            prompt(sample.context, sample.question),
+            expert.answer(sample.question, memory),
+        )

@@ -33,7 +33,7 @@ class Cell:
     """GPT-2 tokens."""
     n: int
     new: str = ""
-    """What of the documents no training shows: `names` (and numbers), `wording`, `book`; nothing else."""
+    """What of the documents no training shows: `names` (and numbers), `wording`, `books`; nothing else."""
     temperature: float = 0.0
     """0: greedy."""
 
@@ -63,7 +63,7 @@ def cells(size: Size) -> Iterator[Cell]:
         yield Cell(family, own, 200)
         yield Cell(family, own, 200, temperature=1.0)
         yield Cell(family, 4 * own, 100)
-        for new in ("names", "wording", "book"):
+        for new in ("names", "wording", "books"):
             yield Cell(family, own, 100, new)
     for family in NEW:
         yield Cell(family, own, 100)

@@ -43,7 +43,7 @@ def held_out(results: Results, size: Size) -> str:
     own = size.lengths[-1]
     columns = {
         f"new {new}": [f"{family}-{own}-{new}" for family in TRAINED]
-        for new in ("names", "wording", "book")
+        for new in ("names", "wording", "books")
     }
     columns |= {family: [f"{family}-{own}"] for family in ("count", "pair", "sign")}
     return _table(results, columns)

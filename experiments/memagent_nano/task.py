@@ -6,7 +6,7 @@ from memagent_bench.length_tokens import length_counter
 from memagent_bench.notes.tasks import NotesTask
 from memagent_bench.notes.vocabulary import HELD_OUT, TRAINED
 from memagent_bench.options import DataOptions
-from memagent_nano.books import TRAINING
+from memagent_nano.books import MEASURING, TRAINING
 from memagent_nano.sizes import size_of
 
 FAMILIES = ("once", "last", "hop")
@@ -23,7 +23,7 @@ def notes(
     seed: int = 0,
     new_names: bool = False,
     new_wording: bool = False,
-    new_book: bool = False,
+    new_books: bool = False,
     nested: bool = False,
 ) -> NotesTask:
     """Notes of a family, for a size.
@@ -35,7 +35,7 @@ def notes(
         seed: of all samples.
         new_names: names and numbers that no training shows.
         new_wording: sentences that no training shows.
-        new_book: War and Peace, which no training shows, instead of the four books of the training.
+        new_books: five books that no training shows, instead of the four of the training.
         nested: samples of an index have the same notes that matter at all lengths.
 
     Raises:
@@ -45,7 +45,7 @@ def notes(
     options = DataOptions(
         counter=length_counter(None),
         seed=seed,
-        essays=() if new_book else TRAINING,
+        essays=MEASURING if new_books else TRAINING,
         nested=nested,
     )
     return NotesTask(

@@ -66,9 +66,9 @@ def test_held_out_sentences_are_in_no_training() -> None:
         assert not any(begin.strip() and begin in sample.context for begin in begins)
 
 
-def test_the_held_out_book_is_none_of_the_training() -> None:
+def test_the_held_out_books_are_none_of_the_training() -> None:
     long = {sentence for sentence in sentences_of(TRAINING) if len(sentence) > 40}
-    for sample in samples(seed=SEEDS["measured"], new_book=True):
+    for sample in samples(seed=SEEDS["measured"], new_books=True):
         assert not any(sentence in sample.context for sentence in long)
     assert any(sentence in samples()[0].context for sentence in long)
 
