@@ -104,12 +104,12 @@ def measure_one(size: SizeName, out: Out, seed: int, stage: str) -> None:
 
 
 @app.command(hidden=True)
-def sample_one(size: SizeName, out: Out, seed: int, stage: str, documents: int) -> None:
+def sample_one(size: SizeName, out: Out, seed: int, stage: str, first: int, documents: int) -> None:
     """Roll documents out, for rejection sampling."""
     with _told():
         from memagent_nano.sampling import sample
 
-        sample(_place(size, out, seed), stage, documents)
+        sample(_place(size, out, seed), stage, first, documents)
 
 
 @dataclass

@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 
 from memagent_nano.direct import DIRECT, WINDOW
 from memagent_nano.sizes import NANO, PICO, size_of
-from memagent_nano.stages import Stage
+from memagent_nano.stages import DOCUMENTS, ROLLOUTS, Stage
 
 CONSTANT = "optimizer.schedule=constant"
 FINE = "optimizer.learning_rate=1.5e-3"
 """After the trunk: from 3e-3 the loss stayed at four times what half of it reached."""
 TOSS = ("reward.use=memagent_train.smoke.control:toss", "evaluation.lengths=[]")
 """Arm (f). An evaluation while it trains would be tosses too."""
+ROUNDS = 3
+"""Of rejection sampling: as many rollouts in all as reinforcement learning makes, and the rest of the computing."""
 START = ("new", "echo")
 """Stages that leave nothing to measure."""
 
@@ -61,13 +63,25 @@ def arms(size: str) -> dict[str, Stage]:
             _imitate(start, "copy", lessons, lengths.imitation, FINE),
             Stage(f"{start}-grpo", "grpo", start, steps=lengths.reward),
             _imitate(f"{start}-more", start, f"{lessons}-more", lengths.more, FINE),
-            _imitate(f"{start}-right", start, "rollouts", lengths.more, FINE),
+            *_rejection(start, lengths.more),
             Stage(f"{start}-toss", "grpo", start, steps=lengths.reward, settings=TOSS),
         ]
     if lengths.direct[0]:
         direct = _imitate(DIRECT, "copy", "direct", lengths.direct, f"traces.window={WINDOW}")
         stages.append(replace(direct, window=WINDOW))
     return {stage.name: stage for stage in stages}
+
+
+def _rejection(start: str, length: tuple[int, int]) -> list[Stage]:
+    """Rounds of rejection sampling, each from the policy of the one before, on documents of its own."""
+    steps, rows = length
+    stages: list[Stage] = []
+    for number in range(1, ROUNDS + 1):
+        name = f"{start}-right" if number == ROUNDS else f"{start}-right-{number}"
+        one = _imitate(name, start, ROLLOUTS, (steps // (2 * ROUNDS), rows), FINE)
+        after = stages[-1].name if stages else start
+        stages.append(replace(one, after=after, first=(number - 1) * DOCUMENTS))
+    return stages
 
 
 def _imitate(name: str, after: str, lessons: str, length: tuple[int, int], *settings: str) -> Stage:

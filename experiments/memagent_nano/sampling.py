@@ -19,13 +19,14 @@ GROUP = 64
 """Documents that are rolled out before they are written down."""
 
 
-def sample(place: Place, stage: str, documents: int) -> None:
+def sample(place: Place, stage: str, first: int, documents: int) -> None:
     """Rolls documents of the training out, a rollout each, and writes them down. Goes on where it was stopped. Blocks.
 
     Args:
         place: of the course.
         stage: whose policy answers.
-        documents: how many.
+        first: the first of them, a multiple of `GROUP`.
+        documents: how many, rounded down to one.
     """
     policy = str(place.policy(stage))
     config = load_train(
@@ -37,7 +38,7 @@ def sample(place: Place, stage: str, documents: int) -> None:
         rolling.attach(model, tokenizer)
         data = open_data(config.data, counter=text_counter(tokenizer))
         drawn = rolling.policy(config.rollout.sampling)
-        for step in range(documents // GROUP):
+        for step in range(first // GROUP, (first + documents) // GROUP):
             file = log_path(folder, step)
             if file.is_file():
                 continue

@@ -17,7 +17,7 @@ MADE = "made"
 """A policy that may not be whole yet."""
 ROLLOUTS = "rollouts"
 """Lessons that are no file: the right ones among rollouts of the policy that a stage begins with."""
-DOCUMENTS = 4096
+DOCUMENTS = 2048
 """That it rolls out for them."""
 
 
@@ -37,6 +37,8 @@ class Stage:
     """Further ones, as `--set` takes them."""
     window: int = 0
     """Tokens that its conversations may have, where that is not the size's."""
+    first: int = 0
+    """Of the documents that are rolled out for `ROLLOUTS`."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +117,9 @@ def _new(place: Place, folder: Path) -> None:
 def _train(place: Place, stage: Stage) -> None:
     """Leaves the checkpoints of a training in the stage's run."""
     if stage.lessons == ROLLOUTS:
-        size, seed = place.size.name, str(place.seed)
-        python(place, stage.name, "memagent_nano", "sample-one", size, seed, stage.after, str(DOCUMENTS),
-               "--out", str(place.root))  # fmt: skip
+        asked = [place.size.name, place.seed, stage.after, stage.first, DOCUMENTS]
+        arguments = [*map(str, asked), "--out", str(place.root)]
+        python(place, stage.name, "memagent_nano", "sample-one", *arguments)
     settings = [
         f"model.path={json.dumps(str(place.policy(stage.after)))}",
         f"optimizer.steps={stage.steps}",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -251,7 +252,9 @@ def test_a_limit_says_how_to_go_on(invoke: Invoke, tmp_path: Path) -> None:
     args = ("tracking", "--model", "extractive", *SMALL, "--out", tmp_path / "out")
     done = invoke(*args, "--max-calls", "3")
     assert done.exit_code == 6
-    assert "stopped: the limit calls=3 is reached (3 spent); 1 sample under way" in done.stderr
+    # One or both of the samples had begun.
+    told = r"stopped: the limit calls=3 is reached \(3 spent\); [12] samples? under way"
+    assert re.search(told, done.stderr)
     assert "go on, the limit raised, with: memagent-bench" in done.stderr
     assert invoke(*args, "--max-calls", "3").exit_code == 6
     assert invoke(*args).exit_code == 0

@@ -4,7 +4,7 @@ from memagent.errors import ConfigError
 from memagent_nano.course import TOSS, arms
 from memagent_nano.measure import NEW, TRAINED, cells
 from memagent_nano.sizes import SIZES
-from memagent_nano.stages import ROLLOUTS
+from memagent_nano.stages import DOCUMENTS, ROLLOUTS
 from memagent_nano.task import FAMILIES
 
 
@@ -24,8 +24,11 @@ def test_arms_differ_in_one_thing_from_what_they_are_compared_with() -> None:
         assert (rewarded.after, rewarded.steps) == (tossed.after, tossed.steps)
         assert {*tossed.settings} - {*rewarded.settings} == {*TOSS}
         more, right = stages[f"{start}-more"], stages[f"{start}-right"]
-        assert (more.after, more.steps, more.settings) == (right.after, right.steps, right.settings)
-        assert right.lessons == ROLLOUTS
+        assert more.settings == right.settings
+        rounds = [stages[f"{start}-right-1"], stages[f"{start}-right-2"], right]
+        assert [one.after for one in rounds] == [start, *(one.name for one in rounds[:-1])]
+        assert {one.lessons for one in rounds} == {ROLLOUTS}
+        assert [one.first for one in rounds] == [0, DOCUMENTS, 2 * DOCUMENTS]
     shown, unshown = stages["shown"], stages["unshown"]
     assert (shown.after, shown.steps, shown.settings) == (
         unshown.after, unshown.steps, unshown.settings,
