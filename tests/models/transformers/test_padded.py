@@ -1,4 +1,7 @@
 import asyncio
+import gc
+import threading
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -94,3 +97,14 @@ def test_the_meter_is_busy_for_a_part_of_the_time() -> None:
     sampler.meter.read()
     draw(sampler, [1, 2, 3, 4])
     assert 0 < sampler.meter.read().idle_share < 1
+
+
+async def test_one_that_is_dropped_ends_without_anybody_waiting_for_it() -> None:
+    before = set(threading.enumerate())
+    opened = ExitStack()
+    opened.enter_context(PaddedSampler(policy(), tokenizer()).generating())
+    (thread,) = set(threading.enumerate()) - before
+    del opened  # as a model that nobody closes: joining a thread here would be a blocking call
+    gc.collect()
+    while thread.is_alive():  # noqa: ASYNC110 - a thread sets no event
+        await asyncio.sleep(0.01)

@@ -81,9 +81,17 @@ class Batcher:
             settle(request.reply, closed())
 
     def close(self) -> None:
-        """Stops when the batch under way lets go; what waits fails. Blocks until then."""
+        """Ends, and waits until it has."""
+        self.end()
+        self.join()
+
+    def end(self) -> None:
+        """Stops when the batch under way lets go; what waits fails."""
         self._closing.set()
         self._queue.put(None)
+
+    def join(self) -> None:
+        """Blocks until it has stopped."""
         self._thread.join()
 
     def _run(self) -> None:

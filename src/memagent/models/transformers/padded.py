@@ -81,11 +81,18 @@ class PaddedSampler:
                 max_tokens=self._max_batch_tokens,
                 meter=self.meter,
             )
+            dropped = False
             try:
                 yield
+            except GeneratorExit:
+                # Nobody ended the block. Garbage is collected anywhere, on an event loop too: it may not wait.
+                dropped = True
+                raise
             finally:
                 self._batcher = None
-                batcher.close()
+                batcher.end()
+                if not dropped:
+                    batcher.join()
 
     async def sample(
         self,
