@@ -105,9 +105,12 @@ def perform(place: Place, stage: Stage) -> None:
 
 def _new(place: Place, folder: Path) -> None:
     """Writes a policy with random weights."""
+    from transformers.utils import logging
+
     from memagent_nano.model import new_model
     from memagent_nano.tokenizer import new_tokenizer
 
+    logging.disable_progress_bar()  # a line for a file of a megabyte
     tokenizer = new_tokenizer(place.size)
     model = new_model(place.size, tokenizer, seed=place.seed)
     tokenizer.save_pretrained(folder)
