@@ -69,6 +69,7 @@ nano: $(STAMP_TRAIN) ## Train and measure nano by the best course (OUT=build/nan
 pico nano:
 	$(NANO) train $@ --out $(OUT) --seeds $(SEEDS) $(if $(ONLY),--only $(ONLY)) --jobs $(JOBS)
 	$(NANO) measure $@ --out $(OUT) --seeds $(SEEDS) $(if $(ONLY),--only $(ONLY)) --jobs $(JOBS)
+	$(NANO) report $@ --out $(OUT) --seeds $(SEEDS)
 
 engines: $(STAMP) ## Install real engines into the user's cache (ENGINES="vllm sglang"; 4 GB)
 	$(BIN)/python tests/engines/venvs.py $(ENGINES)

@@ -86,6 +86,25 @@ def measure(size: SizeName, out: Out, seeds: Seeds = "0", only: Only = "", jobs:
         perform_all([_measuring(*one) for one in missing], jobs=jobs, say=typer.echo)
 
 
+@app.command()
+def report(size: SizeName, out: Out, seeds: Seeds = "0") -> None:
+    """Gather what was measured: tables here, `results.json` and learning curves in the folder."""
+    with _told():
+        from memagent_nano import plots, results, tables
+
+        places = _places(size, out, seeds)
+        found = results.gather(places)
+        if not found.measured:
+            raise ConfigError(
+                f"nothing was measured in {str(out)!r}: give the command `measure` first"
+            )
+        results.write(found, out / "results.json")
+        plots.learning(found, out / "learning.png")
+        of = size_of(size)
+        for table in (tables.gates(found), tables.arms(found, of), tables.held_out(found, of)):
+            typer.echo(f"{table}\n")
+
+
 @app.command(hidden=True)
 def measure_one(size: SizeName, out: Out, seed: int, stage: str) -> None:
     """Measure one policy: the gate, and all cells."""

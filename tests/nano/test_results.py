@@ -1,6 +1,10 @@
 import json
+import shutil
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from memagent_nano.command import app
 from memagent_nano.results import Curve, Measured, gather, read, write
 from memagent_nano.sizes import PICO
 from memagent_nano.stages import Place
@@ -44,3 +48,24 @@ def test_of_nothing_there_are_empty_results(tmp_path: Path) -> None:
     write(results, tmp_path / "results.json")
     assert read(tmp_path / "results.json") == results
     assert results.measured == ()
+
+
+def test_a_report_has_tables_and_curves(tmp_path: Path) -> None:
+    for seed, rewards in ((0, [1.0, 0.0]), (1, [1.0, 1.0])):
+        place = Place(tmp_path, PICO, seed)
+        lay(place, "shown-grpo", rewards, [0.25, 0.5])
+        measured = place.folder / "shown-grpo" / "measured"
+        for family in ("last", "hop"):
+            shutil.copy(measured / "once-448.jsonl", measured / f"{family}-448.jsonl")
+    told = CliRunner().invoke(app, ["report", "pico", "--out", str(tmp_path), "--seeds", "0,1"])
+    assert told.exit_code == 0, told.output
+    row = "| `shown-grpo` | (c) a, then GRPO | 2 |  | 0.75 (0.50-1.00) | 0.75 (0.50-1.00) | 0.75 (0.50-1.00) |  |"
+    assert row in told.output
+    assert len(read(tmp_path / "results.json").measured) == 6
+    assert (tmp_path / "learning.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_there_is_no_report_of_nothing(tmp_path: Path) -> None:
+    told = CliRunner().invoke(app, ["report", "pico", "--out", str(tmp_path)])
+    assert told.exit_code == 2
+    assert "nothing was measured" in told.output + told.stderr
