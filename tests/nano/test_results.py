@@ -1,5 +1,6 @@
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -11,7 +12,7 @@ from memagent_nano.stages import Place
 from memagent_train.runs import metrics
 
 
-def lay(place: Place, stage: str, rewards: list[float | None], means: list[float]) -> None:
+def lay(place: Place, stage: str, rewards: Sequence[float | None], means: list[float]) -> None:
     run = place.run(stage)
     run.mkdir(parents=True)
     for step, mean in enumerate(means):
