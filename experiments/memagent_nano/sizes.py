@@ -53,10 +53,10 @@ PICO = Size(
 )
 NANO = Size(
     name="nano",
-    vocabulary=2048,
+    vocabulary=1024,
     hidden=128,
     feed_forward=384,
-    layers=6,
+    layers=4,
     window=1024,
     chunk_tokens=512,
     memory_tokens=128,
