@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 Role = Literal["system", "user", "assistant", "tool"]
-CallKind = Literal["update", "answer", "other"]
+CallKind = Literal["update", "answer", "act", "summary", "other"]
 
 
 class Leaf(BaseModel):
@@ -18,11 +25,46 @@ class Leaf(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class ToolCall(Leaf):
+    """A model's wish that a tool be run."""
+
+    id: str
+    """What the result names it by."""
+    name: str
+    arguments: str
+    """JSON as the model wrote it: it may be malformed."""
+
+
+class ToolSpec(Leaf):
+    """A tool as a model sees it."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    description: str = ""
+    parameters: Mapping[str, JsonValue] = Field(
+        default_factory=lambda: {"type": "object", "properties": {}}
+    )
+    """JSON schema of the arguments, an object."""
+
+
 class Message(Leaf):
     """One message of a conversation."""
 
     role: Role
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Of an assistant: the tools that it wants run, in order."""
+    tool_call_id: str | None = None
+    """Of a tool: the call that this is the result of."""
+
+    @model_serializer(mode="wrap")
+    def _sparse(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Without what only tool sessions have, so that their like is read by versions that do not know it.
+        fields = handler(self)
+        if not self.tool_calls:
+            fields.pop("tool_calls", None)
+        if self.tool_call_id is None:
+            fields.pop("tool_call_id", None)
+        return fields
 
 
 class Sampling(Leaf):
@@ -49,6 +91,8 @@ class ChatRequest(Leaf):
     """False asks a reasoning model to answer without reasoning; None leaves its default."""
     pattern: str | None = None
     """A regular expression that the whole text has to match, where the engine can hold it to one; else ignored."""
+    tools: tuple[ToolSpec, ...] = ()
+    """Tools that the model may call by the server's own means."""
     kind: CallKind = "other"
     parts: Mapping[str, str] = Field(default_factory=dict)
 
@@ -118,6 +162,8 @@ class Completion(Leaf):
 
     text: str
     """The reply without the reasoning that the server separated from it."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Calls that the server read from the reply; what it made them of is not in `text`."""
     reasoning: str = ""
     """Reasoning that came in a field of its own (`reasoning`, `reasoning_content`)."""
     finish_reason: FinishReason = FinishReason.STOP

@@ -1,0 +1,1 @@
+"""Tools with a state of their own and a verdict."""

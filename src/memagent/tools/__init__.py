@@ -1,0 +1,1 @@
+"""Tools: their definitions, how they are run, and where they come from."""
