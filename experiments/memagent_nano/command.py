@@ -18,7 +18,7 @@ from memagent.errors import ConfigError
 from memagent_nano.course import START, arms
 from memagent_nano.direct import DIRECT
 from memagent_nano.sizes import size_of
-from memagent_nano.stages import Place, Stage, done, perform, python
+from memagent_nano.stages import TRUNK, Place, Stage, done, perform, python
 from memagent_nano.work import Work, perform_all
 from memagent_train.cli.going import Going, training
 from memagent_train.runs.signals import interruptible
@@ -58,8 +58,9 @@ def train(size: SizeName, out: Out, seeds: Seeds = "0", only: Only = "", jobs: J
         stages = arms(size)
         places = _places(size, out, seeds)
         needed = [stages[name] for name in _with_earlier(stages, _chosen(stages, only))]
-        missing = [(place, stage) for stage in needed for place in places if not done(place, stage)]
-        there = len(needed) * len(places) - len(missing)
+        asked = [(place, stage) for stage in needed for place in _of(places, stage.name)]
+        missing = [one for one in asked if not done(*one)]
+        there = len(asked) - len(missing)
         typer.echo(f"{out}: {plural(len(missing), 'stage')} to train, {there} there already")
         make(places[0], {stage.lessons for _, stage in missing}, say=typer.echo)
         perform_all([_training(*one) for one in missing], jobs=jobs, say=typer.echo)
@@ -73,7 +74,8 @@ def measure(size: SizeName, out: Out, seeds: Seeds = "0", only: Only = "", jobs:
 
         stages = arms(size)
         names = [name for name in _chosen(stages, only) if name not in START]
-        asked = [(place, name) for name in names for place in _places(size, out, seeds)]
+        places = _places(size, out, seeds)
+        asked = [(place, name) for name in names for place in _of(places, name)]
         found = [(place, name) for place, name in asked if done(place, stages[name])]
         if not found:
             raise ConfigError(f"{str(out)!r} has no policy to measure: train it first")
@@ -162,6 +164,11 @@ def _place(size: str, out: Path, seed: int) -> Place:
     return Place(out.resolve(), size_of(size), seed)
 
 
+def _of(places: list[Place], stage: str) -> list[Place]:
+    """Where a stage is trained: once for all seeds, or for each."""
+    return places[:1] if stage in TRUNK else places
+
+
 def _chosen(stages: dict[str, Stage], only: str) -> list[str]:
     """The names that were asked for, in the order of the course."""
     wanted = {part.strip() for part in only.split(",")} if only else set(stages)
@@ -183,7 +190,7 @@ def _with_earlier(stages: dict[str, Stage], wanted: Sequence[str]) -> list[str]:
 
 
 def _title(place: Place, stage: str) -> str:
-    return f"seed {place.seed} {stage}"
+    return f"trunk {stage}" if stage in TRUNK else f"seed {place.seed} {stage}"
 
 
 def _training(place: Place, stage: Stage) -> Work:

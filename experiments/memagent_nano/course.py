@@ -25,6 +25,8 @@ class Lengths:
 
     echo: tuple[int, int]
     copy: tuple[int, int]
+    settle: tuple[int, int]
+    """More copies, at half the rate: until the gate is passed."""
     imitation: tuple[int, int]
     more: tuple[int, int]
     """As much computing as `reward` takes."""
@@ -35,15 +37,16 @@ class Lengths:
 
 
 LENGTHS = {
-    PICO.name: Lengths((400, 64), (1500, 48), (600, 24), (3000, 24), 100, (1500, 12)),
-    NANO.name: Lengths((400, 48), (2500, 32), (2000, 12), (4000, 12), 120, (0, 0)),
+    PICO.name: Lengths((400, 64), (1500, 48), (2500, 48), (600, 24), (3000, 24), 100, (1500, 12)),
+    NANO.name: Lengths((400, 48), (2500, 32), (2500, 32), (2000, 12), (4000, 12), 120, (0, 0)),
 }
 
 
 def arms(size: str) -> dict[str, Stage]:
     """The stages of a size by name; each stands behind the one that it begins with.
 
-    `new`, `echo` and `copy` are what all others begin with: copying and format, nothing of what is worth keeping.
+    `new`, `echo`, `copy` and `settle` are what all others begin with: copying and format, nothing of what is worth
+    keeping. They are trained once for all seeds.
     (a) `shown`: an expert shows which notes the question needs. (b) `unshown`: an expert keeps notes whatever the
     question. (c) `-grpo`: after that, reinforcement learning from answers alone. (d) `-more`: more imitation instead.
     (e) `-right`: rejection sampling instead. (f) `-toss`: rewards that say nothing. (g) `direct`: no memory; the window
@@ -57,17 +60,18 @@ def arms(size: str) -> dict[str, Stage]:
         Stage("new", "new"),
         _imitate("echo", "new", "echoes", lengths.echo, CONSTANT),
         _imitate("copy", "echo", "copies", lengths.copy),
+        _imitate("settle", "copy", "copies-more", lengths.settle, FINE),
     ]
     for start, lessons in (("shown", "relevant"), ("unshown", "random")):
         stages += [
-            _imitate(start, "copy", lessons, lengths.imitation, FINE),
+            _imitate(start, "settle", lessons, lengths.imitation, FINE),
             Stage(f"{start}-grpo", "grpo", start, steps=lengths.reward),
             _imitate(f"{start}-more", start, f"{lessons}-more", lengths.more, FINE),
             *_rejection(start, lengths.more),
             Stage(f"{start}-toss", "grpo", start, steps=lengths.reward, settings=TOSS),
         ]
     if lengths.direct[0]:
-        direct = _imitate(DIRECT, "copy", "direct", lengths.direct, f"traces.window={WINDOW}")
+        direct = _imitate(DIRECT, "settle", "direct", lengths.direct, f"traces.window={WINDOW}")
         stages.append(replace(direct, window=WINDOW))
     return {stage.name: stage for stage in stages}
 

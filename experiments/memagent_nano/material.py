@@ -65,6 +65,7 @@ def _makers(place: Place, tokenizer: Path) -> Mapping[str, Callable[[], Iterator
     return {
         "echoes": lambda: lessons.echoes(size, pieces(tokenizer), ECHOES, 0),
         "copies": lambda: lessons.copies(size, COPIES, 0),
+        "copies-more": lambda: lessons.copies(size, COPIES, 1),
         "relevant": lambda: lessons.traces(size, "relevant", tokenizer, DOCUMENTS, 0),
         "random": lambda: lessons.traces(size, "random", tokenizer, DOCUMENTS, 0),
         "relevant-more": lambda: lessons.traces(size, "relevant", tokenizer, MORE, 1),

@@ -72,7 +72,7 @@ def cells(size: Size) -> Iterator[Cell]:
 def answers(place: Place, stage: str, cell: Cell, label: str = "") -> Path:
     """The file of a cell's answers; see `measure`."""
     name = f"{cell.name}-{label}" if label else cell.name
-    return place.folder / stage / "measured" / f"{name}.jsonl"
+    return place.of(stage) / "measured" / f"{name}.jsonl"
 
 
 def measured(place: Place, stage: str) -> bool:
@@ -83,7 +83,7 @@ def measured(place: Place, stage: str) -> bool:
 
 def gate_file(place: Place, stage: str) -> Path:
     """Where `gate` is kept."""
-    return place.folder / stage / "gate.json"
+    return place.of(stage) / "gate.json"
 
 
 def measure(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memagent_nano.course import arms
-from memagent_nano.stages import Place
+from memagent_nano.stages import TRUNK, Place
 from memagent_train.runs import metrics
 
 EVALUATION = "evaluation"
@@ -65,9 +65,11 @@ def gather(places: Sequence[Place]) -> Results:
     hours: dict[str, float] = {}
     for place in places:
         for stage in arms(place.size.name).values():
-            name = f"seed-{place.seed}/{stage.name}"
+            if stage.name in TRUNK and place is not places[0]:
+                continue
+            name = f"{'trunk' if stage.name in TRUNK else f'seed-{place.seed}'}/{stage.name}"
             measured += _measured(place, stage.name)
-            gate = place.folder / stage.name / "gate.json"
+            gate = place.of(stage.name) / "gate.json"
             if gate.is_file():
                 gates[name] = json.loads(gate.read_text(encoding="utf-8"))
             lines = metrics.read(place.run(stage.name) / "metrics.jsonl")
@@ -106,7 +108,7 @@ def read(file: Path) -> Results:
 
 
 def _measured(place: Place, stage: str) -> Iterator[Measured]:
-    for file in sorted((place.folder / stage / "measured").glob("*.jsonl")):
+    for file in sorted((place.of(stage) / "measured").glob("*.jsonl")):
         lines = file.read_text(encoding="utf-8").splitlines()
         rewards = tuple(_reward(json.loads(line)) for line in lines)
         yield Measured(place.seed, stage, file.stem, rewards)

@@ -32,7 +32,7 @@ def sample(place: Place, stage: str, first: int, documents: int) -> None:
     config = load_train(
         HERE / "grpo.toml", [f"model.path={json.dumps(policy)}", *grpo_settings(place)]
     )
-    folder = place.folder / stage / TRACES
+    folder = place.of(stage) / TRACES
     with closing(Rolling(config, None)) as rolling:
         model, tokenizer = Target(ModelSettings(path=policy, dtype="float32")).load()
         rolling.attach(model, tokenizer)

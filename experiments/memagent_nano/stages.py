@@ -19,6 +19,9 @@ ROLLOUTS = "rollouts"
 """Lessons that are no file: the right ones among rollouts of the policy that a stage begins with."""
 DOCUMENTS = 2048
 """That it rolls out for them."""
+TRUNK = ("new", "echo", "copy", "settle")
+"""Stages that all arms of all seeds begin with, trained once: what seeds differ in comes after."""
+TRUNK_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -59,17 +62,21 @@ class Place:
         """Of all seeds: arms and seeds have the same samples."""
         return self.root / "lessons"
 
+    def of(self, stage: str) -> Path:
+        """The folder of a stage."""
+        return (self.root / "trunk" if stage in TRUNK else self.folder) / stage
+
     def policy(self, stage: str) -> Path:
         """The weights that a stage leaves."""
-        return self.folder / stage / POLICY
+        return self.of(stage) / POLICY
 
     def run(self, stage: str) -> Path:
         """The folder of a stage's training."""
-        return self.folder / stage / RUN
+        return self.of(stage) / RUN
 
     def log(self, stage: str) -> Path:
         """What a stage's commands said."""
-        return self.folder / stage / LOG
+        return self.of(stage) / LOG
 
 
 def done(place: Place, stage: Stage) -> bool:
@@ -89,7 +96,7 @@ def perform(place: Place, stage: Stage) -> None:
     """
     if done(place, stage):
         return
-    made = place.folder / stage.name / MADE
+    made = place.of(stage.name) / MADE
     made.parent.mkdir(parents=True, exist_ok=True)
     for half in (made, place.policy(stage.name)):
         shutil.rmtree(half, ignore_errors=True)
@@ -112,7 +119,7 @@ def _new(place: Place, folder: Path) -> None:
 
     logging.disable_progress_bar()  # a line for a file of a megabyte
     tokenizer = new_tokenizer(place.size)
-    model = new_model(place.size, tokenizer, seed=place.seed)
+    model = new_model(place.size, tokenizer, seed=TRUNK_SEED)
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)
 
@@ -126,7 +133,7 @@ def _train(place: Place, stage: Stage) -> None:
     settings = [
         f"model.path={json.dumps(str(place.policy(stage.after)))}",
         f"optimizer.steps={stage.steps}",
-        f"optimizer.seed={place.seed}",
+        f"optimizer.seed={TRUNK_SEED if stage.name in TRUNK else place.seed}",
         *(sft_settings(place, stage) if stage.command == "sft" else grpo_settings(place)),
         *stage.settings,
     ]
@@ -146,7 +153,7 @@ def _widen(folder: Path, stage: Stage) -> None:
 def sft_settings(place: Place, stage: Stage) -> list[str]:
     """Where the lessons are."""
     if stage.lessons == ROLLOUTS:
-        path = json.dumps(str(place.folder / stage.after / TRACES))
+        path = json.dumps(str(place.of(stage.after) / TRACES))
         source = f'{{ kind = "rollouts", path = {path}, min_reward = 1.0 }}'
     else:
         files = json.dumps([str(place.lessons / f"{stage.lessons}.jsonl")])

@@ -50,11 +50,16 @@ def test_what_is_missing_is_trained_and_measured(
     said = run("train", *out, "--seeds", "1", "--only", "shown")
     assert "3 stages to train, 0 there already" in said
     assert "lessons copies: written" in said
-    assert f"its log is {tmp_path / 'seed-1' / 'copy' / 'log.txt'}" in said
+    assert f"trunk copy: begun; its log is {tmp_path / 'trunk' / 'copy' / 'log.txt'}" in said
     assert "seed 1 shown: done" in said
     assert "; 0 of 3 left" in said
     assert course == ["sft", "export"] * 2
     assert not (tmp_path / "seed-1" / "other").exists()
+
+    # All seeds begin with the same copies.
+    said = run("train", *out, "--seeds", "1,2", "--only", "shown")
+    assert "1 stage to train, 3 there already" in said
+    assert "seed 2 shown: done" in said
 
     said = run("train", *out, "--seeds", "1,1", "--only", "shown,copy")
     assert "0 stages to train, 3 there already" in said
@@ -63,7 +68,7 @@ def test_what_is_missing_is_trained_and_measured(
     for stage in ("copy", "shown"):
         gate_file(place, stage).write_text("{}")
     said = run("measure", *out, "--seeds", "0,1", "--only", "shown,copy")
-    assert "not trained yet, left out: seed 0 copy, seed 0 shown" in said
+    assert "not trained yet, left out: seed 0 shown" in said
     assert "2 policies to measure, 0 measured already" in said
     lines = (tmp_path / "seed-1/shown/measured/once-448.jsonl").read_text().splitlines()
     assert [json.loads(line)["task"] for line in lines] == ["once", "once"]
@@ -126,6 +131,6 @@ def test_ctrl_c_ends_the_children_and_says_how_to_go_on(tmp_path: Path) -> None:
     child.send_signal(signal.SIGINT)
     said, _ = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert "seed 0 copy: begun" in said
+    assert "trunk copy: begun" in said
     assert "go on with: python -m memagent_nano train pico" in said
     assert "Traceback" not in said

@@ -68,7 +68,7 @@ def test_a_policy_goes_through_imitation_and_rewards_and_is_measured(
     assert Policy.load(place.policy("rewarded")) is not None
     for stage in (NEW, COPY, REWARDED):
         assert done(place, stage)
-        assert not (place.folder / stage.name / MADE).exists()
+        assert not (place.of(stage.name) / MADE).exists()
         perform(place, stage)
     assert len(in_process) == 4
 
@@ -110,8 +110,8 @@ def test_a_stage_goes_on_where_it_was_stopped(
         perform(again, COPY)
     assert steps(again, COPY) == [1]
     assert not done(again, COPY)
-    (again.folder / "copy" / MADE).mkdir()
-    (again.folder / "copy" / MADE / "half").write_text("of an export")
+    (again.of("copy") / MADE).mkdir()
+    (again.of("copy") / MADE / "half").write_text("of an export")
     monkeypatch.setattr(processes, "python", run)
     perform(again, COPY)
     assert steps(again, COPY) == [1, 2]
@@ -129,7 +129,7 @@ def test_right_rollouts_are_imitated(
     perform(place, COPY)
     with pytest.raises(StageFailed):
         perform(place, RIGHT)  # so new a policy is never right
-    logs = sorted((place.folder / "copy" / TRACES).glob("*.parquet"))
+    logs = sorted((place.of("copy") / TRACES).glob("*.parquet"))
     assert len(logs) == 2
     rows = pq.read_table(logs[0]).to_pylist(maps_as_pydicts="strict")
     assert len({row["rollout_id"] for row in rows}) == 2
@@ -140,7 +140,7 @@ def test_right_rollouts_are_imitated(
     perform(place, RIGHT)
     assert [log.stat().st_mtime_ns for log in logs] == before
     assert in_process[-4:] == ["sft", "sample-one", "sft", "export"]
-    learnt = (place.folder / "right" / LOG).parent / "run" / "data.json"
+    learnt = (place.of("right") / LOG).parent / "run" / "data.json"
     assert json.loads(learnt.read_text())["rows"] == sum(row["reward"] for row in rows)
 
 
