@@ -39,10 +39,10 @@ def test_a_newer_store_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
     RunStore(path).close()
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 2")
+    db.execute("PRAGMA user_version = 3")
     db.close()
     before = path.read_bytes()
-    with pytest.raises(StoreTooNew, match=r"version 2, this one reads 1.*upgrade"):
+    with pytest.raises(StoreTooNew, match=r"version 3, this one reads 2.*upgrade"):
         RunStore(path)
     assert path.read_bytes() == before
 

@@ -153,12 +153,12 @@ def test_two_connections_share_one_file(tmp_path: Path) -> None:
     two.close()
 
 
-def test_the_schema_on_disk_is_what_version_1_promises(tmp_path: Path) -> None:
+def test_the_schema_on_disk_is_what_version_2_promises(tmp_path: Path) -> None:
     RunStore(tmp_path / "runs.sqlite").close()
     db = sqlite3.connect(tmp_path / "runs.sqlite")
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert tables == {"runs", "chunks", "steps", "events"}
-    assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    assert tables == {"runs", "chunks", "steps", "events", "effects"}
+    assert db.execute("PRAGMA user_version").fetchone() == (2,)
     assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert json.dumps(BINDING)
     db.close()

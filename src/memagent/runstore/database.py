@@ -21,10 +21,19 @@ from memagent.errors import (
 
 APPLICATION_ID = 0x6D656D61
 """`mema` in ASCII: marks the SQLite file as a run store."""
-VERSION = 1
+VERSION = 2
+"""1 had no effects."""
 BUSY_SECONDS = 30
 """How long a writer waits for another process's transaction (each lasts about a millisecond)."""
 
+EFFECTS = """
+CREATE TABLE IF NOT EXISTS effects (
+  run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, key TEXT NOT NULL, place INTEGER NOT NULL,
+  sent INTEGER NOT NULL, committed REAL, body TEXT, usage TEXT,
+  PRIMARY KEY (run, key)
+) STRICT;
+"""
+"""What tool sessions did, by key; `place` counts those that were begun."""
 SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE runs (
@@ -47,6 +56,7 @@ CREATE TABLE events (
   run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, seq INTEGER NOT NULL, body TEXT NOT NULL,
   PRIMARY KEY (run, seq)
 ) STRICT, WITHOUT ROWID;
+{EFFECTS}
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {VERSION};
 COMMIT;
@@ -130,6 +140,10 @@ class Database:
         self._use_wal()
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         self._db.execute("PRAGMA foreign_keys = ON")
+        if tables and version < VERSION:
+            self._db.executescript(
+                f"BEGIN IMMEDIATE;{EFFECTS}PRAGMA user_version = {VERSION};COMMIT;"
+            )
         if not tables:
             try:
                 self._db.executescript(SCHEMA)

@@ -11,6 +11,9 @@ from memagent.events import Event
 from memagent.messages import Usage
 from memagent.runstore.records import RunRecord
 
+SUMS = [f"COALESCE(SUM(json_extract(usage, '$.{name}')), 0)" for name in Usage.model_fields]
+"""Each number of the rows' usages, added up."""
+
 
 def text(db: sqlite3.Connection, run_id: str, place: int) -> str:
     """The text of a chunk, empty where there is none."""

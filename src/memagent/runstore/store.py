@@ -16,6 +16,7 @@ from memagent.messages import Usage
 from memagent.runstore import rows
 from memagent.runstore.conversations import StoredConversations, pack
 from memagent.runstore.database import Database
+from memagent.runstore.effects import ANSWER, StoredEffects
 from memagent.runstore.lock import busy, remove_lock, run_lock
 from memagent.runstore.records import ANSWER_STEP, Pending, QuestionState, RunRecord, Step
 from memagent.trajectory import Conversation
@@ -131,14 +132,15 @@ class RunStore:
             remove_lock(self.path, run_id)
 
     def drop_unread(self, run_id: str) -> bool:
-        """Forgets a run of which no chunk was read; its caller holds the run.
+        """Forgets a run of which no chunk was read, or no call made; its caller holds the run.
 
         Returns:
             Whether there was nothing to keep.
         """
         with self._db.write() as db:
             gone = db.execute(
-                "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM chunks WHERE run = id)",
+                "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM chunks WHERE run = id) "
+                "AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id)",
                 (run_id,),
             ).rowcount
         if gone:
@@ -294,6 +296,8 @@ class RunStore:
         answers = "SELECT question, answer FROM steps WHERE run = ? AND chunk = ? AND committed IS NOT NULL"
         for question, answer in self._db.read(answers, (run_id, ANSWER_STEP)):
             states[question].answer = answer
+        if states and (ended := self.effects(run_id).find(ANSWER)) is not None:
+            states[0].answer = ended["answer"]
         return states
 
     def mark(self, run_id: str, chunk: int) -> dict[str, Any] | None:
@@ -312,12 +316,16 @@ class RunStore:
 
     def usage(self, run_id: str, question: int | None = None) -> Usage:
         """What the run's calls cost, for one question or all."""
-        columns = ", ".join(
-            f"COALESCE(SUM(json_extract(usage, '$.{name}')), 0)" for name in Usage.model_fields
-        )
-        where = "run = ?" + ("" if question is None else " AND question = ?")
-        values = (run_id,) if question is None else (run_id, question)
-        row = self._db.read(f"SELECT {columns} FROM steps WHERE {where}", values)[0]
+        columns = ", ".join(rows.SUMS)
+        spent, values = "SELECT usage FROM steps WHERE run = ?", [run_id]
+        if question is not None:
+            spent, values = f"{spent} AND question = ?", [run_id, question]
+        if not question:  # a tool session is one question
+            spent, values = (
+                f"{spent} UNION ALL SELECT usage FROM effects WHERE run = ?",
+                [*values, run_id],
+            )
+        row = self._db.read(f"SELECT {columns} FROM ({spent})", values)[0]
         return Usage(**dict(zip(Usage.model_fields, row, strict=True)))
 
     def events(self, run_id: str, after: int = -1) -> Iterator[Event]:
@@ -336,3 +344,7 @@ class RunStore:
     def conversations(self, run_id: str, question: int = 0) -> Sequence[Conversation]:
         """The question's conversations in order, read from disk as they are indexed."""
         return StoredConversations(self._db, run_id, question)
+
+    def effects(self, run_id: str) -> StoredEffects:
+        """What a tool session did."""
+        return StoredEffects(self._db, run_id)
