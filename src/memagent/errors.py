@@ -26,7 +26,13 @@
     │   ├── ContextOverflow       the prompt is over the model's window
     │   ├── DeviceFull            the prompt does not fit the memory of the device (models in this process)
     │   └── RequestRefused        other 4xx
+    ├── ToolError                 a tool, or the server that it comes from, failed; a model is told the message
+    │   └── BadArguments          the arguments of a call do not fit the tool
     ├── LimitReached              a usage limit would be passed; the loop turns it into a StopReason
+    ├── SessionError              the context of a tool session
+    │   ├── CompactionFailed      no usable summary, or nothing to be gained; the history is intact
+    │   ├── OutOfSummaries        as many as there may be are written; the loop turns it into a StopReason
+    │   └── UnknownHandle         the archive holds no text of that handle
     └── StoreError                runs and the file that holds them
         ├── RunNotFound
         ├── RunMismatch           the run id belongs to another question, document or setting
@@ -182,12 +188,42 @@ class RequestRefused(ModelError):
     """The server refuses the request (other 4xx)."""
 
 
+class ToolError(MemagentError):
+    """A tool, or the server that it comes from, failed.
+
+    A tool may raise it for what a model can act upon: the model is told the message as it is.
+    """
+
+
+class BadArguments(ToolError):
+    """The arguments of a call do not fit the tool; the message says which, and what is expected."""
+
+
 class LimitReached(MemagentError):
     """A usage limit is reached.
 
     Raised before the call that would pass the limit; the reading loop turns it into
     `StopReason.LIMIT`, so callers of an agent see it as data, not as an exception.
     """
+
+
+class SessionError(MemagentError):
+    """The context of a tool session cannot do what was asked."""
+
+
+class CompactionFailed(SessionError):
+    """The context could not be made smaller; the history is as it was, and it may be tried again."""
+
+
+class OutOfSummaries(SessionError):
+    """A session has written as many summaries as it may, and its context is full again.
+
+    The loop turns it into `StopReason.OUT_OF_SUMMARIES`, so callers of an agent see it as data.
+    """
+
+
+class UnknownHandle(SessionError):
+    """The archive holds no text of that handle."""
 
 
 class StoreError(MemagentError):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from memagent.errors import ConfigError
 from memagent.messages import ToolSpec
 
 
@@ -16,7 +17,9 @@ class Run(Protocol):
         """Runs with arguments as the JSON schema wants them.
 
         Raises:
-            Exception: whatever went wrong; the model is told.
+            BadArguments: they do not fit; the message says which, and what is expected.
+            ToolError: it failed; the model is told the message.
+            Exception: whatever else went wrong; the model is told the class and the message.
         """
         ...
 
@@ -26,6 +29,9 @@ class Tool:
     """A function that a model may call.
 
     `memagent.tools.tool` makes one from a Python function, `memagent.tools.mcp` from an MCP server.
+
+    Raises:
+        ConfigError: the timeout is no time.
     """
 
     spec: ToolSpec
@@ -33,7 +39,16 @@ class Tool:
     idempotent: bool = False
     """Running it twice does no more than running it once: it may be run again after a kill."""
     timeout: float = 60.0
-    """Seconds after which a call is given up, and the model told so."""
+    """Seconds after which a call is given up, and the model told so; infinity sets no limit."""
+    final: bool = False
+    """Its result is the answer, and ends the session."""
+
+    def __post_init__(self) -> None:
+        # NaN is not above 0.
+        if not self.timeout > 0:
+            raise ConfigError(
+                f"tool {self.name!r}: a timeout of {self.timeout!r} seconds; give more than 0, or math.inf"
+            )
 
     @property
     def name(self) -> str:

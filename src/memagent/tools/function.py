@@ -1,0 +1,194 @@
+"""Tools made of Python functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast, overload
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from memagent.errors import ConfigError, ToolError
+from memagent.messages import ToolSpec
+from memagent.tools import docstring
+from memagent.tools.base import Run, Tool
+from memagent.tools.processes import Place, in_process
+from memagent.tools.signature import Signature
+from memagent.tools.thread import in_own_thread
+from memagent.tools.wording import clip
+
+NOTHING = "(done, nothing returned)"
+"""What a model is told of None: an empty result would look like one that got lost."""
+
+
+@overload
+def tool(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    idempotent: bool = False,
+    timeout: float = 60.0,
+    process: bool = False,
+) -> Tool: ...
+@overload
+def tool(
+    function: None = None,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    idempotent: bool = False,
+    timeout: float = 60.0,
+    process: bool = False,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    idempotent: bool = False,
+    timeout: float = 60.0,
+    process: bool = False,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Makes a tool of a Python function; also a decorator, with or without arguments.
+
+    The type hints become the JSON schema, and a model's arguments are checked and converted by them: defaults,
+    Enums, models, dates and whatever else pydantic knows. Parameters are described by the docstring's `Args:`, or by
+    `Annotated[str, Field(description=...)]`, which comes first. The model is told text as it is, and other values as
+    JSON.
+
+    An async function runs on the event loop, any other in a thread of its own. A thread cannot be ended: where such
+    a function takes longer than its timeout, the model is told so, and the function goes on unseen. One that may take
+    long, or needs a whole core, belongs into a process, which is really ended.
+
+    Args:
+        function: a function with a type hint for each parameter, without *args and **kwargs; None makes a decorator.
+        name: what the model calls it; the function's name where None.
+        description: what the model is told of it; the docstring's first paragraph where None.
+        idempotent: running it twice does no more than running it once.
+        timeout: seconds until a call is given up; where all processes are busy, waiting for one counts.
+        process: runs it in another process, which has to be able to import it. That process keeps its globals from
+            call to call, and calls may go to different ones.
+
+    Raises:
+        ConfigError: the function cannot be a tool; the message says why, and what helps.
+    """
+    if function is None:
+        return partial(
+            tool,
+            name=name,
+            description=description,
+            idempotent=idempotent,
+            timeout=timeout,
+            process=process,
+        )
+    _check(function)
+    signature = Signature.of(function)
+    if process:
+        run: Run = InProcess(function, signature, Place.of(function))
+    elif inspect.iscoroutinefunction(function):
+        run = OnLoop(function, signature)
+    else:
+        run = InThread(function, signature)
+    try:
+        spec = ToolSpec(
+            name=function.__name__ if name is None else name,
+            description=docstring.summary(function) if description is None else description,
+            parameters=signature.schema,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(
+            f"{function.__qualname__} cannot be a tool: its {first['loc'][0]} {clip(repr(first['input']), 200)} will "
+            f"not do ({first['msg']}); give name= with 1 to 64 letters, digits, '_' or '-'"
+        ) from error
+    return Tool(spec, run, idempotent=idempotent, timeout=timeout)
+
+
+@dataclass(frozen=True)
+class OnLoop:
+    """Runs an async function on the event loop."""
+
+    function: Callable[..., Any]
+    signature: Signature
+
+    async def __call__(self, arguments: Mapping[str, Any]) -> str:
+        """Awaits the function."""
+        by_place, by_name = self.signature.convert(arguments)
+        return as_text(await self.function(*by_place, **by_name))
+
+
+@dataclass(frozen=True)
+class InThread:
+    """Runs a function in a thread of its own."""
+
+    function: Callable[..., Any]
+    signature: Signature
+
+    async def __call__(self, arguments: Mapping[str, Any]) -> str:
+        """Waits for the thread."""
+        by_place, by_name = self.signature.convert(arguments)
+
+        def call() -> Any:
+            value = self.function(*by_place, **by_name)
+            return value if inspect.isawaitable(value) else as_text(value)
+
+        result = await in_own_thread(call)
+        # A function that is wrapped by one that is not async still returns something to await.
+        return result if isinstance(result, str) else as_text(await result)
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Runs a function in another process."""
+
+    function: Callable[..., Any]
+    signature: Signature
+    place: Place
+
+    async def __call__(self, arguments: Mapping[str, Any]) -> str:
+        """Waits for the process.
+
+        Raises:
+            ConfigError: the function is not where it says that it is.
+        """
+        self.signature.convert(arguments)  # wrong arguments need no process
+        self.place.check(self.function)
+        return await in_process(self.place, arguments)
+
+
+def as_text(value: Any) -> str:
+    """What a model is told that a function returned.
+
+    Raises:
+        ToolError: it has no JSON form.
+    """
+    if isinstance(value, str):
+        return str(value)
+    if value is None:
+        return NOTHING
+    try:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            raise TypeError("bytes are no text")  # noqa: TRY301 - told of as what pydantic refuses
+        return to_json(value).decode()
+    except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
+        kind = type(cast("object", value)).__name__
+        raise ToolError(
+            f"it ran, but returned a {kind} that cannot be shown as JSON: {clip(str(error), 300)}"
+        ) from error
+
+
+def _check(function: Any) -> None:
+    if isinstance(function, Tool):
+        raise ConfigError(f"{function.name!r} is a tool already; give it to the agent as it is")
+    if not inspect.isroutine(function):
+        raise ConfigError(
+            f"{function!r} is no function; write one around it, with type hints, and give that"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(
+            f"{function.__qualname__} yields; a tool returns what it has at once, such as a list"
+        )

@@ -1,0 +1,284 @@
+"""MCP servers as sources of tools (`pip install 'memagent[mcp]'`)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Self, cast
+from urllib.parse import urlsplit
+
+from memagent.errors import ConfigError, ToolError
+from memagent.messages import ToolSpec
+from memagent.tools.base import Tool
+from memagent.tools.mcp_session import Connect, Log, Session
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import CallToolResult, ContentBlock
+    from mcp_types import Tool as ServedTool
+
+NAME_CHARS = 64
+"""The longest name of a tool that models' servers take."""
+HTTP_SECONDS = 30.0
+"""For a connection, and for sending; replies are waited for as long as the tool may take."""
+
+
+class McpServer:
+    """An MCP server: `async with McpServer.stdio("uvx", "some-server") as server: Toolset(server.tools)`.
+
+    Works with `with` as well as with `async with`, and its tools with the sync API: the connection lives in a thread
+    of its own. It is not made again where it breaks; calls then fail, and the model is told so.
+
+    A server is trusted with what a model tells it, and its descriptions become part of the prompt. Whether a tool is
+    idempotent is what the server says of it (`idempotentHint`, `readOnlyHint`).
+
+    Use `stdio` or `http` to make one.
+    """
+
+    def __init__(
+        self, who: str, connect: Connect, prefix: str, timeout: float, connect_timeout: float
+    ) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_-]{0,32}", prefix):
+            raise ConfigError(f"prefix={prefix!r}: give at most 32 letters, digits, '_' or '-'")
+        if not (timeout > 0 and connect_timeout > 0):
+            raise ConfigError(
+                f"timeout={timeout!r}, connect_timeout={connect_timeout!r}: give seconds, more than 0"
+            )
+        self._who, self._connect, self._prefix = who, connect, prefix
+        self._timeout, self._connect_timeout = timeout, connect_timeout
+        self._session: Session | None = None
+        self._tools: list[Tool] | None = None
+
+    @classmethod
+    def stdio(
+        cls,
+        command: str,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+        prefix: str = "",
+        timeout: float = 60.0,
+        connect_timeout: float = 30.0,
+    ) -> Self:
+        """A server that is started as a process here, and ended with the connection.
+
+        Args:
+            command: the program.
+            args: its arguments.
+            env: environment variables, beside those that any program needs (PATH, HOME and the like). No others are
+                passed on: keys are not every server's business.
+            cwd: the folder that it runs in; this process's where None.
+            prefix: put before the names of its tools.
+            timeout: seconds that a call may take.
+            connect_timeout: seconds that starting may take.
+
+        Raises:
+            ConfigError: a prefix or timeout that is none.
+        """
+
+        @asynccontextmanager
+        async def connect(log: Log) -> AsyncGenerator[Client]:
+            from mcp import Client, StdioServerParameters, stdio_client
+
+            parameters = StdioServerParameters(
+                command=command,
+                args=list(args),
+                env=None if env is None else dict(env),
+                cwd=None if cwd is None else fspath(cwd),
+            )
+            async with Client(stdio_client(parameters, errlog=log.output)) as client:
+                yield client
+
+        who = f"the MCP server {' '.join([command, *args])[:200]!r}"
+        return cls(who, connect, prefix, timeout, connect_timeout)
+
+    @classmethod
+    def http(
+        cls,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        prefix: str = "",
+        timeout: float = 60.0,
+        connect_timeout: float = 30.0,
+    ) -> Self:
+        """A server that is there already (streamable HTTP).
+
+        Args:
+            url: its endpoint, such as `http://localhost:8000/mcp`.
+            headers: sent with each request, such as a key. Errors and logs of memagent do not show them.
+            prefix: put before the names of its tools.
+            timeout: seconds that a call may take.
+            connect_timeout: seconds that connecting may take.
+
+        Raises:
+            ConfigError: a URL, prefix or timeout that is none.
+        """
+        who = f"the MCP server {_shown_url(url)!r}"
+
+        @asynccontextmanager
+        async def connect(log: Log) -> AsyncGenerator[Client]:
+            import httpx2
+            from mcp import Client
+            from mcp.client.streamable_http import streamable_http_client
+
+            limits = httpx2.Timeout(HTTP_SECONDS, read=None)
+            async with (
+                httpx2.AsyncClient(headers=dict(headers or {}), timeout=limits) as http,
+                Client(streamable_http_client(url, http_client=http)) as client,
+            ):
+                yield client
+
+        return cls(who, connect, prefix, timeout, connect_timeout)
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The server's tools, as it listed them when it was opened.
+
+        Raises:
+            ConfigError: it is not open, and was not before.
+        """
+        if self._tools is None:
+            raise ConfigError(f"{self._who} is not open; use it with `with` or `async with`")
+        return list(self._tools)
+
+    async def __aenter__(self) -> Self:
+        session = self._open()
+        try:
+            # Shielded, since cancelling would take the future from the thread that fills it.
+            self._take(session, await asyncio.shield(asyncio.wrap_future(session.opened)))
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes the connection, and ends the server that was started for it (within 4 seconds)."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.end()
+            await asyncio.shield(asyncio.wrap_future(session.closed))
+
+    def __enter__(self) -> Self:
+        session = self._open()
+        try:
+            self._take(session, session.opened.result())
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Does what `aclose` does, and blocks."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.end()
+            session.closed.result()
+
+    def __repr__(self) -> str:
+        return f"<{self._who.removeprefix('the ')}>"
+
+    def _open(self) -> Session:
+        if self._session is not None:
+            raise ConfigError(
+                f"{self._who} is open already; make another McpServer for a second connection"
+            )
+        self._session = Session(self._who, self._connect, self._connect_timeout)
+        return self._session
+
+    def _take(self, session: Session, served: Sequence[ServedTool]) -> None:
+        names = valid_names([tool.name for tool in served], self._prefix)
+        self._tools = [
+            _tool(session, tool, name, self._timeout)
+            for tool, name in zip(served, names, strict=True)
+        ]
+
+
+def valid_names(names: Sequence[str], prefix: str) -> list[str]:
+    """A name that models' servers take for each of a server's tools, no two alike."""
+    found: list[str] = []
+    for name in names:
+        plain = (prefix + re.sub(r"[^A-Za-z0-9_-]", "_", name))[:NAME_CHARS] or "tool"
+        made, number = plain, 2
+        while made in found:
+            made = f"{plain[: NAME_CHARS - len(str(number)) - 1]}_{number}"
+            number += 1
+        found.append(made)
+    return found
+
+
+def _tool(session: Session, served: ServedTool, name: str, timeout: float) -> Tool:
+    async def run(arguments: Mapping[str, Any]) -> str:
+        result = await session.call(served.name, arguments)
+        text = result_text(result)
+        if result.is_error:
+            raise ToolError(text or "the server does not say why")
+        return text
+
+    hints = served.annotations
+    spec = ToolSpec(
+        name=name,
+        description=served.description or served.title or "",
+        parameters=served.input_schema,
+    )
+    idempotent = bool(hints and (hints.idempotent_hint or hints.read_only_hint))
+    return Tool(spec, run, idempotent=idempotent, timeout=timeout)
+
+
+def result_text(result: CallToolResult) -> str:
+    """What a model is told of a result: its texts, or its structured content where it has none.
+
+    What is no text is named by its kind and size.
+    """
+    parts = [_part(block) for block in result.content]
+    if not any(block.type == "text" for block in result.content):
+        structured: Any = result.structured_content
+        if structured is not None:
+            parts.append(json.dumps(structured, ensure_ascii=False))
+    return "\n".join(parts)
+
+
+def _part(block: ContentBlock) -> str:
+    match block.type:
+        case "text":
+            return block.text
+        case "image" | "audio":
+            return f"[{block.mime_type}, {_size(block.data)} bytes]"
+        case "resource_link":
+            return f"[{block.mime_type or 'resource'} at {block.uri}]"
+        case "resource":
+            resource = cast("Any", block.resource)
+            if hasattr(resource, "text"):
+                return resource.text
+            return f"[{resource.mime_type or 'resource'} at {resource.uri}, {_size(resource.blob)} bytes]"
+
+
+def _size(base64: str) -> int:
+    """Bytes that a text in base64 stands for."""
+    digits = len(base64.rstrip("=\n"))
+    return digits * 3 // 4
+
+
+def _shown_url(url: str) -> str:
+    """The URL without what may be secret: user, password and query."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        parts, host, port = urlsplit(""), None, ""
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigError(
+            "the URL of an MCP server has to be one such as 'http://localhost:8000/mcp'"
+        )
+    return f"{parts.scheme}://{host}{port}{parts.path}"

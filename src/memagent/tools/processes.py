@@ -1,0 +1,252 @@
+"""Functions in processes of their own, which can be ended.
+
+A process runs one function at a time and serves many calls one after the other; it has pipes that nobody else has, so
+that one that dies or is killed takes nothing along. `multiprocessing` is not used: it would run the user's script
+again in each process, with all that the script does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any, cast
+
+from memagent.errors import ConfigError, ToolError
+from memagent.tools.base import Tool
+from memagent.tools.thread import in_own_thread
+
+PROCESSES = max(1, os.cpu_count() or 1)
+"""Run at once: they are for what keeps a core busy."""
+_START = "import sys; sys.path[:] = sys.argv[1:]; from memagent.tools.worker import main; main()"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a function can be imported from."""
+
+    module: str
+    name: str
+    """Dotted, within the module."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Place:
+        """Where a function says that it is.
+
+        Raises:
+            ConfigError: no other process could import it from there.
+        """
+        who = getattr(function, "__qualname__", repr(function))
+        module: str | None = getattr(function, "__module__", None)
+        if inspect.iscoroutinefunction(function):
+            raise ConfigError(
+                f"{who} is async, so it cannot run in a process; leave out async, or process=True"
+            )
+        if not inspect.isfunction(function) or "<" in who or module is None:
+            raise ConfigError(
+                f"{who} cannot run in a process, which could not import it; define it with def at the top level of a "
+                f"module"
+            )
+        if module in ("__main__", "__mp_main__"):
+            raise ConfigError(
+                f"{who} cannot run in a process, which would have to run the script again to import it; move it to a "
+                f"module of its own, and import it from there"
+            )
+        return cls(module, who)
+
+    def check(self, function: Callable[..., Any]) -> None:
+        """Looks whether the function, or the tool that it was made, is still where it says that it is.
+
+        Raises:
+            ConfigError: something else is, or nothing.
+        """
+        if self.find() is not function:
+            raise ConfigError(
+                f"{self.module}.{self.name} is another function than the tool's, so a process would run the wrong "
+                f"one; give each function a name of its own"
+            )
+
+    def find(self) -> Any:
+        """The function, imported; None where there is none."""
+        found: Any = sys.modules.get(self.module) or __import__(self.module, fromlist=["_"])
+        for name in self.name.split("."):
+            found = getattr(found, name, None)
+        # A function that `tool` decorates is replaced by its tool.
+        return getattr(found.run, "function", None) if isinstance(found, Tool) else found
+
+
+async def in_process(place: Place, arguments: Mapping[str, Any]) -> str:
+    """Runs a function in another process, which is killed where this is cancelled.
+
+    Args:
+        place: where the function is.
+        arguments: as its JSON schema wants them.
+
+    Raises:
+        ToolError: the function failed, or the process ended.
+    """
+    job = _Job()
+    request = {
+        "path": sys.path,
+        "module": place.module,
+        "name": place.name,
+        "arguments": dict(arguments),
+    }
+    try:
+        reply = await in_own_thread(lambda: _pool.work(job, request))
+    except asyncio.CancelledError:
+        job.give_up()
+        raise
+    if "error" in reply:
+        raise ToolError(reply["error"])
+    return reply["text"]
+
+
+class _GivenUp(Exception):
+    """Nobody waits for the call any more."""
+
+
+class _Worker:
+    """One process."""
+
+    def __init__(self) -> None:
+        # A session of its own: Ctrl-C is ours to handle, and what the function started is ended with it.
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START, *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._requests = cast("IO[bytes]", self._process.stdin)
+        self._replies = cast("IO[bytes]", self._process.stdout)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Sends one call and waits for its outcome."""
+        with suppress(BrokenPipeError):
+            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.flush()
+        line = self._replies.readline()
+        if not line.endswith(b"\n"):
+            self.end()
+            raise ToolError(f"the process that ran it ended {_ending(self._process.returncode)}")
+        return json.loads(line)
+
+    def kill(self) -> None:
+        """Ends it at once, with all that it started. Who waits for it in `ask` is woken."""
+        # Not yet reaped, so that its id cannot be another's.
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Frees what it holds. Blocks until it is gone."""
+        with suppress(OSError):
+            self._requests.close()
+        self._replies.close()
+        # It closed its pipe and may be about to end; what does not is ended.
+        try:
+            self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self._process.wait()
+
+
+def _ending(code: int | None) -> str:
+    if code is not None and code < 0:
+        cause = ", as the system does where memory is short" if code == -signal.SIGKILL else ""
+        return f"by signal {-code} ({signal.Signals(-code).name}){cause}"
+    return f"with exit code {code}"
+
+
+class _Job:
+    """One call: between the thread that makes it and whoever gives it up."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._given_up = False
+        self._worker: _Worker | None = None
+
+    def give_up(self) -> None:
+        """Ends what is at it, now or as soon as something would be."""
+        with self._mutex:
+            self._given_up = True
+            if self._worker is not None:
+                self._worker.kill()
+
+    def take(self, worker: _Worker | None) -> None:
+        """Says who is at it, None for nobody any more.
+
+        Raises:
+            _GivenUp: it need not be.
+        """
+        with self._mutex:
+            self._worker = worker
+            if self._given_up:
+                raise _GivenUp
+
+
+class _Pool:
+    """The processes, started as they are needed."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """What a forked process does: its parent's processes are not its own."""
+        # Kept in sight, since a Popen that is collected complains about a process that still runs.
+        self._parents = getattr(self, "_idle", None)
+        self._idle: list[_Worker] = []
+        self._slots = threading.BoundedSemaphore(PROCESSES)
+
+    def work(self, job: _Job, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Makes one call. Blocks."""
+        with self._slots:
+            job.take(None)
+            worker = self._take()
+            try:
+                job.take(worker)
+                reply = worker.ask(request)
+                job.take(None)
+            except BaseException:
+                worker.kill()
+                worker.end()
+                raise
+            self._idle.append(worker)
+            return reply
+
+    def close(self) -> None:
+        """Ends the processes that do nothing."""
+        while self._idle:
+            worker = self._idle.pop()
+            worker.kill()
+            worker.end()
+
+    def _take(self) -> _Worker:
+        # Lists append and pop as one step, also between threads.
+        while True:
+            try:
+                worker = self._idle.pop()
+            except IndexError:
+                return _Worker()
+            if worker.alive:
+                return worker
+            worker.end()
+
+
+_pool = _Pool()
+atexit.register(_pool.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.forget)

@@ -1,0 +1,194 @@
+"""The arguments of a Python function: their JSON schema, and what is made of a model's JSON."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, cast, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+
+from memagent.errors import BadArguments, ConfigError
+from memagent.tools import docstring
+from memagent.tools.wording import clip, message, shown
+
+PROBLEMS = 10
+"""Wrong arguments that are told of at once: a model mends no more in one go."""
+SCHEMA_CHARS = 1000
+"""Of the schema, where arguments do not fit: the model has the whole one in its prompt."""
+_UNFIT = (PydanticUserError, PydanticUndefinedAnnotation, TypeError, NameError, SyntaxError)
+"""What pydantic and typing raise for an annotation that they cannot work with."""
+
+
+class _Schema(GenerateJsonSchema):
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's type
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a function takes."""
+
+    model: type[BaseModel]
+    """One field for each parameter, with the parameter's name as its alias: any name may be one."""
+    parameters: Mapping[str, inspect.Parameter]
+    schema: Mapping[str, JsonValue]
+    """JSON schema of the arguments, an object."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Signature:
+        """Reads a function's parameters, type hints and docstring.
+
+        Raises:
+            ConfigError: a parameter cannot be told to a model; the message names it, and the remedy.
+        """
+        who = getattr(function, "__qualname__", repr(function))
+        try:
+            parameters = inspect.signature(function).parameters
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{who} does not say what it takes; write a function around it"
+            ) from error
+        documented = docstring.parameters(function)
+        fields = {
+            f"p{place}": _field(who, function, parameter, documented.get(parameter.name))
+            for place, parameter in enumerate(parameters.values())
+        }
+        try:
+            model = create_model(
+                "Arguments", __config__=ConfigDict(extra="forbid"), **cast("Any", fields)
+            )
+            schema = _untitled(model.model_json_schema(schema_generator=_Schema))
+        except _UNFIT as error:
+            culprit = next(
+                (
+                    n
+                    for n, (hint, _) in zip(parameters, fields.values(), strict=True)
+                    if _unfit(hint)
+                ),
+                "?",
+            )
+            why = message(error).partition("\n")[0]
+            raise ConfigError(
+                f"{who}: a model cannot be told what its parameter {culprit!r} takes ({clip(why, 300)}); use a "
+                f"type that has a JSON form, such as str, int, list[str], an Enum or a pydantic model"
+            ) from error
+        return cls(model, parameters, schema)
+
+    def convert(self, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Checks a model's arguments, and makes of them what the function takes by place and by name.
+
+        Raises:
+            BadArguments: they do not fit; each wrong one is a line.
+        """
+        try:
+            values = self.model.model_validate(dict(arguments))
+        except ValidationError as error:
+            raise BadArguments(self._told(error)) from None
+        except RecursionError:
+            raise BadArguments("the arguments are nested too deeply; write flatter ones") from None
+        by_place: list[Any] = []
+        by_name: dict[str, Any] = {}
+        for place, parameter in enumerate(self.parameters.values()):
+            value = getattr(values, f"p{place}")
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                by_place.append(value)
+            else:
+                by_name[parameter.name] = value
+        return by_place, by_name
+
+    def _told(self, error: ValidationError) -> str:
+        problems = error.errors(include_url=False, include_context=False)
+        lines = [self._line(cast("dict[str, Any]", problem)) for problem in problems[:PROBLEMS]]
+        if len(problems) > PROBLEMS:
+            lines.append(f"- and {len(problems) - PROBLEMS} more")
+        expected = clip(json.dumps(self.schema, ensure_ascii=False), SCHEMA_CHARS)
+        return "\n".join(["the arguments do not fit:", *lines, f"Expected: {expected}"])
+
+    def _line(self, problem: dict[str, Any]) -> str:
+        where = clip(".".join(map(str, problem["loc"])) or "arguments", 200)
+        if problem["type"] == "missing":
+            return f"- {where}: it is missing"
+        if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
+            names = ", ".join(self.parameters) or "none"
+            return f"- {where}: there is no such argument; those there are: {clip(names, 300)}"
+        return f"- {where}: {clip(problem['msg'], 300)}, not {shown(problem['input'])}"
+
+
+def _field(
+    who: str, function: Callable[..., Any], parameter: inspect.Parameter, documented: str | None
+) -> tuple[Any, FieldInfo]:
+    """Type and field of one parameter."""
+    name = parameter.name
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise ConfigError(
+            f"{who}: a model cannot be told what {str(parameter).partition(':')[0]!r} takes; name each parameter, or "
+            f"take one of type list or dict"
+        )
+    if parameter.annotation is parameter.empty:
+        raise ConfigError(
+            f"{who}: its parameter {name!r} has no type hint; add one, such as {name}: str"
+        )
+    hint = _hint(who, function, parameter)
+    default: Any = ... if parameter.default is parameter.empty else parameter.default
+    if documented and not _described(hint):
+        return hint, Field(default, alias=name, description=documented)
+    return hint, Field(default, alias=name)
+
+
+def _hint(who: str, function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """The type hint, also of a function whose hints are texts."""
+    holder = type("Holder", (), {"__annotations__": {parameter.name: parameter.annotation}})
+    names = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        return typing.get_type_hints(holder, names, {}, include_extras=True)[parameter.name]
+    except Exception as error:  # a hint is an expression, which can do whatever expressions do
+        raise ConfigError(
+            f"{who}: the type hint {parameter.annotation!r} of its parameter {parameter.name!r} cannot be resolved "
+            f"({error}); import or define that type at the top level of the module"
+        ) from error
+
+
+def _described(hint: Any) -> bool:
+    """Whether `Annotated[..., Field(description=...)]` says what the parameter is."""
+    if get_origin(hint) is not Annotated:
+        return False
+    return any(isinstance(extra, FieldInfo) and extra.description for extra in get_args(hint)[1:])
+
+
+def _unfit(hint: Any) -> bool:
+    try:
+        TypeAdapter(hint).json_schema(schema_generator=_Schema)
+    except _UNFIT:
+        return True
+    return False
+
+
+def _untitled(node: Any) -> Any:
+    """The schema without the titles that pydantic makes from names, which only cost tokens."""
+    if isinstance(node, list):
+        return [_untitled(part) for part in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    kept: dict[str, Any] = {}
+    for key, value in cast("dict[str, Any]", node).items():
+        if key in ("properties", "$defs"):
+            kept[key] = {name: _untitled(schema) for name, schema in value.items()}
+        elif key in ("default", "const", "enum", "examples"):
+            kept[key] = value
+        elif key != "title":
+            kept[key] = _untitled(value)
+    return kept

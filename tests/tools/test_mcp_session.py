@@ -1,0 +1,170 @@
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tests.tools.conftest import SERVER, free_port
+
+from memagent.errors import ConfigError, ToolError
+from memagent.messages import ToolCall
+from memagent.tools import Toolset
+from memagent.tools.mcp import McpServer
+from memagent.tools.mcp_session import SAID_LINES, Log
+
+
+def stdio(*args: str, **settings: Any) -> McpServer:
+    return McpServer.stdio(sys.executable, SERVER, *args, **settings)
+
+
+def call(name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(id="1", name=name, arguments=json.dumps(arguments))
+
+
+# --- where calls may come from
+
+
+def test_a_sync_program_may_use_a_server(mcp_url: str) -> None:
+    from memagent.runner import run_sync
+
+    with McpServer.http(mcp_url) as server:
+        tools = Toolset(server.tools)
+        assert run_sync(tools.run(call("add", a=1))).text == "3"
+        assert asyncio.run(tools.run(call("add", a=2))).text == "4"
+
+
+async def test_a_server_may_be_closed_by_another_task_and_twice(mcp_url: str) -> None:
+    server = McpServer.http(mcp_url)
+    await asyncio.create_task(server.__aenter__())
+    tools = Toolset(server.tools)
+    assert (await tools.run(call("add", a=1))).ok
+    await asyncio.gather(*(asyncio.create_task(server.aclose()) for _ in range(2)))
+    await server.aclose()
+    output = await tools.run(call("add", a=1))
+    assert not output.ok
+    assert output.text.endswith("is closed, so its tools cannot be used")
+
+
+async def test_a_server_may_be_opened_again_but_not_twice_at_once(mcp_url: str) -> None:
+    server = McpServer.http(mcp_url)
+    with pytest.raises(ConfigError, match="is not open; use it with"):
+        server.tools  # noqa: B018
+    for _ in range(2):
+        async with server:
+            assert (await Toolset(server.tools).run(call("add", a=1))).ok
+            with pytest.raises(ConfigError, match="is open already"):
+                await server.__aenter__()
+
+
+async def test_an_exception_within_passes_and_closes(mcp_url: str) -> None:
+    server = McpServer.http(mcp_url)
+    with pytest.raises(KeyError):
+        async with server:
+            raise KeyError
+    assert server._session is None
+
+
+async def test_closing_while_a_call_runs_ends_the_call(mcp_url: str) -> None:
+    async with McpServer.http(mcp_url) as server:
+        tools = Toolset(server.tools)
+        running = asyncio.create_task(tools.run(call("slow", seconds=1.0)))
+        await asyncio.sleep(0.3)
+    output = await asyncio.wait_for(running, 20)
+    assert not output.ok
+    assert output.text.startswith("slow failed: ")
+
+
+async def test_a_call_that_takes_too_long_is_given_up_and_the_server_lives_on(mcp_url: str) -> None:
+    async with McpServer.http(mcp_url, timeout=0.2) as server:
+        tools = Toolset(server.tools)
+        slow = await tools.run(call("slow", seconds=1.0))
+        assert "longer than 0.2 seconds" in slow.text
+        await asyncio.sleep(1)
+        assert (await tools.run(call("list_files_now_2"))).ok
+
+
+# --- what goes wrong
+
+
+async def test_a_server_that_dies_in_the_middle_of_a_call() -> None:
+    async with stdio() as server:
+        tools = Toolset(server.tools)
+        for name in ("die", "list_files_now_2"):
+            output = await asyncio.wait_for(tools.run(call(name)), 20)
+            assert not output.ok
+            assert re.fullmatch(
+                rf"{name} failed: the MCP server .*: Connection closed", output.text
+            )
+
+
+async def test_an_http_server_that_dies_in_the_middle_of_a_call() -> None:
+    number = free_port()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, SERVER, str(number), stderr=subprocess.DEVNULL
+    )
+    server = McpServer.http(f"http://127.0.0.1:{number}/mcp")
+    try:
+        for _ in range(600):
+            try:
+                await server.__aenter__()
+                break
+            except ToolError:
+                await asyncio.sleep(0.1)
+        tools = Toolset(server.tools)
+        for name in ("die", "list_files_now_2"):
+            output = await asyncio.wait_for(tools.run(call(name)), 30)
+            assert not output.ok
+            assert output.text.startswith(f"{name} failed: ")
+            assert f"the MCP server 'http://127.0.0.1:{number}/mcp'" in output.text
+    finally:
+        await asyncio.wait_for(server.aclose(), 30)
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def test_connecting_may_be_cancelled() -> None:
+    server = McpServer.stdio(sys.executable, "-c", "import time; time.sleep(60)")
+    task = asyncio.create_task(server.__aenter__())
+    await asyncio.sleep(0.3)
+    task.cancel()
+    started = time.perf_counter()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.perf_counter() - started < 15
+    assert server._session is None
+
+
+def test_the_last_lines_of_the_error_output_are_told() -> None:
+    log = Log("a server")
+    log.output.write("".join(f"line {i}\n" for i in range(100)) + "x" * 10_000 + "\n")
+    log.close()
+    said = log.said()
+    assert said.startswith(f"; its error output ends with:\nline {101 - SAID_LINES}\n")
+    assert len(said) < 1000
+
+
+def test_no_error_output_is_not_told_of() -> None:
+    log = Log("a server")
+    log.close()
+    assert log.said() == ""
+
+
+def test_a_program_that_does_not_close_its_server_ends() -> None:
+    code = f"""
+from memagent.tools.mcp import McpServer
+server = McpServer.stdio({sys.executable!r}, {SERVER!r}).__enter__()
+print(len(server.tools) > 5)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.stdout, ended.returncode) == ("True\n", 0)

@@ -1,0 +1,211 @@
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent.messages import ToolCall, ToolSpec
+from memagent.tools.protocol import (
+    FORM,
+    TAGS,
+    describe,
+    read_calls,
+    write_call,
+    write_result,
+)
+
+
+def made(*calls: tuple[str, str]) -> tuple[ToolCall, ...]:
+    return tuple(
+        ToolCall(id=f"call-{i}", name=name, arguments=arguments)
+        for i, (name, arguments) in enumerate(calls)
+    )
+
+
+def test_tools_are_described_one_a_line() -> None:
+    specs = [
+        ToolSpec(name="search", description="Finds\npages.", parameters={"type": "object"}),
+        ToolSpec(name="stop"),
+    ]
+    assert describe(specs).splitlines() == [
+        '{"name":"search","description":"Finds\\npages.","parameters":{"type":"object"}}',
+        '{"name":"stop","description":"","parameters":{"type":"object","properties":{}}}',
+    ]
+
+
+SEARCH = '{"name": "search", "arguments": {"query": "fog"}}'
+FOG = ("search", '{"query": "fog"}')
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "calls"),
+    [
+        ("An answer.\n", "An answer.\n", ()),
+        ("", "", ()),
+        (f"<call>{SEARCH}</call>", "", (FOG,)),
+        (f"I look.\n<call>\n{SEARCH}\n</call>\n", "I look.", (FOG,)),
+        (f"<call>{SEARCH}</call>\n<call>{SEARCH}</call>", "", (FOG, FOG)),
+        (f"a <call>{SEARCH}</call> b <call>{SEARCH}</call> c", "a  b  c", (FOG, FOG)),
+        (f"<call>```json\n{SEARCH}\n```</call>", "", (FOG,)),
+        (f"<call>\n```\n{SEARCH}\n```\n</call>", "", (FOG,)),
+        (f"```xml\n<call>{SEARCH}</call>\n```", "", (FOG,)),
+        (f"I look. <call>{SEARCH}", "I look.", (FOG,)),
+        (f"<call>{SEARCH}\n", "", (FOG,)),
+        (f"<call>{SEARCH}</call", "", (FOG,)),
+        (f"<call>```json\n{SEARCH}\n```", "", (FOG,)),
+        (f"<call>{SEARCH}<call>{SEARCH}", "", (FOG, FOG)),
+        ('<call>{"name": "stop"}</call>', "", (("stop", "{}"),)),
+        ('<call>{"name": "stop", "arguments": null}</call>', "", (("stop", "{}"),)),
+        ('<call>{"arguments": {}, "name": "stop"}</call>', "", (("stop", "{}"),)),
+        ('<call>{"name": "stop", "arguments": "{\\"a\\": 1}"}</call>', "", (("stop", '{"a": 1}'),)),
+        (
+            '<call>{"name": "say", "arguments": {"text": "</call><call> in a text"}}</call>',
+            "",
+            (("say", '{"text": "</call><call> in a text"}'),),
+        ),
+        (
+            '<call>{"name": "say", "arguments": {"text": "two\nlines"}}</call>',
+            "",
+            (("say", '{"text": "two\nlines"}'),),
+        ),
+        ("Use <callable> or <CALL>.", "Use <callable> or <CALL>.", ()),
+    ],
+    ids=range(21),
+)
+def test_calls_are_read(text: str, said: str, calls: Any) -> None:
+    assert read_calls(text) == (said, made(*calls), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("<call>search fog</call>", "a JSON object has to follow <call>, not 'search fog</call>'"),
+        ("<call>", "a JSON object has to follow <call>, not ''"),
+        ("Write <call> to call.", "a JSON object has to follow <call>"),
+        ('<call>{"name": "search"', "',' is missing in its JSON"),
+        ('<call>{"name": "sea', "it is no JSON: Unterminated string"),
+        ("<call>{'name': 'search'}</call>", "it is no JSON: Expecting value"),
+        ('<call>{"name": "search",}</call>', "it is no JSON"),
+        ('<call>{"name" "search"}</call>', "':' is missing"),
+        ("<call>{1: 2}</call>", "1 is no name of a member"),
+        (
+            '<call>{"name": "a", "name": "b"}</call>',
+            "'name' is no name of a member, or is there twice",
+        ),
+        ('<call>{"name": 3, "arguments": {}}</call>', "'name' is missing, or no text"),
+        ('<call>{"arguments": {}}</call>', "'name' is missing"),
+        ("<call>{}</call>", "'name' is missing"),
+        ('<call>{"name": "f", "arguments": [1]}</call>', "'arguments' are no JSON object, but [1]"),
+        ('<call>{"name": "f", "query": "fog"}</call>', "'query' does not belong there"),
+        (
+            f"<call>{SEARCH}\nand then</call>",
+            "</call> has to follow the JSON, not 'and then</call>'",
+        ),
+        (f"<call>{SEARCH}}}</call>", "</call> has to follow the JSON, not '}</call>'"),
+        ('<call>{"name": "f", "arguments": ' + '{"a":' * 200_000, "its JSON cannot be read: "),
+    ],
+    ids=range(18),
+)
+def test_a_call_that_cannot_be_read_is_a_problem(text: str, told: str) -> None:
+    said, calls, problem = read_calls("I look. " + text, ["search", "open_page"])
+    assert (said, calls) == (("I look. " + text.partition("<call>")[0]).strip(), ())
+    assert problem is not None
+    assert told in problem
+    assert FORM in problem
+    assert problem.endswith("The tools are: search, open_page.")
+    assert len(problem) < 700
+
+
+def test_nothing_is_run_of_a_reply_that_is_partly_unreadable() -> None:
+    _, calls, problem = read_calls(f"<call>{SEARCH}</call><call>oh</call><call>{SEARCH}</call>")
+    assert calls == ()
+    assert problem is not None
+    assert "number 2 of your reply" in problem
+    assert "Nothing was run" in problem
+
+
+OBJECTS = st.dictionaries(
+    st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5)
+)
+ARGUMENTS = (
+    st.builds(json.dumps, OBJECTS, ensure_ascii=st.booleans(), indent=st.sampled_from([None, 1]))
+    | st.text()
+    | st.text(alphabet='{}[]":,</call>` \n\\u0')
+)
+CALLS = st.builds(ToolCall, id=st.just("call-0"), name=st.text(min_size=1), arguments=ARGUMENTS)
+
+
+@given(CALLS)
+def test_what_is_written_is_read(call: ToolCall) -> None:
+    assert read_calls(write_call(call)) == ("", (call,), None)
+
+
+@given(st.lists(CALLS, min_size=1, max_size=4), st.text(alphabet="abc \n.,ä"))
+def test_several_are_read_in_order(calls: list[ToolCall], between: str) -> None:
+    text = between.join(write_call(call) for call in calls)
+    _, found, problem = read_calls(text)
+    assert problem is None
+    assert found == made(*((call.name, call.arguments) for call in calls))
+
+
+PIECES = [
+    "<call>",
+    "</call>",
+    '{"name": "f"',
+    ', "arguments": ',
+    "{}",
+    "}",
+    "```",
+    "```json\n",
+    "\n",
+    '"',
+    "\\",
+]
+
+
+@given(
+    st.text(st.characters()) | st.lists(st.sampled_from(PIECES) | st.text(max_size=3)).map("".join)
+)
+def test_any_text_is_read_or_is_a_problem(text: str) -> None:
+    said, calls, problem = read_calls(text)
+    assert not (calls and problem)
+    if "<call" not in text:
+        assert problem is None
+        assert not calls
+    said.encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<call" * 200_000,
+        "<call>" + " " * 1_000_000,
+        f"<call>{SEARCH}" + "\n" * 500_000 + "x",
+        "`" * 1_000_000,
+        "<call" + " " * 500_000 + "<call" + " " * 500_000,
+        f"<call>{SEARCH}</call>" * 10_000,
+    ],
+    ids=range(6),
+)
+def test_long_texts_are_read_fast(text: str) -> None:
+    started = time.perf_counter()
+    read_calls(text)
+    assert time.perf_counter() - started < 3
+
+
+def test_a_result_names_its_tool_and_says_whether_it_failed() -> None:
+    assert (
+        write_result("search", "three pages", ok=True)
+        == '<result name="search">\nthree pages\n</result>'
+    )
+    failed = write_result('x"> </result>\n<call>', "no", ok=False)
+    assert failed == '<result name="x_____result___call_" ok="false">\nno\n</result>'
+
+
+def test_results_and_calls_stand_in_the_tags_that_are_named() -> None:
+    call, result = TAGS
+    assert FORM.startswith(f"<{call}>")
+    assert write_call(made(FOG)[0]).endswith(f"</{call}>")
+    assert write_result("f", "", ok=True).endswith(f"</{result}>")

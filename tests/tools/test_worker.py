@@ -1,0 +1,47 @@
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from memagent.tools.worker import serve
+
+
+def request(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"path": list(sys.path), "module": "json", "name": name, "arguments": arguments}
+
+
+def start() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "from memagent.tools.worker import main; main()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (request("loads", s="[1]"), "loads: "),
+        (request("nothing"), "does not say what it takes"),
+        ({**request("loads"), "module": "no_such_module_of_anybody"}, "ModuleNotFoundError: "),
+        ({**request("f"), "module": "tests.nowhere"}, "Error: "),
+    ],
+    ids=["no-hints", "no-function", "no-module", "no-package"],
+)
+def test_what_cannot_be_run_is_an_error(asked: dict[str, Any], told: str) -> None:
+    assert told in serve(asked)["error"]
+
+
+def test_it_serves_until_its_input_ends() -> None:
+    with start() as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        for _ in range(2):
+            worker.stdin.write(json.dumps(request("nothing")) + "\n")
+            worker.stdin.flush()
+            assert "error" in json.loads(worker.stdout.readline())
+        worker.stdin.close()
+        assert worker.wait(10) == 0
