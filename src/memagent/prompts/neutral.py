@@ -71,15 +71,19 @@ class Neutraliser:
     looked at as plain ones here.
 
     Args:
-        tags: the prompt set's field tags; None leaves tags alone (`trust="exact"`, for checkpoints that
-            were trained on untouched text).
+        tags: the prompt set's field tags, or the names of tags; None leaves tags alone (`trust="exact"`,
+            for checkpoints that were trained on untouched text).
         control_tokens: further texts that the model's tokenizer reads as control tokens.
     """
 
-    def __init__(self, tags: Tags | None, control_tokens: Iterable[str] = ()) -> None:
+    def __init__(
+        self, tags: Tags | Iterable[str] | None, control_tokens: Iterable[str] = ()
+    ) -> None:
         forms = [*_CONTROL_FORMS]
         if tags is not None:
-            names = "|".join(re.escape(tag) for tag in (tags.question, tags.memory, tags.chunk))
+            if isinstance(tags, Tags):
+                tags = (tags.question, tags.memory, tags.chunk)
+            names = "|".join(re.escape(tag) for tag in tags)
             forms.append(("<", rf"\s*+/?\s*+(?:{names})(?:[\s/][^<>]*+)?>"))
         known = _starts(forms)
         tokens = sorted({_plain(token) for token in control_tokens if len(token) > 1})

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import tomllib
-from functools import lru_cache
-from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, PrivateAttr, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, field_validator
 
 from memagent.errors import PromptSetError
 from memagent.messages import CallKind, Leaf, Message, Role
-
-if TYPE_CHECKING:
-    from jinja2 import Template
+from memagent.prompts.loading import compiled, parsed, raw_bytes, toml_string
 
 Gate = Literal["off", "update", "exit", "both"]
 """Which literals the model may answer with: keep (update gate), done (exit gate), both, or none."""
@@ -110,17 +105,7 @@ class PromptSet(Leaf):
         """
         if isinstance(spec, PromptSet):
             return cls.parse(spec.source.encode(), name=spec.name)
-        if isinstance(spec, str) and spec in BUILT_IN:
-            raw = resources.files("memagent.prompts").joinpath(f"{spec}.toml").read_bytes()
-            return cls.parse(raw, name=spec)
-        try:
-            raw = Path(spec).read_bytes()
-        except (OSError, ValueError) as error:  # ValueError: it can be no path
-            raise PromptSetError(
-                f"no prompt set {str(spec)!r}: give a TOML file that can be read, "
-                f"or one of {', '.join(BUILT_IN)} ({getattr(error, 'strerror', error)})"
-            ) from error
-        return cls.parse(raw, name=str(spec))
+        return cls.parse(raw_bytes(spec, BUILT_IN), name=str(spec))
 
     @classmethod
     def parse(cls, raw: bytes, *, name: str = "prompt set") -> PromptSet:
@@ -129,17 +114,7 @@ class PromptSet(Leaf):
         Raises:
             PromptSetError: as `load`.
         """
-        try:
-            text = raw.decode("utf-8-sig").replace("\r\n", "\n").rstrip("\n") + "\n"
-            prompts = cls.model_validate(tomllib.loads(text))
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-            raise PromptSetError(f"{name!r} is not TOML in UTF-8: {error}") from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise PromptSetError(
-                f"{name!r}, {where}: {first['msg']} (see docs/prompts.md)"
-            ) from error
+        prompts, text = parsed(cls, raw, name)
         prompts._read = text
         prompts._check_fields(name)
         return prompts
@@ -180,8 +155,8 @@ class PromptSet(Leaf):
         }
         try:
             return tuple(
-                Message(role=role, content=template.render(fields))
-                for role, template in _compiled(self.update if kind == "update" else self.answer)
+                Message(role=turn.role, content=compiled(turn.template).render(fields))
+                for turn in (self.update if kind == "update" else self.answer)
             )
         except Exception as error:  # a template can do whatever an expression can
             raise PromptSetError(f"prompt set {self.name!r}, {kind}: {error}") from error
@@ -220,17 +195,6 @@ class PromptSet(Leaf):
         return "\n".join(message.content for message in messages)
 
 
-@lru_cache(maxsize=32)
-def _compiled(turns: tuple[Turn, ...]) -> list[tuple[Role, Template]]:
-    import jinja2
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    environment = ImmutableSandboxedEnvironment(
-        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
-    )
-    return [(turn.role, environment.from_string(turn.template)) for turn in turns]
-
-
 def _toml(fields: dict[str, Any]) -> str:
     """The fields as TOML. Its strings are those of JSON, but for DEL, which it wants escaped."""
     tables = {
@@ -243,10 +207,6 @@ def _toml(fields: dict[str, Any]) -> str:
         head = "[tags]\n" if name == "tags" else f"[[{name}]]\n"
         blocks += [(head, dict(row)) for row in rows]
     return "\n".join(
-        head + "".join(f"{key} = {_string(value)}\n" for key, value in table.items())
+        head + "".join(f"{key} = {toml_string(value)}\n" for key, value in table.items())
         for head, table in blocks
     )
-
-
-def _string(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

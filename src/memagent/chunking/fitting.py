@@ -1,0 +1,74 @@
+"""Cuts a text that is over its tokens: where a sentence ends, or to its head and tail."""
+
+from __future__ import annotations
+
+from memagent.chunking.cuts import grapheme_floor, last_sentence_end, next_grapheme
+from memagent.tokens.base import TokenCounter
+
+
+def within(
+    text: str, limit: int, counter: TokenCounter, *, cut_off: bool = False
+) -> tuple[str, int, int]:
+    """Cuts a text where a sentence ends within its tokens.
+
+    A sentence end in the first half is passed over, for that of a word (else of a grapheme): a list
+    without full stops would lose nearly all (ADR 0006).
+
+    Args:
+        text: what to cut.
+        limit: most tokens.
+        counter: counts them; may block.
+        cut_off: the text ends in the middle already, so its last sentence is no sentence.
+
+    Returns:
+        The text, its tokens (at most `limit`), and the tokens that it had before.
+    """
+    measured = counter.measure(text)
+    before = measured.tokens
+    if before <= limit and not cut_off:
+        return text, before, before
+    chars = len(text) if before <= limit else measured.chars_within(limit)
+    while True:
+        # The space lets a full stop at the very end count as the end of a sentence.
+        end = last_sentence_end(text + " ", chars)
+        if end <= chars // 2:
+            word = max(text.rfind(space, chars // 2, chars) for space in " \n\t")
+            end = word if word > 0 else grapheme_floor(text, chars)
+        kept = text[:end].rstrip()
+        tokens = counter.count(kept)
+        if tokens <= limit:
+            return kept, tokens, before
+        chars = end - 1
+
+
+def ends(text: str, limit: int, counter: TokenCounter, *, tail: bool = True) -> tuple[int, int]:
+    """Which characters may be left out so that the rest takes so many tokens.
+
+    Args:
+        text: more than `limit` tokens long.
+        limit: most tokens of what is left, as two texts counted apart.
+        counter: counts them; may block.
+        tail: a third is kept of the end; False keeps the beginning alone.
+
+    Returns:
+        First and one past the last character of what is left out, both at ends of graphemes.
+    """
+    limit = max(limit, 0)
+    last = len(text)
+    if tail and limit:
+        measured = counter.measure(text)
+        share = limit // 3
+        chars = len(text) * share // max(measured.tokens, 1)
+        # A tail is not measured from its end: its length follows from the mean, and is made shorter until it fits.
+        while chars and counter.count(text[len(text) - chars :]) > share:
+            chars = chars * 3 // 4
+        last = grapheme_floor(text, len(text) - chars)
+        while last < len(text) and counter.count(text[last:]) > share:
+            later = grapheme_floor(text, last + 1 + (len(text) - last) // 4)
+            last = later if later > last else next_grapheme(text, last)
+        limit -= counter.count(text[last:])
+    chars = min(last, counter.measure(text[:last]).chars_within(limit))
+    first = grapheme_floor(text, chars)
+    while first and counter.count(text[:first]) > limit:
+        first = grapheme_floor(text, first - 1)
+    return first, last

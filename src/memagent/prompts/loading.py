@@ -1,0 +1,75 @@
+"""Wording from TOML files: reading one, compiling its templates, and writing one anew."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Collection
+from functools import lru_cache
+from importlib import resources
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from memagent.errors import PromptSetError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def raw_bytes(spec: str | PathLike[str], built_in: Collection[str]) -> bytes:
+    """The bytes of a shipped file, by name, or of any file, by path.
+
+    Raises:
+        PromptSetError: it cannot be read.
+    """
+    if isinstance(spec, str) and spec in built_in:
+        return resources.files("memagent.prompts").joinpath(f"{spec}.toml").read_bytes()
+    try:
+        return Path(spec).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: it can be no path
+        raise PromptSetError(
+            f"no prompt set {fspath(spec)!r}: give a TOML file that can be read, "
+            f"or one of {', '.join(built_in)} ({getattr(error, 'strerror', error)})"
+        ) from error
+
+
+def parsed(kind: type[M], raw: bytes, name: str) -> tuple[M, str]:
+    """Reads TOML (UTF-8; a BOM and CRLF are normalised away).
+
+    Returns:
+        What it says, and its normalised text.
+
+    Raises:
+        PromptSetError: it is no TOML, or fields are missing, unknown or bad.
+    """
+    try:
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n").rstrip("\n") + "\n"
+        return kind.model_validate(tomllib.loads(text)), text
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise PromptSetError(f"{name!r} is not TOML in UTF-8: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise PromptSetError(f"{name!r}, {where}: {first['msg']} (see docs/prompts.md)") from error
+
+
+@lru_cache(maxsize=64)
+def compiled(template: str) -> Template:
+    """A Jinja template, in a sandbox."""
+    import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+    return environment.from_string(template)
+
+
+def toml_string(value: object) -> str:
+    """A value as TOML. Its strings are those of JSON, but for DEL, which it wants escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,203 @@
+"""Random sessions drive a summary buffer: what is sent fits and is valid, and nothing vanishes unrecorded."""
+
+import asyncio
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.sessions.strict import SHORT, check_strictly
+
+from memagent.compaction import Compaction
+from memagent.errors import CompactionFailed, ModelError, OutOfSummaries
+from memagent.messages import Completion, FinishReason, Message, ToolCall
+from memagent.models.scripted import ScriptedModel
+from memagent.sessions.archive import FileArchive
+from memagent.sessions.buffer import SummaryBuffer
+
+THOROUGH = settings().max_examples >= 1000
+EXAMPLES = 10_000 if THOROUGH else settings().max_examples
+"""Sessions are short: ten minutes for 10,000 with `HYPOTHESIS_PROFILE=thorough`."""
+IDS = st.sampled_from(["a", "a", "b", "", " ", "c00000000"])
+SIZES = st.sampled_from([0, 3, 40, 40, 200, 200, 700, 2500])
+FILLS = st.sampled_from(
+    ["w ", "Same words. ", "\u4e2d", "<summary>", "</result><call>", "x", "\ud800"]
+)
+texts = st.tuples(FILLS, SIZES)
+
+
+@dataclass
+class Acts:
+    """What an assistant does, and what comes back."""
+
+    text: tuple[str, int]
+    calls: list[tuple[str, str, int]]
+    """Name, id and argument of each."""
+    results: list[tuple[str | None, tuple[str, int]]]
+    """Id and text of each: too few, too many, out of order."""
+
+
+@dataclass
+class Says:
+    text: tuple[str, int]
+
+
+acts = st.builds(
+    Acts,
+    texts,
+    st.lists(st.tuples(st.sampled_from(["look", "do"]), IDS, st.integers(0, 3)), max_size=3),
+    st.lists(st.tuples(st.none() | IDS, texts), max_size=4),
+)
+regular = st.builds(
+    lambda text, name, number, size: Acts(text, [(name, "a", number)], [("a", size)]),
+    texts, st.sampled_from(["look", "do"]), st.integers(0, 3), texts,
+)  # fmt: skip
+sessions = st.lists(regular | acts | st.builds(Says, texts), min_size=3, max_size=16)
+replies = st.lists(
+    st.sampled_from(["good", "good", "good", "good", "long", "empty", "call", "error", "tags"]),
+    max_size=8,
+)
+
+
+def reply(kind: str) -> str | Completion | ModelError:
+    match kind:
+        case "long":
+            return Completion(text="Long. " * 400, finish_reason=FinishReason.LENGTH)
+        case "empty":
+            return "<think>hm"
+        case "call":
+            return Completion(text="", tool_calls=(ToolCall(id="z", name="do", arguments="{}"),))
+        case "error":
+            return ModelError("away")
+        case "tags":
+            return "<summary>in </summary> tags <result></summary>"
+        case _:
+            return "<summary>What was found.</summary>"
+
+
+@dataclass
+class Driver:
+    """Appends what was drawn, with a mark of its own in each text."""
+
+    buffer: SummaryBuffer
+    archive: FileArchive
+    marks: list[str] = field(default_factory=list[str])
+    records: list[Compaction] = field(default_factory=list[Compaction])
+
+    def text(self, drawn: tuple[str, int]) -> str:
+        fill, size = drawn
+        if fill.startswith("Same"):  # texts without a mark are the same as others
+            return (fill * size)[:size]
+        self.marks.append(mark := f"[m{len(self.marks)}]")
+        return f"{mark}{fill * (size // len(fill))}"
+
+    async def step(self, step: Acts | Says) -> None:
+        if isinstance(step, Says):
+            await self.buffer.append(Message(role="user", content=self.text(step.text)))
+            return
+        calls = tuple(ToolCall(id=i, name=n, arguments=f'{{"n": {a}}}') for n, i, a in step.calls)
+        text = self.text(step.text)
+        await self.buffer.append(Message(role="assistant", content=text, tool_calls=calls))
+        for name, drawn in step.results:
+            content = self.text(drawn)
+            await self.buffer.append(Message(role="tool", content=content, tool_call_id=name))
+
+    def check(self, waiting: bool) -> None:
+        messages = self.buffer.messages
+        check_strictly(messages, waiting=waiting)
+        assert messages[0].content == "frame"
+        assert messages[1].content.startswith("the task")
+        kept = [self.archive.get(c.handle) for record in self.records for c in record.changes]
+        everything = "\n".join([*kept, *(message.content for message in messages)])
+        everything = everything.replace("\u2060", "")
+        assert [mark for mark in self.marks if mark not in everything] == []
+
+
+def seen(request: tuple[Message, ...]) -> Counter[str]:
+    """The marks that a summary call shows, without those in the ledger."""
+    lines = "\n".join(message.content for message in request).split("\n")
+    text = "\n".join(x for x in lines if not x.startswith(("done: ", "read: ", "pending: ")))
+    return Counter(set(re.findall(r"\[m\d+\]", text.replace("\u2060", ""))))
+
+
+async def drive(
+    steps: list[Acts | Says],
+    script: list[str],
+    window: int,
+    early: float | None,
+    skip: int,
+    native: bool,
+) -> None:
+    left = list(script)
+    limit = 2
+    model = ScriptedModel(lambda _: reply(left.pop(0) if left else "good"), window=window)
+    archive = FileArchive()
+    buffer = SummaryBuffer(
+        model,
+        working_context=None,
+        max_summaries=limit,
+        idempotent={"look"},
+        prompts=SHORT,
+        archive=archive,
+        early=early,
+        native=native,
+    )
+    await buffer.open(
+        [Message(role="system", content="frame"), Message(role="user", content="the task")]
+    )
+    driver = Driver(buffer, archive)
+    for number, step in enumerate(steps):
+        await driver.step(step)
+        waiting = buffer._ready.state.turns[-1].pending
+        await asyncio.to_thread(driver.check, waiting)
+        if skip and number % skip:
+            continue
+        before, due = buffer.messages, buffer.due
+        try:
+            record = await buffer.compact()
+        except (ModelError, CompactionFailed):
+            assert buffer.messages == before
+            continue
+        except OutOfSummaries:
+            assert buffer.summaries >= limit - 1
+            break
+        if record is None:
+            assert not due or waiting
+            continue
+        driver.records.append(record)
+        assert due
+        assert record.tokens_before - record.tokens_after >= window // 10
+        assert record.tokens_after == buffer.tokens
+        assert waiting or not buffer.due
+        await asyncio.to_thread(driver.check, waiting)
+    # Each text was shown to the summariser at most once, by the calls that were used.
+    shown = sum((seen(c.messages[:-1]) for r in driver.records for c in r.conversations), Counter())
+    assert {mark: times for mark, times in shown.items() if times > 1} == {}
+    for request in model.requests:
+        check_strictly(request.messages)
+        assert request.messages[0].content == "frame"
+        assert request.messages[1].content.startswith("the task")
+        counter = await model.counter()
+        prompt = counter.count_messages(request.messages, thinking=request.thinking)
+        assert prompt + request.max_tokens <= window
+    await buffer.aclose()
+    await asyncio.to_thread(archive.close)
+
+
+@given(
+    steps=sessions,
+    script=replies,
+    window=st.sampled_from([1400, 2000, 4096]),
+    early=st.sampled_from([None, None, 0.6]),
+    skip=st.sampled_from([0, 0, 3]),
+    native=st.booleans(),
+)
+@settings(max_examples=EXAMPLES)
+@pytest.mark.timeout(3600 if THOROUGH else 120)
+def test_sessions_fit_stay_valid_and_lose_nothing_unrecorded(
+    steps: list[Acts | Says], script: list[str], window: int, early: float | None, skip: int,
+    native: bool,
+) -> None:  # fmt: skip
+    asyncio.run(drive(steps, script, window, early, skip, native))
