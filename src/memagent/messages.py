@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn, Self
 
 from pydantic import (
     BaseModel,
@@ -12,8 +13,14 @@ from pydantic import (
     Field,
     JsonValue,
     SerializerFunctionWrapHandler,
+    ValidationError,
     model_serializer,
 )
+
+from memagent.errors import ConfigError
+
+SHOWN = 300
+"""Characters of a value that an error quotes."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 CallKind = Literal["update", "answer", "act", "summary", "other"]
@@ -34,6 +41,20 @@ class ToolCall(Leaf):
     arguments: str
     """JSON as the model wrote it: it may be malformed."""
 
+    def values(self) -> dict[str, JsonValue]:
+        """The arguments as chat templates take them, empty where they are no JSON object: vLLM reads them so too."""
+        try:
+            found: object = json.loads(self.arguments, parse_constant=_refuse)
+            json.dumps(found, ensure_ascii=False).encode()  # half surrogate pairs fail here
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+    def to_openai(self) -> dict[str, Any]:
+        """As an element of a message's `tool_calls`."""
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
 
 class ToolSpec(Leaf):
     """A tool as a model sees it."""
@@ -45,6 +66,62 @@ class ToolSpec(Leaf):
     )
     """JSON schema of the arguments, an object."""
 
+    def to_openai(self) -> dict[str, Any]:
+        """As an element of a request's `tools`. The description is there even if empty: templates write what it is."""
+        fields = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+        }
+        return {"type": "function", "function": fields}
+
+
+class ServedFunction(BaseModel):
+    """What a served call wants run."""
+
+    name: str = Field(min_length=1)
+    arguments: str | dict[str, JsonValue] | None = None
+    """JSON, or what it stands for: a few servers send the object itself."""
+
+
+class ServedCall(BaseModel):
+    """A tool call as OpenAI-compatible servers send it, fairly or not."""
+
+    id: str | None = None
+    function: ServedFunction
+
+
+def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:
+    """The calls of one message. One whose id is missing, or was an earlier one's, gets an id by its place.
+
+    Calls without arguments (none, an empty text) get an empty object.
+    """
+    calls: list[ToolCall] = []
+    taken: set[str] = set()
+    for place, call in enumerate(served):
+        # Nine letters and digits: Mistral's templates take no other ids.
+        own = (f"call{number:05d}" for number in range(place, place + len(taken) + 1))
+        name = (
+            call.id if call.id and call.id not in taken else next(i for i in own if i not in taken)
+        )
+        taken.add(name)
+        given = call.function.arguments or {}
+        text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+        calls.append(ToolCall(id=name, name=call.function.name, arguments=text))
+    return tuple(calls)
+
+
+class _Part(BaseModel):
+    type: Literal["text", "input_text", "output_text"] = "text"
+    text: str
+
+
+class _ServedMessage(BaseModel):
+    role: Role | Literal["developer"]
+    content: str | list[str | _Part] | None = None
+    tool_calls: list[ServedCall] | None = None
+    tool_call_id: str | None = None
+
 
 class Message(Leaf):
     """One message of a conversation."""
@@ -55,6 +132,50 @@ class Message(Leaf):
     """Of an assistant: the tools that it wants run, in order."""
     tool_call_id: str | None = None
     """Of a tool: the call that this is the result of."""
+
+    @classmethod
+    def from_openai(cls, fields: Mapping[str, Any]) -> Self:
+        """Reads a message in OpenAI's form, a request's or a reply's.
+
+        Keys that are not known (`name`, `refusal`, `audio`) are left out, a `developer` is a `system`, text parts
+        become lines, and no content is an empty one. Calls are read as `read_calls` does.
+
+        Raises:
+            ConfigError: it is no such message, or holds what is no text.
+        """
+        try:
+            served = _ServedMessage.model_validate(fields)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "the whole"
+            raise ConfigError(
+                f"{repr(fields)[:SHOWN]} is no message of a chat ({where}: {first['msg']}); give a mapping with a "
+                f"role and a content of text"
+            ) from error
+        if served.tool_calls and served.role != "assistant":
+            raise ConfigError(
+                f"{repr(fields)[:SHOWN]}: only an assistant's message has tool_calls, not one of {served.role!r}"
+            )
+        parts = served.content if isinstance(served.content, list) else [served.content or ""]
+        return cls(
+            role="system" if served.role == "developer" else served.role,
+            content="\n".join(p if isinstance(p, str) else p.text for p in parts),
+            tool_calls=read_calls(served.tool_calls or ()),
+            tool_call_id=served.tool_call_id,
+        )
+
+    def to_openai(self) -> dict[str, Any]:
+        """The message in OpenAI's form, with the keys that it needs and no others.
+
+        Content that is empty beside tool calls is null, as OpenAI sends it: some gateways refuse an empty text there.
+        """
+        fields: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.tool_calls:
+            fields["content"] = self.content or None
+            fields["tool_calls"] = [call.to_openai() for call in self.tool_calls]
+        if self.tool_call_id is not None:
+            fields["tool_call_id"] = self.tool_call_id
+        return fields
 
     @model_serializer(mode="wrap")
     def _sparse(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -171,3 +292,12 @@ class Completion(Leaf):
     tokens: TokenIds | None = None
     failures: tuple[Failure, ...] = ()
     """Attempts that failed before this reply; `usage.retries` counts them."""
+
+
+def _refuse(constant: str) -> NoReturn:
+    """NaN and the infinities are Python's, not JSON's.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(constant)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.contracts.subjects import Subject
 
 from memagent import MemoryAgent, Recorder
-from memagent.errors import ContextOverflow
-from memagent.messages import ChatRequest, Completion, FinishReason, Message, Sampling
+from memagent.errors import ConfigError, ContextOverflow
+from memagent.messages import ChatRequest, Completion, FinishReason, Message, Sampling, ToolSpec
 from memagent.models.base import ChatModel
 from memagent.runner import run_sync
 from memagent.threads import in_thread
@@ -105,6 +105,22 @@ def test_it_counts_prompts_as_it_reads_them(subject: Subject) -> None:
 
         all_equal()
         run_sync(model.aclose())
+
+
+async def test_it_takes_tools_or_says_that_it_cannot(subject: Subject) -> None:
+    model = subject.make()
+    ask = request("Where was he?").model_copy(update={"tools": (ToolSpec(name="look"),)})
+    counter, before = await model.counter(), subject.requests()
+    refusal = ""
+    try:
+        reply = await model.complete(ask)
+        counted = await in_thread(counter.count_messages, ask.messages, tools=ask.tools)
+        assert counted == reply.usage.prompt_tokens
+        assert counted > await in_thread(counter.count_messages, ask.messages)
+    except ConfigError as error:
+        refusal = str(error)
+    assert not refusal or ("text protocol" in refusal and subject.requests() == before)
+    await model.aclose()
 
 
 async def test_an_overflow_is_refused_before_anything_is_sent(subject: Subject) -> None:

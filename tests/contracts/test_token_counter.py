@@ -21,7 +21,8 @@ from tokenizers import (
     trainers,
 )
 
-from memagent.messages import Message
+from memagent.errors import TokenizerError
+from memagent.messages import Message, ToolCall, ToolSpec
 from memagent.tokens import ByteBound, Tiktoken, TokenCounter, TokenizerFile
 
 ROOT = Path(__file__).parents[2]
@@ -264,6 +265,24 @@ def test_prompts_are_longer_than_their_contents(counter: TokenCounter) -> None:
     ]
     assert counter.count_messages(messages) >= sum(counter.count(m.content) for m in messages)
     assert counter.count_messages(messages) > counter.count_messages(messages[:1])
+
+
+def test_tools_and_calls_are_counted_or_refused(counter: TokenCounter) -> None:
+    ask = Message(role="user", content="Where was he?")
+    call = ToolCall(id="call00000", name="look", arguments='{"at": "' + "Mosk" * 99 + '"}')
+    said = Message(role="assistant", content="", tool_calls=(call,))
+    result = Message(role="tool", content="A house.", tool_call_id=call.id)
+    tools = [ToolSpec(name="look", description="Looks far. " * 9), ToolSpec(name="go")]
+    bare = counter.count_messages([ask])
+    if isinstance(counter, TokenizerFile) and counter._template is not None:  # it knows no tools
+        with pytest.raises(TokenizerError, match="text protocol"):
+            counter.count_messages([ask], tools=tools)
+        return
+    counts = [counter.count_messages([ask], tools=tools[:n]) for n in (1, 2)]
+    assert bare < counts[0] < counts[1]
+    talk = counter.count_messages([ask, said, result])
+    assert talk > bare + counter.count(call.arguments) / 2
+    assert counter.count_messages([ask, said, result], tools=tools) > talk
 
 
 def test_surrogates_do_no_harm(counter: TokenCounter) -> None:

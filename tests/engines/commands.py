@@ -91,6 +91,9 @@ def vllm(model: str, options: Options) -> list[str]:
         # 64 prompts of 2,048: none is prefilled in parts. vLLM 0.32 on a CPU dies of a part of a request
         # with a seed ("CPU Generator does not use offset").
         *("--max-num-batched-tokens", "131072"),
+        *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
+        # Else arguments are any JSON: random weights like to say `true`.
+        *("--tool-strict-level", "parameter"),
     ]
 
 
@@ -102,6 +105,8 @@ def sglang(model: str, options: Options) -> list[str]:
         *("--device", "cpu", "--attention-backend", "torch_native"),
         *("--mem-fraction-static", "0.2", "--max-total-tokens", str(CACHED_TOKENS)),
         *("--skip-server-warmup", "--random-seed", "0"),
+        # It leaves it to a schema to hold a forced call to its tool and its arguments.
+        *("--tool-call-parser", "pythonic"),
         # Else a server that has nothing to do keeps a core busy.
         "--sleep-on-idle",
     ]

@@ -25,18 +25,39 @@ NO_THINKING = """\
 {{- "<think>\\n\\n</think>\\n\\n" -}}
 {%- endif -%}
 """
+# Its messages end so; those of templates with tools write the calls before the end of the turn.
+END_OF_MESSAGE = '~ message.content ~ eos_token ~ "\\n" -}}\n'
+CALLS = """\
+~ message.content -}}
+{%- for call in message.tool_calls or [] -%}
+{{- '\\n<tool_call>\\n{"name": "' ~ call.function.name ~ '", "arguments": ' -}}
+{{- call.function.arguments | tojson ~ "}\\n</tool_call>" -}}
+{%- endfor -%}
+{{- eos_token ~ "\\n" -}}
+"""
+TOOLS = """\
+{%- if tools -%}
+{{- "<|im_start|>system\\n# Tools\\n" -}}
+{%- for tool in tools -%}
+{{- tool | tojson ~ "\\n" -}}
+{%- endfor -%}
+{{- 'Call one with <tool_call>{"name": ..., "arguments": ...}</tool_call>.' ~ eos_token ~ "\\n" -}}
+{%- endif -%}
+"""
 
 
 def chat_settings() -> dict[str, Any]:
-    """Returns the tokenizer's settings with a template that honours `enable_thinking`."""
+    """Returns the tokenizer's settings with a template that honours `enable_thinking` and knows tools."""
     settings = json.loads((TOKENIZER / "tokenizer_config.json").read_text(encoding="utf-8"))
     template: str = settings["chat_template"]
-    if template.count(GENERATION_PROMPT) != 1:
-        raise SystemExit(
-            f"the template of {TOKENIZER} has no single line {GENERATION_PROMPT!r}: "
-            "change GENERATION_PROMPT in this file together with it"
-        )
-    settings["chat_template"] = template.replace(GENERATION_PROMPT, GENERATION_PROMPT + NO_THINKING)
+    changes = ((GENERATION_PROMPT, GENERATION_PROMPT + NO_THINKING), (END_OF_MESSAGE, CALLS))
+    for old, new in changes:
+        if template.count(old) != 1:
+            raise SystemExit(
+                f"the template of {TOKENIZER} does not have {old!r} once: change this file together with it"
+            )
+        template = template.replace(old, new)
+    settings["chat_template"] = TOOLS + template
     settings["model_max_length"] = WINDOW
     return settings
 

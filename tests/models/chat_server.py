@@ -12,7 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Template
+from jinja2 import Environment
+from tests.engines.tiny_model import chat_settings
 from tokenizers import Tokenizer
 
 TOKENIZER = Path(__file__).parents[1] / "data" / "tokenizer"
@@ -23,6 +24,8 @@ THINKING = (
     + "<think>\n\n</think>\n\n{% endif %}"
 )
 """A template that writes more where reasoning is switched off, as Qwen3's does."""
+CHATML_TOOLS: str = chat_settings()["chat_template"]
+"""`THINKING` with tools, as the engines' tests serve it."""
 
 Behaviour = Callable[["Handler"], None]
 
@@ -161,6 +164,23 @@ def events(*chunks: Any, ends: bool = True, pause: float = 0.0) -> Behaviour:
     return behave
 
 
+def _tojson(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+TEMPLATES = Environment(autoescape=False)
+TEMPLATES.filters["tojson"] = _tojson
+
+
+def _parsed(message: dict[str, Any]) -> dict[str, Any]:
+    """As vLLM shows a message to templates: no content is an empty one, and arguments are objects."""
+    calls = [
+        {"function": call["function"] | {"arguments": json.loads(call["function"]["arguments"])}}
+        for call in message.get("tool_calls", ())
+    ]
+    return message | {"content": message["content"] or "", "tool_calls": calls}
+
+
 def counts(folder: Path = TOKENIZER, template: str | None = CHATML) -> dict[str, Behaviour]:
     """`/tokenize` and `/detokenize` in vLLM's form.
 
@@ -178,8 +198,9 @@ def counts(folder: Path = TOKENIZER, template: str | None = CHATML) -> dict[str,
             return
         if text is None:
             flags = {"add_generation_prompt": True} | body
-            text = Template(template or "").render(
-                messages=body["messages"],
+            text = TEMPLATES.from_string(template or "").render(
+                messages=[_parsed(message) for message in body["messages"]],
+                tools=body.get("tools"),
                 add_generation_prompt=flags["add_generation_prompt"],
                 eos_token="<|im_end|>",
                 **body.get("chat_template_kwargs", {}),

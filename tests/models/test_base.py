@@ -1,5 +1,8 @@
-from memagent.messages import ChatRequest, Message
-from memagent.models.base import Wrapper
+import pytest
+
+from memagent.errors import ConfigError
+from memagent.messages import ChatRequest, Message, ToolCall, ToolSpec
+from memagent.models.base import Wrapper, refuse_tools
 from memagent.models.scripted import ScriptedModel
 
 
@@ -13,3 +16,12 @@ async def test_a_wrapper_is_what_it_wraps() -> None:
     assert (await wrapper.complete(request)).text == "a"
     assert repr(wrapper).startswith("Wrapper(Wrapper(ScriptedModel(")
     await wrapper.aclose()
+
+
+def test_tools_are_refused_by_name_and_earlier_calls_are_not() -> None:
+    call = ToolCall(id="a", name="look", arguments="{}")
+    called = Message(role="assistant", content="", tool_calls=(call,))
+    request = ChatRequest(messages=(called,), max_tokens=1)
+    refuse_tools("nano", request)
+    with pytest.raises(ConfigError, match=r"'nano'.*\['look'\].*text protocol"):
+        refuse_tools("nano", request.model_copy(update={"tools": (ToolSpec(name="look"),)}))

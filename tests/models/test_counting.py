@@ -28,9 +28,8 @@ from memagent.errors import (
     TokenizerError,
 )
 from memagent.messages import ChatRequest, FinishReason, Message
-from memagent.models.counting import COUNTING_THREADS
+from memagent.models.checked_counter import COUNTING_THREADS, CheckedCounter
 from memagent.models.openai import OpenAIModel
-from memagent.models.server_counter import CheckedCounter
 from memagent.tokens import ByteBound, TokenCounter, TokenizerFile
 
 SERVED = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))

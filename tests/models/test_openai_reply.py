@@ -90,3 +90,49 @@ def test_window_of_a_served_model() -> None:
     assert windows == [8, 8, None, None]
     assert served_window("any name", [base]) == 8
     assert served_window("any name", []) is None
+
+
+def test_tool_calls_without_content() -> None:
+    sent = [
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
+        {"id": "a", "function": {"name": "g", "arguments": {"é": None}}, "index": 1},
+        {"function": {"name": "h", "arguments": None}},
+    ]
+    reply = read(chat(None, finish="tool_calls", tool_calls=sent))
+    assert (reply.text, reply.finish_reason) == ("", FinishReason.STOP)
+    assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [
+        ("a", "f", '{"x": 1}'),
+        ("call00001", "g", '{"é": null}'),
+        ("call00002", "h", "{}"),
+    ]
+
+
+@pytest.mark.parametrize("none", [None, []], ids=["null", "empty"])
+def test_a_reply_without_calls(none: Any) -> None:
+    assert read(chat("a", tool_calls=none)).tool_calls == ()
+
+
+def test_words_beside_tool_calls_stay() -> None:
+    reply = read(chat("I look.", tool_calls=[{"id": "1", "function": {"name": "f"}}]))
+    assert reply.text == "I look."
+    assert len(reply.tool_calls) == 1
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "f()",
+        [None],
+        [{"id": "1"}],
+        [{"id": "1", "function": "f"}],
+        [{"id": "1", "function": {"arguments": "{}"}}],
+        [{"id": "1", "function": {"name": "", "arguments": "{}"}}],
+        [{"id": "1", "function": {"name": "f", "arguments": [1]}}],
+        [{"id": 1, "function": {"name": "f"}}],
+        [{"id": "1", "type": "custom", "custom": {"name": "f", "input": "x"}}],
+    ],
+    ids=["text", "null", "bare", "no-object", "no-name", "empty-name", "list", "id", "custom"],
+)
+def test_tool_calls_of_another_form_are_no_reply(calls: Any) -> None:
+    with pytest.raises(BadResponse, match="no chat completion"):
+        read(chat(None, tool_calls=calls))

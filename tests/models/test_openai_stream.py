@@ -255,3 +255,123 @@ def test_a_character_may_come_in_two_halves() -> None:
 def test_a_reply_that_broke_off_says_where() -> None:
     with pytest.raises(ConnectionFailed, match=r"broke off after 3 characters"):
         put_together(deltas("ab", "c", finish=None))
+
+
+# --- tool calls in pieces
+
+
+def calling(*pieces: Any) -> list[dict[str, Any]]:
+    """The chunks of a reply that calls tools: each piece is what `tool_calls` of a delta holds."""
+    first, *_, last = deltas("")
+    said = [{"choices": [{"index": 0, "delta": {"tool_calls": piece}}]} for piece in pieces]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    return [first, *said, end, last]
+
+
+def piece(index: int | None = None, name: str | None = None, /, **fields: Any) -> dict[str, Any]:
+    """A piece of a call: an index, the id, and of the function what is given."""
+    call: dict[str, Any] = {} if index is None else {"index": index}
+    if name is not None:
+        call["id"] = name
+    return call | ({"function": fields} if fields else {})
+
+
+@pytest.mark.parametrize(
+    ("pieces", "calls"),
+    [
+        (
+            [
+                [piece(0, "a", name="f", arguments="")],
+                [piece(0, arguments='{"x"')],
+                [piece(0, None, name=None, arguments=": 1}")],
+            ],
+            [("a", "f", '{"x": 1}')],
+        ),
+        (
+            [
+                [piece(0, "a", name="f", arguments='{"x":'), piece(1, "b", name="g")],
+                [piece(1, arguments='{"y":')],
+                [piece(0, arguments=" 1}"), piece(1, arguments=" 2}")],
+            ],
+            [("a", "f", '{"x": 1}'), ("b", "g", '{"y": 2}')],
+        ),
+        (
+            [
+                [piece(0, "a", name="f", arguments="{")],
+                [piece(0, "a", name="f", arguments="}")],
+                [piece(0, "", name="", arguments="")],
+            ],
+            [("a", "f", "{}")],
+        ),
+        (
+            [
+                [piece(0, "a", name="f", arguments='{"x": ')],
+                [piece(0, arguments="1}")],
+                [piece(0, "b", name="f", arguments='{"x": ')],
+                [piece(0, arguments="2}")],
+            ],
+            [("a", "f", '{"x": 1}'), ("b", "f", '{"x": 2}')],
+        ),
+        (
+            [
+                [piece(None, "a", name="f", arguments='{"x": ')],
+                [piece(arguments="1}")],
+                [piece(None, "b", name="g", arguments="{}")],
+            ],
+            [("a", "f", '{"x": 1}'), ("b", "g", "{}")],
+        ),
+        (
+            [[piece(name="f", arguments="{}"), piece(name="g", arguments={"é": [1]})]],
+            [("call00000", "f", "{}"), ("call00001", "g", '{"é": [1]}')],
+        ),
+        (
+            [[piece(0, name="f")], [piece(0, "a")], [piece(0, arguments="{}")]],
+            [("a", "f", "{}")],
+        ),
+        (
+            [[piece(1, "a", name="f")], [piece(0, "a", name="g")], None, []],
+            [("a", "f", "{}"), ("call00001", "g", "{}")],
+        ),
+    ],
+    ids=[
+        "pieces", "in turn", "repeated", "always index 0", "no index", "no index, no id",
+        "late id", "same id",
+    ],
+)  # fmt: skip
+def test_pieces_of_calls_are_put_together(
+    pieces: list[Any], calls: list[tuple[str, str, str]]
+) -> None:
+    texts, reply = put_together(calling(*pieces))
+    assert "".join(texts) == reply.text == ""
+    assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == calls
+    assert reply.finish_reason is FinishReason.STOP
+
+
+async def test_calls_come_with_the_completion(server: Script) -> None:
+    call = piece(0, "a", name="f", arguments="{}")
+    server.default = events(*calling([call]))
+    pieces, done, failure = await streamed(server)
+    assert failure is None
+    assert pieces == []
+    assert done is not None
+    reply = chat(None, finish="tool_calls", tool_calls=[call])
+    reply["usage"] = deltas("")[-1]["usage"]
+    server.default = send(200, reply)
+    model = OpenAIModel("tiny", base_url=server.url)
+    assert await model.complete(request()) == done
+    await model.aclose()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "f", ["f"], [{"index": 0, "function": "f"}], [piece(0, "a", name="f", arguments=[1])],
+        [piece(0, "a", arguments="{}")], [piece(0, "a", name=3)], 7,
+    ],
+    ids=["text", "texts", "no function", "list", "no name", "number", "no list"],
+)  # fmt: skip
+async def test_pieces_of_another_form_are_no_reply(server: Script, broken: Any) -> None:
+    server.default = events(*calling(broken))
+    _, done, failure = await streamed(server)
+    assert done is None
+    assert isinstance(failure, BadResponse)

@@ -1,7 +1,9 @@
 import asyncio
 import time
 
-from memagent.messages import ChatRequest, Completion, Message, TokenIds
+import pytest
+
+from memagent.messages import ChatRequest, Completion, Message, TokenIds, ToolCall
 from memagent.models.record import Recorder
 from memagent.models.scripted import ScriptedModel
 
@@ -226,3 +228,41 @@ async def test_many_open_conversations_cost_no_comparisons() -> None:
     await play(recorder, *((f"chunk {n}",) for n in range(calls)))
     assert len(recorder.conversations) == calls
     assert time.perf_counter() - start < 5
+
+
+CALL = ToolCall(id="a", name="look", arguments="{}")
+RESULT = Message(role="tool", content="A house.", tool_call_id="a")
+
+
+def shown(*said: Message) -> ChatRequest:
+    return ChatRequest(messages=(*messages("q"), *said), max_tokens=5, kind="act")
+
+
+async def test_calls_and_results_are_part_of_a_conversation() -> None:
+    recorder = Recorder(ScriptedModel([CALL, "done"]))
+    await recorder.complete(shown())
+    called = Message(role="assistant", content="", tool_calls=(CALL,))
+    (conversation,) = recorder.conversations
+    assert conversation.messages == (*messages("q"), called)
+    await recorder.complete(shown(called, RESULT))
+    (conversation,) = recorder.conversations
+    done = Message(role="assistant", content="done")
+    assert conversation.messages == (*messages("q"), called, RESULT, done)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        Message(role="assistant", content=""),
+        Message(role="assistant", content="", tool_calls=(CALL.model_copy(update={"id": "b"}),)),
+        Message(
+            role="assistant", content="", tool_calls=(CALL.model_copy(update={"arguments": "1"}),)
+        ),
+    ],
+    ids=["no call", "id", "arguments"],
+)
+async def test_another_call_is_another_conversation(changed: Message) -> None:
+    recorder = Recorder(ScriptedModel([CALL, "done"]))
+    await recorder.complete(shown())
+    await recorder.complete(shown(changed, RESULT))
+    assert len(recorder.conversations) == 2

@@ -18,7 +18,7 @@ from memagent.errors import (
     ServerBusy,
     ServerFailed,
 )
-from memagent.messages import Message
+from memagent.messages import Message, ToolCall
 from memagent.models import router as routing
 from memagent.models.router import BLOCK, LEAD, Router
 
@@ -295,3 +295,13 @@ async def test_a_list_that_answers_does_not_clear_a_server_whose_chat_fails(
     await fails(router, ConnectionFailed("x"))
     clock.now += 1.1
     assert await place(router) == 0, "it had answered: the first rest again"
+
+
+def test_calls_are_part_of_a_prompts_beginning() -> None:
+    def called(arguments: str) -> Message:
+        call = ToolCall(id="a", name="look", arguments=arguments)
+        return Message(role="assistant", content="", tool_calls=(call,))
+
+    one, other = (list(routing._blocks((called(a * 2 * BLOCK),))) for a in "xy")
+    assert len(one) == len(other) == 2
+    assert not set(one) & set(other)

@@ -1,7 +1,7 @@
 import pytest
 
-from memagent.errors import ConfigError, ModelError, ServerBusy
-from memagent.messages import ChatRequest, Completion, FinishReason, Message
+from memagent.errors import ConfigError, ContextOverflow, ModelError, ServerBusy
+from memagent.messages import ChatRequest, Completion, FinishReason, Message, ToolCall, ToolSpec
 from memagent.models.scripted import ScriptedModel
 from memagent.tokens.byte_bound import ByteBound
 
@@ -58,3 +58,24 @@ async def test_window_counter_name() -> None:
 def test_one_text_is_not_a_list_of_texts() -> None:
     with pytest.raises(ConfigError, match=r"\['yes'\]"):
         ScriptedModel("yes")
+
+
+async def test_tool_calls_are_replies() -> None:
+    call = ToolCall(id="a", name="look", arguments="{}")
+    whole = Completion(text="I look.", tool_calls=(call,))
+    model = ScriptedModel([call, [call, call], whole])
+    one = await model.complete(REQUEST)
+    assert (one.text, one.tool_calls) == ("", (call,))
+    assert one.usage.completion_tokens == len("look{}")
+    assert (await model.complete(REQUEST)).tool_calls == (call, call)
+    assert await model.complete(REQUEST) is whole
+
+
+async def test_tools_are_counted() -> None:
+    tools = (ToolSpec(name="look"),)
+    asked = REQUEST.model_copy(update={"tools": tools})
+    prompt = ByteBound().count_messages(REQUEST.messages, tools=tools)
+    model = ScriptedModel(["a"], window=prompt + REQUEST.max_tokens)
+    assert (await model.complete(asked)).usage.prompt_tokens == prompt
+    with pytest.raises(ContextOverflow):
+        await ScriptedModel(["a"], window=prompt).complete(asked)

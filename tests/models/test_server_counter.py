@@ -1,4 +1,4 @@
-"""Counting at the server: exact, remembered, and compared with a tokenizer at hand."""
+"""Counting at the server, exactly."""
 
 import asyncio
 import json
@@ -29,8 +29,8 @@ from memagent.messages import Message
 from memagent.models.dialects.vllm import VLLM
 from memagent.models.openai_client import Clients
 from memagent.models.server import Server
-from memagent.models.server_counter import PROBES, CheckedCounter, ServerCounter, checked
-from memagent.tokens import ByteBound, TokenizerFile
+from memagent.models.server_counter import PROBES, ServerCounter
+from memagent.tokens import TokenizerFile
 
 SERVED = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
 ASK = (Message(role="user", content="Who is Pierre?"),)
@@ -239,79 +239,3 @@ def test_a_hung_server_is_given_up(server: Script) -> None:
     with given_up, counting(server, timeout=0.2):
         pass
     assert server.left.wait(5)
-
-
-# --- compared with a tokenizer at hand
-
-
-def test_a_tokenizer_that_agrees_counts_without_the_server(
-    server: Script, counter: ServerCounter
-) -> None:
-    local = TokenizerFile(TOKENIZER)
-    found, agrees = checked(local, counter)
-    assert agrees
-    assert (found.who, found.asks) == ("tokenizer", False)
-    assert found.name == counter.name, "a run goes on whoever counts"
-    assert found.control_tokens == local.control_tokens
-    server.asked.clear()
-    assert found.count("a house") == served("a house")
-    assert found.count_messages(ASK) > 0
-    assert found.measure("a house").tokens_of_prefix(1) == 1
-    assert server.asked == []
-
-
-@pytest.mark.parametrize("template", [CHATML + ".", THINKING], ids=["longer", "when not thinking"])
-def test_another_template_is_asked_for_at_the_server(server: Script, template: str) -> None:
-    server.be_vllm(template=template)
-    local = TokenizerFile(TOKENIZER)
-    with counting(server) as remote:
-        found, agrees = checked(local, remote)
-        assert agrees
-        assert (found.who, found.asks) == ("both", True)
-        assert found.name == remote.name
-        server.asked.clear()
-        found.count("a house")
-        found.measure("a house").tokens_of_prefix(3)
-        assert server.asked == []
-        count = found.count_messages(ASK, thinking=False)
-    assert count > local.count_messages(ASK)
-    assert len(server.asked) == 1
-
-
-@pytest.mark.parametrize("local", [None, ByteBound()], ids=["none", "another"])
-def test_another_tokenizer_is_not_used(counter: ServerCounter, local: ByteBound | None) -> None:
-    found, agrees = checked(local, counter)
-    assert not agrees
-    assert (found.who, found.asks) == ("server", True)
-    assert found.name == counter.name
-    assert found.count("naïve house") == served("naïve house")
-    assert found.measure("naïve house").tokens == served("naïve house")
-
-
-def test_the_same_prompt_is_counted_once(server: Script, counter: ServerCounter) -> None:
-    found = CheckedCounter(counter, counter, counter)
-    half = (Message(role="user", content="\ud800"),)
-    for prompt in (ASK, half, ASK, half):
-        assert found.count_messages(prompt) == counter.count_messages(prompt)
-    assert len(server.asked) == 2 + 4
-    server.asked.clear()
-    other = (Message(role="assistant", content=ASK[0].content),)
-    for prompt, thinking in ((ASK, False), (other, None), ((*ASK, *ASK), None)):
-        found.count_messages(prompt, thinking=thinking)
-    assert len(server.asked) == 3
-
-
-def test_a_tokenizer_that_turns_out_to_be_another_is_left(counter: ServerCounter) -> None:
-    found = CheckedCounter(ByteBound(), ByteBound(), counter)
-    assert found.count("a house") == 7
-    assert found.distrust()
-    assert found.count("a house") == served("a house")
-    assert (found.who, found.asks, found.name) == ("server", True, counter.name)
-    assert not found.distrust()
-
-
-def test_the_memo_does_not_grow(server: Script, counter: ServerCounter) -> None:
-    found = CheckedCounter(ByteBound(), ByteBound(), counter)
-    for n in range(1000):
-        found.count_messages((Message(role="user", content=str(n)),))
-    assert len(found._memo) <= 256

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memagent.errors import TokenizerError
-from memagent.messages import Message
+from memagent.messages import Message, ToolCall, ToolSpec
 from memagent.tokens.template import ChatTemplate, find_template
 
 ASK = [Message(role="user", content="<Hi> & 'bye'")]
@@ -87,3 +87,65 @@ def test_broken_settings_are_refused_by_name(tmp_path: Path, content: str) -> No
     (tmp_path / "tokenizer_config.json").write_text(content)
     with pytest.raises(TokenizerError, match=str(tmp_path)):
         find_template(tmp_path)
+
+
+# --- tools
+
+LOOK = ToolSpec(name="look", description="Looks <far>.")
+CALLED = Message(
+    role="assistant",
+    content="",
+    tool_calls=(ToolCall(id="a", name="look", arguments='{"at":"caf\\u00e9"}'),),
+)
+RESULT = Message(role="tool", content="A house.", tool_call_id="a")
+
+
+def test_tools_are_shown_as_servers_show_them() -> None:
+    template = ChatTemplate("{{ tools | tojson if tools else 'none' }}", {})
+    assert template.render(ASK) == "none"
+    assert json.loads(template.render(ASK, tools=[LOOK])) == [LOOK.to_openai()]
+    assert "<far>" in template.render(ASK, tools=[LOOK])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "written"),
+    [('{"at":"caf\\u00e9"}', '{"at": "café"}'), ('{"at"', "{}"), ("", "{}"), ("[1]", "{}")],
+)
+def test_arguments_are_objects_for_templates(arguments: str, written: str) -> None:
+    source = (
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}"
+        "{{ c.id }} {{ c.type }} {{ c.function.name }} {{ c.function.arguments | tojson }}"
+        "{% endfor %}{{ m.tool_call_id }}{% endfor %}"
+    )
+    call = CALLED.tool_calls[0].model_copy(update={"arguments": arguments})
+    said = CALLED.model_copy(update={"tool_calls": (call,)})
+    assert ChatTemplate(source, {}).render([said, RESULT]) == f"a function look {written}a"
+
+
+def test_a_template_that_leaves_tools_out_is_refused() -> None:
+    template = ChatTemplate("{{ messages[0].content }}", {})
+    for _ in range(2):
+        with pytest.raises(TokenizerError, match=r"\['look'\].*text protocol"):
+            template.render(ASK, tools=[LOOK])
+
+
+def test_a_template_that_refuses_results_says_what_remains() -> None:
+    source = "{% if messages[-1].role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}"
+    with pytest.raises(TokenizerError, match=r"no tools.*text protocol"):
+        ChatTemplate(source, {}).render([*ASK, CALLED, RESULT])
+
+
+def test_a_template_of_its_own_for_tools(tmp_path: Path) -> None:
+    plain, tools = "plain", "{{ tools | length }} tools"
+    named = [{"name": "default", "template": plain}, {"name": "tool_use", "template": tools}]
+    write(tmp_path, chat_template=named)
+    in_settings = find_template(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(plain)
+    folder = tmp_path / "additional_chat_templates"
+    folder.mkdir()
+    (folder / "tool_use.jinja").write_text(tools)
+    write(tmp_path)
+    for found in (in_settings, find_template(tmp_path)):
+        assert found is not None
+        assert found.render(ASK) == "plain"
+        assert found.render(ASK, tools=[LOOK, LOOK]) == "2 tools"

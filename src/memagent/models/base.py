@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from memagent.errors import ContextOverflow
+from memagent.errors import ConfigError, ContextOverflow
 from memagent.messages import ChatRequest, Completion
 from memagent.models.policy import Policy, policy_of
 from memagent.tokens.base import TokenCounter
+from memagent.tokens.template import TEXT_PROTOCOL
 
 
 class ChatModel(Protocol):
@@ -68,6 +69,24 @@ def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> N
             f"window of {window}; nothing was sent. Use a smaller window (--window), a shorter prompt or fewer "
             f"max_tokens",
             attempts=0,
+        )
+
+
+def refuse_tools(who: str, request: ChatRequest) -> None:
+    """What a model does that reads no tool calls from what it generates.
+
+    Args:
+        who: the model.
+        request: may ask for tools; messages that tell of earlier calls are no such wish.
+
+    Raises:
+        ConfigError: it does.
+    """
+    if request.tools:
+        names = [tool.name for tool in request.tools]
+        raise ConfigError(
+            f"the model {who!r} runs in this process and its replies are not read for calls of the tools {names!r}; "
+            f"{TEXT_PROTOCOL}, or serve it (vllm:, sglang:)"
         )
 
 

@@ -9,19 +9,18 @@ from os import PathLike
 
 from memagent.errors import ModelError, ModelNotFound, ServerFailed
 from memagent.messages import ChatRequest
+from memagent.models.checked_counter import COUNTING_THREADS, CheckedCounter, checked
 from memagent.models.local_counter import local_counter
 from memagent.models.once import Once
 from memagent.models.router import Router
 from memagent.models.server import UNREACHED
-from memagent.models.server_counter import CheckedCounter, ServerCounter, checked
+from memagent.models.server_counter import ServerCounter
 from memagent.threads import in_thread, widen
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
 logger = logging.getLogger("memagent")
 
-COUNTING_THREADS = 8
-"""Worker threads where the server counts: they wait for it and use no core."""
 TEMPLATE_FIELDS = (
     "add_generation_prompt",
     "add_special_tokens",
@@ -69,6 +68,7 @@ class Counting:
         """Tokens of a request's prompt as the server counts them, None where it does not count.
 
         Raises:
+            TokenizerError: the request has tools, and the model's chat template knows nothing of them.
             ModelError: the server cannot be asked.
         """
         try:
@@ -77,12 +77,12 @@ class Counting:
         except ServerFailed:  # not remembered: the next request asks again
             return None
         counter = await self._counter.get()
-        messages, thinking = request.messages, request.thinking
+        messages, thinking, tools = request.messages, request.thinking, request.tools
         if isinstance(counter, CheckedCounter):
-            known = counter.recall(messages, thinking=thinking)
+            known = counter.recall(messages, thinking=thinking, tools=tools)
             if known is not None:  # an agent has counted it already: no thread is needed
                 return known
-        return await in_thread(counter.count_messages, messages, thinking=thinking)
+        return await in_thread(counter.count_messages, messages, thinking=thinking, tools=tools)
 
     async def compare(self, counted: int, said: int) -> None:
         """Compares what was counted with what the server says that a prompt took.

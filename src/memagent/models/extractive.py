@@ -44,7 +44,7 @@ class ExtractiveModel:
             RequestRefused: another kind of call.
             ContextOverflow: prompt and output are over the window.
         """
-        prompt = self._counter.count_messages(request.messages)
+        prompt = self._counter.count_messages(request.messages, tools=request.tools)
         refuse_overflow(self.name, prompt, request.max_tokens, self._window)
         if request.kind == "update":
             text = _update(request)

@@ -14,6 +14,7 @@ from memagent.models.counting import Counting
 from memagent.models.dialects import DIALECTS, DialectName
 from memagent.models.openai_client import Clients
 from memagent.models.openai_reply import read_completion
+from memagent.models.openai_request import sent
 from memagent.models.openai_stream import Pieces
 from memagent.models.router import Router
 from memagent.models.server import Server
@@ -107,6 +108,7 @@ class OpenAIModel:
 
         Raises:
             ContextOverflow: it does not fit the window; nothing was sent where the server counts.
+            TokenizerError: it has tools, and the model's chat template knows nothing of them.
             ModelError: another of its subclasses for whatever went wrong.
         """
         prompt = await self._prompt_tokens(request)
@@ -202,11 +204,13 @@ class OpenAIModel:
         tokens = self._tokens and (dialect.streams_tokens or not streamed)
         fields: dict[str, object] = {
             "model": self.model,
-            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+            "messages": [sent(message) for message in request.messages],
             "temperature": request.sampling.temperature,
             "top_p": request.sampling.top_p,
             **dialect.fields(request, tokens=tokens),
         }
+        if request.tools:
+            fields["tools"] = [tool.to_openai() for tool in request.tools]
         switch, own = fields.get(TEMPLATE_KWARGS), self._extra_body.get(TEMPLATE_KWARGS)
         fields |= self._extra_body
         if isinstance(switch, dict) and isinstance(own, dict):

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
 from memagent.errors import BadResponse, ServerFailed
-from memagent.messages import Completion, FinishReason, TokenIds, Usage
+from memagent.messages import (
+    Completion,
+    FinishReason,
+    ServedCall,
+    TokenIds,
+    Usage,
+    read_calls,
+)
 from memagent.models.openai_errors import Endpoint, server_message
 
 _LENGTH = {"length", "max_tokens"}
@@ -26,6 +33,7 @@ class _Said(BaseModel):
     content: str | list[_Part] | None = None
     reasoning: JsonValue = None
     reasoning_content: JsonValue = None
+    tool_calls: list[ServedCall] | None = None
 
 
 class _LogProb(BaseModel):
@@ -106,6 +114,8 @@ _anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
     """A `Completion` from a reply's body. Empty content is an empty text: the agent decides on it.
 
+    Tool calls are read as `read_calls` does.
+
     Raises:
         BadResponse: not JSON, or no chat completion in it.
         ServerFailed: the engine broke the generation off.
@@ -126,6 +136,7 @@ def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
     said = choice.message
     return Completion(
         text=_text(said.content),
+        tool_calls=read_calls(said.tool_calls or ()),
         reasoning=next(
             (r for r in (said.reasoning, said.reasoning_content) if isinstance(r, str) and r), ""
         ),

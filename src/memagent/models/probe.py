@@ -9,10 +9,10 @@ from pydantic import JsonValue
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, Leaf, Message, Sampling
 from memagent.models.base import ChatModel, Wrapper
+from memagent.models.checked_counter import CheckedCounter
 from memagent.models.dialects import Dialect
 from memagent.models.openai import OpenAIModel
 from memagent.models.server import Server
-from memagent.models.server_counter import CheckedCounter
 from memagent.threads import in_thread
 
 QUESTION = (Message(role="user", content="Say in one word that you are ready."),)

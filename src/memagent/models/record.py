@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from memagent.messages import ChatRequest, Completion, Message, TokenIds
 from memagent.models.base import ChatModel, Wrapper
+from memagent.models.openai_request import identity
 from memagent.trajectory import Conversation
 
 
@@ -68,8 +69,9 @@ class Recorder(Wrapper):
     def _record(self, request: ChatRequest, completion: Completion) -> None:
         place = self._continued(request.messages, completion.tokens)
         before = None if place is None else self._conversations[place]
+        reply = Message(role="assistant", content=completion.text, tool_calls=completion.tool_calls)
         conversation = Conversation(
-            messages=(*request.messages, Message(role="assistant", content=completion.text)),
+            messages=(*request.messages, reply),
             kind=request.kind,
             tokens=completion.tokens,
             turns=_turns(before, completion.tokens),
@@ -184,9 +186,7 @@ def _message_digests(messages: Sequence[Message]) -> Iterator[_Key]:
     """Keys of the prefixes of 1, 2, ... messages, each message hashed once."""
     running = hashlib.sha256()
     for length, message in enumerate(messages, start=1):
-        content = message.content.encode("utf-8", errors="surrogatepass")
-        running.update(f"{message.role}:{len(content)}:".encode())
-        running.update(content)
+        running.update(identity(message))
         yield length, running.digest()
 
 

@@ -179,8 +179,13 @@ def _rest(failures: int) -> float:
 
 def _blocks(messages: Sequence[Message]) -> Iterator[bytes]:
     """Digests of the prompt's beginnings, block by block."""
-    text = "\x00".join(f"{message.role}\x00{message.content}" for message in messages)
+    text = "\x00".join(map(_beginning, messages))
     running = hashlib.blake2b(digest_size=16)
     for start in range(0, len(text) - BLOCK + 1, BLOCK):
         running.update(text[start : start + BLOCK].encode("utf-8", "surrogatepass"))
         yield running.digest()
+
+
+def _beginning(message: Message) -> str:
+    calls = (f"\x00{call.name}\x00{call.arguments}" for call in message.tool_calls)
+    return f"{message.role}\x00{message.content}{''.join(calls)}"

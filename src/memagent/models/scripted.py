@@ -7,20 +7,20 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 
 from memagent.errors import ConfigError, ModelError
-from memagent.messages import ChatRequest, Completion, Usage
+from memagent.messages import ChatRequest, Completion, ToolCall, Usage
 from memagent.models.base import refuse_overflow
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
-Reply = str | Completion | BaseException
+Reply = str | ToolCall | tuple[ToolCall, ...] | list[ToolCall] | Completion | BaseException
 Respond = Callable[[ChatRequest], "Reply | Awaitable[Reply]"]
 
 
 class ScriptedModel:
     """Replies from a list, one entry a call, or from a function of the request.
 
-    A text becomes a `Completion` whose usage is counted with the model's counter, a `Completion` is
-    given back as it is, and an exception is raised. `requests` holds what was sent, in order.
+    A text, a tool call or several become a `Completion` whose usage is counted with the model's counter, a
+    `Completion` is given back as it is, and an exception is raised. `requests` holds what was sent, in order.
 
     ```python
     from memagent import MemoryAgent
@@ -73,7 +73,9 @@ class ScriptedModel:
             ModelError: the list of replies is used up.
             BaseException: the reply is this exception.
         """
-        prompt = self._counter.count_messages(request.messages, thinking=request.thinking)
+        prompt = self._counter.count_messages(
+            request.messages, thinking=request.thinking, tools=request.tools
+        )
         refuse_overflow(self.name, prompt, request.max_tokens, self._window)
         with self._lock:
             place = len(self.requests)
@@ -83,12 +85,15 @@ class ScriptedModel:
             raise reply
         if isinstance(reply, Completion):
             return reply
+        text = reply if isinstance(reply, str) else ""
+        calls = () if isinstance(reply, str) else (reply,) if isinstance(reply, ToolCall) else reply
+        written = [text, *(f"{call.name}{call.arguments}" for call in calls)]
         usage = Usage(
             calls=1,
             prompt_tokens=prompt,
-            completion_tokens=self._counter.count(reply),
+            completion_tokens=sum(map(self._counter.count, written)),
         )
-        return Completion(text=reply, usage=usage)
+        return Completion(text=text, tool_calls=tuple(calls), usage=usage)
 
     async def counter(self) -> TokenCounter:
         """The counter that was given."""

@@ -298,7 +298,7 @@ class Server:
                 f"{self.endpoint}: a piece of the reply is no JSON object: "
                 f"{self.endpoint.quote(repr(chunk))}"
             )
-        return chunk.model_dump()
+        return chunk.model_dump(warnings=False)  # the client takes what it does not expect
 
     def _broken(self, error: Exception) -> ModelError | None:
         """What broke a stream, where the client passes it on as it is: openai 2 does with httpx's errors."""

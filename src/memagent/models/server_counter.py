@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pydantic import JsonValue
 
 from memagent.errors import BadResponse
-from memagent.messages import Message
+from memagent.messages import Message, ToolSpec
 from memagent.models.dialects.base import id_list
-from memagent.tokens.base import Measured, TokenCounter
+from memagent.models.openai_request import sent
+from memagent.tokens.base import Measured
 from memagent.tokens.measured import well_formed
 
 Ask = Callable[[str, Mapping[str, object]], Mapping[str, JsonValue]]
@@ -32,7 +33,6 @@ CONVERSATIONS = (
     ),
 )
 """Conversations by which chat templates are compared; without a system message, which some refuse."""
-_MEMO = 256
 
 
 class ServerCounter:
@@ -66,9 +66,15 @@ class ServerCounter:
         """Tokens of `text`."""
         return len(self.ids(text))
 
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+    def count_messages(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> int:
         """Tokens of the prompt that the server would make of the messages."""
-        return len(self.rendered(messages, thinking=thinking))
+        return len(self.rendered(messages, thinking=thinking, tools=tools))
 
     def measure(self, text: str) -> Measured:
         """Tokenises `text` once; its prefixes are tokenised when they are asked for."""
@@ -83,13 +89,23 @@ class ServerCounter:
             {"prompt": well_formed(text), "add_special_tokens": False},
         )
 
-    def rendered(self, messages: Sequence[Message], *, thinking: bool | None = None) -> list[int]:
+    def rendered(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> list[int]:
         """Token ids of the prompt that the server would make of the messages."""
         fields: dict[str, object] = {
-            "messages": [{"role": m.role, "content": well_formed(m.content)} for m in messages],
+            "messages": [
+                sent(m.model_copy(update={"content": well_formed(m.content)})) for m in messages
+            ],
             "add_generation_prompt": True,
-            **self._template,
         }
+        if tools:
+            fields["tools"] = [tool.to_openai() for tool in tools]
+        fields |= self._template
         if thinking is not None:
             switch = {"enable_thinking": thinking}
             own = self._template.get("chat_template_kwargs")
@@ -148,90 +164,3 @@ class _ServerMeasured:
         if chars >= len(self._text):
             return self.tokens
         return self._count(self._text[: max(chars, 0)])
-
-
-class CheckedCounter:
-    """A tokenizer at hand that was compared with the server's, which counts what the first cannot.
-
-    Its name is the server's, whoever counts: they count alike, and a run goes on with either.
-
-    Args:
-        texts: counts texts: the tokenizer at hand, or the server.
-        messages: counts conversations: likewise.
-        server: the server's counter.
-    """
-
-    def __init__(self, texts: TokenCounter, messages: TokenCounter, server: ServerCounter) -> None:
-        self._texts, self._messages, self._server = texts, messages, server
-        asks = [isinstance(counter, ServerCounter) for counter in (texts, messages)]
-        self.asks = any(asks)
-        """Whether counting takes requests."""
-        self.who = "server" if all(asks) else "both" if any(asks) else "tokenizer"
-        """Who counts."""
-        self.name = server.name
-        self.control_tokens = texts.control_tokens
-        self._memo: dict[bytes, int] = {}
-
-    def count(self, text: str) -> int:
-        """Tokens of `text`."""
-        return self._texts.count(text)
-
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
-        """Tokens of the rendered prompt. The latest counts are remembered: each prompt is looked at twice."""
-        key = _key(messages, thinking)
-        found = self._memo.get(key)
-        if found is None:
-            found = self._messages.count_messages(messages, thinking=thinking)
-            if len(self._memo) >= _MEMO:
-                self._memo.clear()
-            self._memo[key] = found
-        return found
-
-    def recall(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int | None:
-        """What `count_messages` said lately, None where it would have to count. Does not block."""
-        return self._memo.get(_key(messages, thinking))
-
-    def distrust(self) -> bool:
-        """Lets the server count from now on; False where it did so already."""
-        if self._texts is self._server and self._messages is self._server:
-            return False
-        self._texts = self._messages = self._server
-        self.asks, self.who = True, "server"
-        self._memo.clear()
-        return True
-
-    def measure(self, text: str) -> Measured:
-        """Tokenises `text` once, for cutting."""
-        return self._texts.measure(text)
-
-
-def _key(messages: Sequence[Message], thinking: bool | None) -> bytes:
-    digest = hashlib.blake2b(repr(thinking).encode(), digest_size=16)
-    for message in messages:
-        content = message.content.encode("utf-8", "surrogatepass")
-        digest.update(f"{message.role}:{len(content)}:".encode())
-        digest.update(content)
-    return digest.digest()
-
-
-def checked(local: TokenCounter | None, remote: ServerCounter) -> tuple[CheckedCounter, bool]:
-    """The fastest counter that counts as the server does.
-
-    Args:
-        local: a tokenizer at hand, None without one.
-        remote: the server's.
-
-    Returns:
-        The counter, and whether the tokenizer at hand is the server's.
-    """
-    if local is None:
-        return CheckedCounter(remote, remote, remote), False
-    if any(local.count(text) != len(remote.ids(text)) for text in PROBES):
-        return CheckedCounter(remote, remote, remote), False
-    same = all(
-        local.count_messages(messages, thinking=thinking)
-        == remote.count_messages(messages, thinking=thinking)
-        for messages in CONVERSATIONS
-        for thinking in (None, False)
-    )
-    return CheckedCounter(local, local if same else remote, remote), True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from memagent.messages import Message
+from memagent.messages import Message, ToolSpec
 
 JOINER = "\u2060"
 """Word joiner, invisible and of no width: put after the first character of a text, it keeps a tokenizer from
@@ -22,6 +22,17 @@ Begin-of-text, the generation prompt and the default system prompts of Qwen2.5 (
 (80 to 90, its harmony header) are within it. Those of Mistral-Small and SmolLM3 are not: they take several
 hundred. For such a model name its own tokenizer, in a folder with the chat template, or a window that is
 smaller than the server's by as much.
+"""
+CALL_ALLOWANCE = 48
+"""Tokens allowed for the markup of one tool call where the chat template is not known.
+
+Hermes' and Qwen's take 15, DeepSeek's 20, Qwen3-Coder's 20 and 10 for each argument, which its name and the line in
+JSON's bytes pay for.
+"""
+TOOLS_ALLOWANCE = 768
+"""Tokens allowed once for what an unknown template tells a model that has tools.
+
+Qwen's text takes 110, Llama 3.1's 90, Qwen3-Coder's and Hermes 3's 300.
 """
 
 
@@ -63,12 +74,22 @@ class TokenCounter(Protocol):
         """Tokens of `text`, without any that a chat template would add."""
         ...
 
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+    def count_messages(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> int:
         """Tokens of a rendered chat prompt: exact with a known template, else an upper bound.
 
         Args:
             messages: the conversation, up to where the model's turn begins.
             thinking: as in `ChatRequest`: templates write more where reasoning is switched off.
+            tools: as in `ChatRequest`: templates describe them to the model.
+
+        Raises:
+            TokenizerError: the template refuses the messages, or shows the model no tools.
         """
         ...
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 
-from memagent.messages import Message
-from memagent.tokens.base import MESSAGE_ALLOWANCE, REQUEST_ALLOWANCE
+from memagent.messages import Message, ToolSpec
+from memagent.tokens.bounds import byte_count, prompt_bound
 from memagent.tokens.measured import well_formed
 
 
@@ -27,18 +27,17 @@ class ByteBound:
 
     def count(self, text: str) -> int:
         """Bytes of `text`; a lone surrogate counts as the three bytes of U+FFFD."""
-        if text.isascii():
-            return len(text)
-        text = well_formed(text)
-        size = len(text.encode())
-        if unicodedata.is_normalized("NFC", text):
-            return size
-        return max(size, len(unicodedata.normalize("NFC", text).encode()))
+        return byte_count(text)
 
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+    def count_messages(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> int:
         """Bytes of the contents, plus the allowances for a chat template that is not known."""
-        contents = sum(self.count(message.content) + MESSAGE_ALLOWANCE for message in messages)
-        return contents + REQUEST_ALLOWANCE
+        return prompt_bound(self.count, messages, tools)
 
     def measure(self, text: str) -> BytesMeasured:
         """The text's bytes, for cutting."""

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from memagent.errors import TokenizerError
-from memagent.messages import Message
-from memagent.tokens.base import JOINER, MESSAGE_ALLOWANCE, REQUEST_ALLOWANCE
+from memagent.messages import Message, ToolSpec
+from memagent.tokens.base import JOINER
+from memagent.tokens.bounds import prompt_bound
 from memagent.tokens.locality import reach
 from memagent.tokens.measured import ByteMeasured, OffsetMeasured, well_formed
 from memagent.tokens.template import ChatTemplate, find_template
@@ -83,16 +84,21 @@ class TokenizerFile:
         """Tokens of `text`. Lets other threads run meanwhile."""
         return len(self._encode(well_formed(text)))
 
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+    def count_messages(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> int:
         """Tokens of the rendered prompt, exact where the tokenizer came with a chat template.
 
         Raises:
-            TokenizerError: the template refuses the messages.
+            TokenizerError: the template refuses the messages, or shows the model no tools.
         """
         if self._template is not None:
-            return self.count(self._template.render(messages, thinking=thinking))
-        contents = sum(self.count(message.content) + MESSAGE_ALLOWANCE for message in messages)
-        return contents + REQUEST_ALLOWANCE
+            return self.count(self._template.render(messages, thinking=thinking, tools=tools))
+        return prompt_bound(self.count, messages, tools)
 
     def measure(self, text: str) -> ByteMeasured | OffsetMeasured:
         """Tokenises `text` once, for cutting."""
@@ -166,6 +172,7 @@ def _digest(raw: bytes, template: ChatTemplate | None) -> str:
     digest = hashlib.sha256(raw)
     if template is not None:
         digest.update(json.dumps([template.source, template.special_tokens]).encode())
+        digest.update((template.tool_source or "").encode())
     return digest.hexdigest()[:12]
 
 

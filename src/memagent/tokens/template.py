@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from memagent.errors import TokenizerError
-from memagent.messages import Message
+from memagent.messages import Message, ToolSpec
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+TEXT_PROTOCOL = "show the model its tools as text instead (the text protocol)"
+"""What remains where the template of a model knows nothing of tools."""
 
 
 class ChatTemplate:
@@ -21,61 +24,112 @@ class ChatTemplate:
     Args:
         source: the Jinja template.
         special_tokens: the names that templates use (`bos_token`, ...) and their texts.
+        tool_source: the template for requests with tools, where they have one of their own.
 
     Raises:
         TokenizerError: the template does not parse.
     """
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+    def __init__(
+        self, source: str, special_tokens: Mapping[str, str], tool_source: str | None = None
+    ) -> None:
         import jinja2
 
         self.source = source
+        self.tool_source = tool_source
         self.special_tokens = dict(special_tokens)
         try:
             self._template: Template = _environment().from_string(source)
+            self._tool_template: Template = (
+                self._template if tool_source is None else _environment().from_string(tool_source)
+            )
         except jinja2.TemplateError as error:
             raise TokenizerError(f"the chat template does not parse: {error}") from error
+        self._shows_tools = False
 
-    def render(self, messages: Sequence[Message], *, thinking: bool | None = None) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> str:
         """The prompt, up to where the model's turn begins.
 
         Raises:
-            TokenizerError: the template refuses the messages (some know no system role, say).
+            TokenizerError: the template refuses the messages (some know no system role, say), or writes the same
+                with the tools as without.
         """
+        text = self._text(messages, thinking, tools)
+        if tools and not self._shows_tools:
+            if text == self._text(messages, thinking, ()):
+                raise TokenizerError(unseen(tools))
+            self._shows_tools = True
+        return text
+
+    def _text(
+        self, messages: Sequence[Message], thinking: bool | None, tools: Sequence[ToolSpec]
+    ) -> str:
         import jinja2
 
         # Left out where nothing is said: templates ask whether it is defined.
         switch = {} if thinking is None else {"enable_thinking": thinking}
         try:
-            return self._template.render(
-                messages=[{"role": m.role, "content": m.content} for m in messages],
-                tools=None,
+            return (self._tool_template if tools else self._template).render(
+                messages=[shown(message) for message in messages],
+                tools=[tool.to_openai() for tool in tools] or None,
                 documents=None,
                 add_generation_prompt=True,
                 **switch,
                 **self.special_tokens,
             )
         except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
-            roles = [message.role for message in messages]
-            raise TokenizerError(
-                f"the chat template cannot render messages of the roles {roles!r}: {error}; "
-                f"use a prompt set whose roles the model knows"
-            ) from error
+            raise TokenizerError(refused(messages, tools, error)) from error
+
+
+def shown(message: Message) -> dict[str, Any]:
+    """A message as servers show it to chat templates: the arguments of its calls are objects."""
+    fields: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        calls = [(call.to_openai(), call.values()) for call in message.tool_calls]
+        fields["tool_calls"] = [
+            form | {"function": form["function"] | {"arguments": values}} for form, values in calls
+        ]
+    if message.tool_call_id is not None:
+        fields["tool_call_id"] = message.tool_call_id
+    return fields
+
+
+def refused(messages: Sequence[Message], tools: Sequence[ToolSpec], error: Exception) -> str:
+    """What to say of a template that cannot render messages."""
+    roles = [message.role for message in messages]
+    plain = not tools and not any(m.role == "tool" or m.tool_calls for m in messages)
+    remedy = "use a prompt set whose roles the model knows" if plain else TEXT_PROTOCOL
+    return f"the chat template cannot render messages of the roles {roles!r}: {error}; {remedy}"
+
+
+def unseen(tools: Sequence[ToolSpec]) -> str:
+    """What to say of a template that leaves tools out."""
+    names = [tool.name for tool in tools]
+    return f"the chat template does not show the model the tools {names!r}; {TEXT_PROTOCOL}"
 
 
 def find_template(folder: Path) -> ChatTemplate | None:
     """Reads the chat template that lies beside a tokenizer, if there is one.
 
     `chat_template.jinja` comes before the `chat_template` of `tokenizer_config.json`; of several named
-    templates there, the one called `default` is taken.
+    templates there, the one called `default` is taken. One called `tool_use`, there or in the folder
+    `additional_chat_templates`, is for requests with tools.
 
     Raises:
         TokenizerError: one of the files cannot be read or parsed.
     """
     config_path, template_path = folder / "tokenizer_config.json", folder / "chat_template.jinja"
+    tool_path = folder / "additional_chat_templates" / "tool_use.jinja"
     try:
         config: Any = json.loads(config_path.read_bytes()) if config_path.is_file() else {}
         source: Any = template_path.read_text("utf-8") if template_path.is_file() else None
+        tool_source: Any = tool_path.read_text("utf-8") if source and tool_path.is_file() else None
     except (OSError, ValueError) as error:
         raise TokenizerError(
             f"the tokenizer's settings in {str(folder)!r} cannot be read: {error}"
@@ -86,10 +140,11 @@ def find_template(folder: Path) -> ChatTemplate | None:
     source = source or settings.get("chat_template")
     if isinstance(source, list):
         named = {t.get("name"): t.get("template") for t in cast("list[dict[str, Any]]", source)}
-        source = named.get("default")
+        source, tool_source = named.get("default"), named.get("tool_use")
     if not isinstance(source, str) or not source:
         return None
-    return ChatTemplate(source, _special_tokens(settings))
+    tool_source = tool_source if isinstance(tool_source, str) and tool_source else None
+    return ChatTemplate(source, _special_tokens(settings), tool_source)
 
 
 def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:

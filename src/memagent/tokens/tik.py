@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memagent.errors import TokenizerError
-from memagent.messages import Message
-from memagent.tokens.base import MESSAGE_ALLOWANCE, REQUEST_ALLOWANCE
+from memagent.messages import Message, ToolSpec
+from memagent.tokens.bounds import prompt_bound
 from memagent.tokens.locality import splits_at_stable_points
 from memagent.tokens.measured import ByteMeasured, well_formed
 
@@ -70,10 +70,15 @@ class Tiktoken:
         """Tokens of `text`. Lets other threads run meanwhile."""
         return len(self._encoding.encode_ordinary(well_formed(text)))
 
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+    def count_messages(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> int:
         """Tokens of the contents, plus the allowances for a chat template that is not known."""
-        contents = sum(self.count(message.content) + MESSAGE_ALLOWANCE for message in messages)
-        return contents + REQUEST_ALLOWANCE
+        return prompt_bound(self.count, messages, tools)
 
     def measure(self, text: str) -> ByteMeasured:
         """Tokenises `text` once, for cutting."""

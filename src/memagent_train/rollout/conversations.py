@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memagent.messages import Message
+from memagent.messages import Message, ToolCall
 from memagent.models.transformers.template import Template
 
 MOST_IDS = 1_000_000
@@ -15,7 +15,7 @@ MOST_IDS = 1_000_000
 MOST_PROMPTS = 64
 """Prompts that are remembered between being counted and being sent."""
 
-_Key = tuple[tuple[str, str], ...]
+_Key = tuple[tuple[str, str, tuple[ToolCall, ...], str | None], ...]
 _PromptKey = tuple[_Key, bool | None]
 
 
@@ -99,7 +99,7 @@ class Conversations:
             thinking: as in the request.
         """
         asked = _key(messages)
-        key = (*asked, ("assistant", text))
+        key = (*asked, ("assistant", text, (), None))
         entry = _Open(array("q", (*prompt.ids, *sampled)), prompt.text, ended)
         with self._lock:
             # A prompt that was sent is seldom sent again, and it is as long as what is kept in its place.
@@ -139,4 +139,4 @@ class Conversations:
 
 def _key(messages: Sequence[Message]) -> _Key:
     # Strings keep their hash, so a long prompt is hashed once however often it is looked up.
-    return tuple((message.role, message.content) for message in messages)
+    return tuple((m.role, m.content, m.tool_calls, m.tool_call_id) for m in messages)

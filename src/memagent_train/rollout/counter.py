@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memagent.messages import Message
+from memagent.errors import TokenizerError
+from memagent.messages import Message, ToolSpec
 from memagent.tokens import Measured, TokenizerFile
+from memagent.tokens.template import TEXT_PROTOCOL
 from memagent_train.rollout.conversations import Conversations
 
 
@@ -26,12 +28,20 @@ class RolloutCounter:
         """Tokens of `text`."""
         return self._texts.count(text)
 
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+    def count_messages(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> int:
         """Tokens of the prompt that will be sent: exact, also where it continues a conversation.
 
         Raises:
-            TokenizerError: the template refuses the messages.
+            TokenizerError: the template refuses the messages, or there are tools, which rollouts do not send.
         """
+        if tools:
+            raise TokenizerError(f"rollouts send no tools; {TEXT_PROTOCOL}")
         return len(self._conversations.prompt(messages, thinking=thinking).ids)
 
     def measure(self, text: str) -> Measured:

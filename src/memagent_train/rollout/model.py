@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memagent.errors import ConfigError
 from memagent.messages import ChatRequest, Completion, FinishReason, Sampling, TokenIds, Usage
-from memagent.models.base import refuse_overflow
+from memagent.models.base import refuse_overflow, refuse_tools
 from memagent.models.once import Once
 from memagent.models.transformers.counter import text_counter
 from memagent.models.transformers.meter import Meter
@@ -95,9 +95,11 @@ class RolloutModel:
         Raises:
             ContextOverflow: prompt and `max_tokens` are over the window together.
             TokenizerError: the chat template refuses the messages.
+            ConfigError: the request has tools.
             ModelError: the engine failed, or serves nothing now.
             DeviceFull: the prompt is too long for the device.
         """
+        refuse_tools(self.name, request)
         prompt = await self._prompt(request)
         refuse_overflow(self.name, len(prompt.ids), request.max_tokens, self._window)
         with self.meter.call(), self._computing():

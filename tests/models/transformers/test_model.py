@@ -10,7 +10,7 @@ from tests.models.transformers.folders import model_folder
 from tests.models.transformers.policies import policy, request, tokenizer
 
 from memagent.errors import ConfigError, ContextOverflow, ModelError
-from memagent.messages import FinishReason, Sampling
+from memagent.messages import FinishReason, Sampling, ToolSpec
 from memagent.models.policy import policy_of
 from memagent.models.transformers.model import TransformersModel
 
@@ -198,3 +198,11 @@ def test_a_folder_brings_its_settings_and_a_name_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"memagent\.toml.*window = 0"):
         TransformersModel(tmp_path)
     assert policy_of(TransformersModel("Qwen/Qwen3-0.6B")).reading() == {}
+
+
+async def test_tools_are_refused_before_anything_is_loaded(folder: Path) -> None:
+    model = TransformersModel(folder)
+    with pytest.raises(ConfigError, match="text protocol"):
+        await model.complete(request("Who came?", tools=(ToolSpec(name="look"),)))
+    assert model._running is None
+    await model.aclose()

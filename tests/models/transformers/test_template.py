@@ -2,7 +2,7 @@ import pytest
 from tests.models.transformers.policies import tokenizer
 
 from memagent.errors import ConfigError, TokenizerError
-from memagent.messages import Message
+from memagent.messages import Message, ToolCall
 from memagent.models.transformers.template import Rendered, Template
 
 CHAT = (
@@ -117,3 +117,15 @@ def test_messages_that_the_template_refuses() -> None:
     refusing = "{{ raise_exception('no system role') }}"
     with pytest.raises(TokenizerError, match="no system role"):
         Template(tokenizer(), refusing).render(CHAT)
+
+
+def test_calls_and_results_go_to_the_template() -> None:
+    source = (
+        "{% for m in messages %}{{ m.role }}{% for c in m.tool_calls or [] %} "
+        "{{ c.function.name }} {{ c.function.arguments.at }}{% endfor %} {{ m.tool_call_id }}\n{% endfor %}"
+    )
+    call = ToolCall(id="a", name="look", arguments='{"at": "é"}')
+    said = Message(role="assistant", content="", tool_calls=(call,))
+    result = Message(role="tool", content="A house.", tool_call_id="a")
+    wanted = "user \nassistant look é \ntool a\n"
+    assert Template(tokenizer(), source).render([CHAT[0], said, result]) == wanted

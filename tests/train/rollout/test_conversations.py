@@ -4,7 +4,7 @@ import pytest
 from tests.models.transformers.policies import tokenizer
 from tests.models.transformers.test_template import FORGETFUL
 
-from memagent.messages import Message
+from memagent.messages import Message, ToolCall
 from memagent.models.transformers.template import Template
 from memagent_train.rollout import conversations
 from memagent_train.rollout.conversations import Conversations
@@ -148,4 +148,23 @@ def test_equal_messages_with_other_ids_count_once() -> None:
     for _ in range(3):
         text = say(known, ["Who came?"], [700, 301, END])
     assert len(known._open) == 1
-    assert known._ids == len(known._open[(("user", "Who came?"), ("assistant", text))].ids)
+    key = (("user", "Who came?", (), None), ("assistant", text, (), None))
+    assert known._ids == len(known._open[key].ids)
+
+
+def test_messages_that_differ_in_calls_or_ids_are_not_taken_for_each_other() -> None:
+    source = (
+        "{% for m in messages %}{{ m.role }}{% for c in m.tool_calls or [] %}{{ c.function.name }}{% endfor %}"
+        "{{ m.tool_call_id }}{% endfor %}"
+    )
+    known = Conversations(Watched(source))
+    call = ToolCall(id="a", name="look", arguments="{}")
+    said = Message(role="assistant", content="", tool_calls=(call,))
+    asked = Message(role="user", content="")
+    prompts = [
+        (asked, said),
+        (asked, said.model_copy(update={"tool_calls": ()})),
+        (asked, Message(role="tool", content="", tool_call_id="a")),
+        (asked, Message(role="tool", content="", tool_call_id="b")),
+    ]
+    assert len({known.prompt(prompt).text for prompt in prompts}) == 4

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, TokenIds, Usage
-from memagent.models.base import refuse_overflow
+from memagent.models.base import refuse_overflow, refuse_tools
 from memagent.models.once import Once
 from memagent.models.policy import Policy
 from memagent.threads import in_thread
@@ -92,9 +92,10 @@ class TransformersModel:
             ContextOverflow: prompt and `max_tokens` are over the window together; nothing was computed.
             TokenizerError: the chat template refuses the messages.
             DeviceFull: the prompt is too long for the device.
-            ConfigError: the model cannot be loaded.
+            ConfigError: the model cannot be loaded, or the request has tools.
             ModelError: the model failed, or is closed.
         """
+        refuse_tools(self.name, request)
         engine = await self._engine.get()
         if sum(len(message.content) for message in request.messages) <= SHORT:
             ids = _prompt_ids(engine.template, request)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from memagent.errors import ConfigError, TokenizerError
 from memagent.messages import Message
 from memagent.tokens.measured import well_formed
+from memagent.tokens.template import refused, shown
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -74,18 +75,14 @@ class Template:
         switch: dict[str, Any] = {} if thinking is None else {"enable_thinking": thinking}
         try:
             text = self.tokenizer.apply_chat_template(
-                [{"role": m.role, "content": m.content} for m in messages],
+                [shown(message) for message in messages],
                 chat_template=self.source if isinstance(self.source, str) else None,
                 add_generation_prompt=True,
                 tokenize=False,
                 **switch,
             )
         except Exception as error:  # jinja2's errors, and whatever a template's own code raises
-            roles = [message.role for message in messages]
-            raise TokenizerError(
-                f"the chat template cannot render messages of the roles {roles!r}: {error}; "
-                f"use a prompt set whose roles the model knows"
-            ) from error
+            raise TokenizerError(refused(messages, (), error)) from error
         assert isinstance(text, str), "one conversation was rendered, to text"
         return well_formed(text)
 

@@ -1,0 +1,161 @@
+"""`Environment`: tools, the hidden state that they work on, and the verdict on an answer."""
+
+from __future__ import annotations
+
+import random
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, TypeVar, final
+
+from memagent.errors import ConfigError, ToolError
+from memagent.messages import ToolSpec
+from memagent.tasks.scores import equivalent
+from memagent.tools.base import Tool
+from memagent.tools.docstring import summary
+from memagent.tools.signature import Signature
+from memagent.tools.wording import shown
+
+EASIEST, HARDEST = 10, 10_000
+"""Difficulties that every game can be dealt at."""
+
+OVER = "the game is over, an answer was handed in; this call did nothing"
+ENDING = (
+    "When you know the answer, reply with it alone, without other words, or hand it to the tool `done`. "
+    "Only the first answer counts."
+)
+COMMA = re.compile(r"\s*,\s*")
+IDEMPOTENT = "__idempotent__"
+
+Method = TypeVar("Method", bound=Callable[..., str])
+
+
+def query(method: Method) -> Method:
+    """Offers a method as a tool that only looks."""
+    setattr(method, IDEMPOTENT, True)
+    return method
+
+
+def act(method: Method) -> Method:
+    """Offers a method as a tool that changes the game; its results are numbered."""
+    setattr(method, IDEMPOTENT, False)
+    return method
+
+
+class Deal(NamedTuple):
+    """What a game begins with, apart from its hidden state."""
+
+    task: str
+    answer: str
+    """The right one. Several values are parted by a comma and a space."""
+
+
+class Environment(ABC):
+    """One game. The same name, seed and difficulty give the same game, in any process.
+
+    A result of a tool is one line that tells what was called and ends with a full stop, so no two calls that differ
+    have the same result. Results of tools that are not idempotent are numbered. A tool raises `ToolError` for what
+    cannot be done, which is a step as well.
+
+    Args:
+        seed: any integer.
+        difficulty: tool calls that an expert who forgets nothing needs, about; 10 to 10,000.
+
+    Raises:
+        ConfigError: a setting has a bad value.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, *, seed: int, difficulty: int) -> None:
+        if type(seed) is not int:
+            raise ConfigError(f"seed={seed!r} has to be an integer")
+        if type(difficulty) is not int or not EASIEST <= difficulty <= HARDEST:
+            raise ConfigError(
+                f"difficulty={difficulty!r} has to be an integer from {EASIEST} to {HARDEST}"
+            )
+        self.steps = 0
+        """Calls made before the end, those that could not be done too, `done` left out."""
+        self._right: bool | None = None
+        # A text as seed is hashed the same way in every process.
+        rng = random.Random(f"{self.name} {seed} {difficulty}")
+        deal = self._deal(rng, difficulty)
+        self._answer = deal.answer
+        self.task = f"{deal.task}\n\n{ENDING}"
+        """What the model is asked."""
+        self.tools: tuple[Tool, ...] = tuple(self._offers())
+
+    @abstractmethod
+    def _deal(self, rng: random.Random, difficulty: int) -> Deal:
+        """Sets the hidden state."""
+
+    @property
+    def over(self) -> bool:
+        """Whether an answer was handed in."""
+        return self._right is not None
+
+    def verdict(self) -> float:
+        """1.0 where the first answer was right, else 0.0, and 0.0 as long as there is none."""
+        return float(self._right is True)
+
+    def finish(self, answer: str) -> bool:
+        """Hands in an answer, which ends the game.
+
+        Returns:
+            Whether the first answer was right; later ones change nothing.
+        """
+        if self._right is None:
+            self._right = self._judge(answer)
+        return self._right
+
+    def _judge(self, answer: str) -> bool:
+        """Whether an answer is right: compared by value where it is a number, in any case where it is words."""
+        if ", " in self._answer:
+            answer = COMMA.sub(", ", answer)
+        return equivalent(answer, [self._answer]) == 1
+
+    @final
+    def _offers(self) -> list[Tool]:
+        marked = {
+            name: getattr(method, IDEMPOTENT)
+            for kind in reversed(type(self).__mro__)
+            for name, method in vars(kind).items()
+            if hasattr(method, IDEMPOTENT)
+        }
+        offered = [self._offer(getattr(self, name), marked[name]) for name in marked]
+        # The first answer alone counts, so handing it in twice does no more than once.
+        return [*offered, replace(self._offer(self.done, idempotent=True), final=True)]
+
+    def _offer(self, method: Callable[..., str], idempotent: bool) -> Tool:
+        signature = Signature.of(method)
+
+        async def run(arguments: Mapping[str, Any]) -> str:
+            if self.over:
+                raise ToolError(OVER)
+            self.steps += method != self.done
+            by_place, by_name = signature.convert(arguments)
+            return method(*by_place, **by_name)
+
+        spec = ToolSpec(
+            name=method.__name__, description=summary(method), parameters=signature.schema
+        )
+        return Tool(spec, run, idempotent)
+
+    def done(self, answer: str) -> str:
+        """Hands in the answer and ends the game. Only the first answer counts."""
+        if not answer.strip():
+            raise ToolError("the answer is empty; the game goes on")
+        self.finish(answer)
+        return answer
+
+
+def within(what: str, number: int, count: int) -> int:
+    """The index of a number from 1 to `count`.
+
+    Raises:
+        ToolError: there is none of that number.
+    """
+    if not 1 <= number <= count:
+        raise ToolError(f"there is no {what} {shown(number)}; they are numbered 1 to {count}")
+    return number - 1

@@ -1,0 +1,57 @@
+"""How long a prompt can be at most where the chat template is not known."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable, Sequence
+
+from memagent.messages import Message, ToolSpec
+from memagent.tokens.base import (
+    CALL_ALLOWANCE,
+    MESSAGE_ALLOWANCE,
+    REQUEST_ALLOWANCE,
+    TOOLS_ALLOWANCE,
+)
+from memagent.tokens.measured import well_formed
+
+
+def byte_count(text: str) -> int:
+    """UTF-8 bytes of the text or of its NFC form, whichever are more; U+FFFD's three for a lone surrogate."""
+    if text.isascii():
+        return len(text)
+    text = well_formed(text)
+    size = len(text.encode())
+    if unicodedata.is_normalized("NFC", text):
+        return size
+    return max(size, len(unicodedata.normalize("NFC", text).encode()))
+
+
+def prompt_bound(
+    count: Callable[[str], int], messages: Sequence[Message], tools: Sequence[ToolSpec]
+) -> int:
+    """An upper bound on the tokens of a rendered prompt.
+
+    Contents are counted as texts. Tools and calls are counted in bytes of indented JSON: the widest form that templates
+    write them in, and no tokenizer of bytes takes more tokens.
+
+    Args:
+        count: tokens of a text.
+        messages: the conversation.
+        tools: what the model may call.
+    """
+    bound = REQUEST_ALLOWANCE
+    for message in messages:
+        bound += count(message.content) + MESSAGE_ALLOWANCE
+        for call in message.tool_calls:
+            wide = byte_count(_wide({call.name: call.values()}))
+            # The arguments as they are sent too: a server may take them for a text.
+            bound += CALL_ALLOWANCE + byte_count(call.id) + max(wide, byte_count(call.arguments))
+        bound += byte_count(message.tool_call_id or "")
+    if tools:
+        bound += TOOLS_ALLOWANCE + byte_count(_wide([tool.to_openai() for tool in tools]))
+    return bound
+
+
+def _wide(value: object) -> str:
+    return json.dumps(value, indent=4, ensure_ascii=False)

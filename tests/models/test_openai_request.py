@@ -1,0 +1,115 @@
+"""Messages and tools in the body of a request."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.models.chat_server import CHATML, CHATML_TOOLS, Script
+
+from memagent.errors import ContextOverflow, TokenizerError
+from memagent.messages import ChatRequest, Message, ToolCall, ToolSpec
+from memagent.models.openai import OpenAIModel
+from memagent.models.openai_request import identity, sent
+
+ASK = Message(role="user", content="hi")
+LOOK = ToolSpec(name="look", description="Looks.")
+FORM = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "description": "Looks.",
+        "parameters": {"type": "object", "properties": {}},
+    },
+}
+
+
+def request(**fields: Any) -> ChatRequest:
+    return ChatRequest(**({"messages": (ASK,), "max_tokens": 20} | fields))
+
+
+def called(arguments: str, content: str = "") -> Message:
+    call = ToolCall(id="a", name="look", arguments=arguments)
+    return Message(role="assistant", content=content, tool_calls=(call,))
+
+
+RESULT = Message(role="tool", content="A house.", tool_call_id="a")
+
+
+async def test_tools_and_calls_are_sent_in_openais_form(server: Script) -> None:
+    model = OpenAIModel("tiny", base_url=server.url)
+    ask = request(messages=(ASK, called('{"far":true}'), RESULT), tools=(LOOK,))
+    await model.complete(ask)
+    (body,) = server.bodies
+    function = {"name": "look", "arguments": '{"far":true}'}
+    call = {"id": "a", "type": "function", "function": function}
+    assert body["messages"] == [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "A house.", "tool_call_id": "a"},
+    ]
+    assert body["tools"] == [FORM]
+    assert "tool_choice" not in body
+    await model.aclose()
+
+
+async def test_extra_body_has_the_last_word_on_tools(server: Script) -> None:
+    extra: dict[str, Any] = {"tools": [], "tool_choice": "none"}
+    model = OpenAIModel("tiny", base_url=server.url, extra_body=extra)
+    await model.complete(request(tools=(LOOK,)))
+    assert server.bodies[0]["tools"] == []
+    assert server.bodies[0]["tool_choice"] == "none"
+    await model.aclose()
+
+
+@pytest.mark.parametrize("arguments", ['{"far": ', "far", "[1]", "", "{}", '{"x": NaN}'])
+def test_arguments_that_no_server_takes_are_sent_as_none(arguments: str) -> None:
+    (call,) = sent(called(arguments))["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {}
+
+
+def test_other_messages_are_sent_as_they_are() -> None:
+    for message in (ASK, RESULT, called('{ "far" : 1 }', "I look.")):
+        assert sent(message) == message.to_openai()
+
+
+async def test_a_prompt_is_counted_with_its_tools_before_it_is_sent(server: Script) -> None:
+    server.be_vllm(template=CHATML_TOOLS, window=300)
+    model = OpenAIModel("tiny", base_url=server.url)
+    await model.complete(request(max_tokens=200))
+    await model.complete(request(max_tokens=100, tools=(LOOK,)))
+    many = tuple(ToolSpec(name=f"look{n}", description="Looks far.") for n in range(9))
+    with pytest.raises(ContextOverflow) as refused:
+        await model.complete(request(max_tokens=100, tools=many))
+    assert refused.value.attempts == 0
+    long = called(json.dumps({"where": "behind the house of the old prince " * 40}))
+    with pytest.raises(ContextOverflow):
+        await model.complete(request(max_tokens=10, messages=(ASK, long, RESULT)))
+    assert len(server.bodies) == 2
+    await model.aclose()
+
+
+async def test_a_model_that_would_not_see_its_tools_is_not_asked(server: Script) -> None:
+    server.be_vllm(template=CHATML)
+    model = OpenAIModel("tiny", base_url=server.url)
+    with pytest.raises(TokenizerError, match="text protocol"):
+        await model.complete(request(tools=(LOOK,)))
+    assert server.bodies == []
+    await model.aclose()
+
+
+def test_messages_that_differ_have_identities_that_differ() -> None:
+    messages = [
+        ASK,
+        Message(role="assistant", content="hi"),
+        Message(role="tool", content="hi"),
+        Message(role="tool", content="hi", tool_call_id=""),
+        Message(role="tool", content="hi", tool_call_id="a"),
+        Message(role="tool", content="hia"),
+        called("{}"),
+        called("{ }"),
+        called("{}", "hi"),
+        called("\ud800"),
+        Message(role="assistant", content="", tool_calls=called("{}").tool_calls * 2),
+        Message(role="assistant", content="calla look{}"),
+    ]
+    assert len({identity(message) for message in messages}) == len(messages)
