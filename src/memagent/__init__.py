@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memagent.agents.memory import MemoryAgent
-    from memagent.agents.result import Estimate, Result
+    from memagent.agents.result import Estimate, Result, SessionResult
     from memagent.agents.stream import RunStream
+    from memagent.agents.tool import SessionStream, ToolAgent
     from memagent.documents import open_document
-    from memagent.messages import ChatRequest, Completion, Message, Sampling, Usage
+    from memagent.messages import ChatRequest, Completion, Message, Sampling, ToolCall, Usage
     from memagent.models.base import ChatModel
     from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
     from memagent.models.record import Recorder
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from memagent.models.spec import open_model
     from memagent.prompts import PromptSet
     from memagent.runstore import RunStore
+    from memagent.sessions.buffer import SummaryBuffer
+    from memagent.tools import Tool, tool
     from memagent.trajectory import Conversation, StopReason, Trajectory
 
 __all__ = [
@@ -44,20 +47,28 @@ __all__ = [
     "RunStream",
     "Sampling",
     "ScriptedModel",
+    "SessionResult",
+    "SessionStream",
     "StopReason",
+    "SummaryBuffer",
+    "Tool",
+    "ToolAgent",
+    "ToolCall",
     "Trajectory",
     "Usage",
     "UsageLimit",
     "open_document",
     "open_model",
+    "tool",
 ]
 # Loaded on first use: `import memagent` stays fast, and pays for nothing that is not used.
 _HOMES = {
     "agents.memory": ("MemoryAgent",),
-    "agents.result": ("Estimate", "Result"),
+    "agents.result": ("Estimate", "Result", "SessionResult"),
     "agents.stream": ("RunStream",),
+    "agents.tool": ("SessionStream", "ToolAgent"),
     "documents": ("open_document",),
-    "messages": ("ChatRequest", "Completion", "Message", "Sampling", "Usage"),
+    "messages": ("ChatRequest", "Completion", "Message", "Sampling", "ToolCall", "Usage"),
     "models.base": ("ChatModel",),
     "models.limit": ("ConcurrencyLimit", "Limits", "UsageLimit"),
     "models.record": ("Recorder",),
@@ -66,6 +77,8 @@ _HOMES = {
     "models.spec": ("open_model",),
     "prompts": ("PromptSet",),
     "runstore": ("RunStore",),
+    "sessions.buffer": ("SummaryBuffer",),
+    "tools": ("Tool", "tool"),
     "trajectory": ("Conversation", "StopReason", "Trajectory"),
 }
 _HOME = {name: f"memagent.{module}" for module, names in _HOMES.items() for name in names}

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from memagent.messages import Leaf, Usage
+from memagent.compaction import Compaction
+from memagent.messages import Leaf, ToolCall, Usage
 from memagent.trajectory import StopReason
 
 
@@ -129,6 +130,64 @@ class Stopped(_QuestionEvent):
     """What the last call's unusable replies cost."""
 
 
+class SessionStarted(_Event):
+    """A tool session was made; nothing has been sent yet."""
+
+    type: Literal["session_started"] = "session_started"
+    run_id: str
+    model: str
+    task: str
+    tools: tuple[str, ...]
+    """Names of the tools that the model is offered."""
+    counter: str
+    """Name of the token counter."""
+    working_context: int
+    """Most tokens of prompt plus output of a call."""
+
+
+class Acted(_Event):
+    """The model said what to do next."""
+
+    type: Literal["acted"] = "acted"
+    step: int
+    text: str
+    """What it said beside its calls."""
+    calls: tuple[ToolCall, ...]
+    prompt_tokens: int
+    """Tokens of the prompt as they were counted before it was sent."""
+    usage: Usage
+
+
+class ToolReturned(_Event):
+    """A tool's output, or why there is none."""
+
+    type: Literal["tool_returned"] = "tool_returned"
+    step: int
+    call: ToolCall
+    output: str
+    ok: bool
+    """False: the call was malformed, or the tool failed."""
+    neutralised: int = 0
+    """Look-alikes of tags and control tokens in the output that were made harmless before the model saw it."""
+
+
+class ToolInterrupted(_Event):
+    """A call was under way when a session ended, and may have had its effect: it was not repeated."""
+
+    type: Literal["tool_interrupted"] = "tool_interrupted"
+    step: int
+    call: ToolCall
+
+
+class Compacted(_Event):
+    """The working context was made smaller."""
+
+    type: Literal["compacted"] = "compacted"
+    step: int
+    """How many steps were made before."""
+    compaction: Compaction
+
+
 Event = Annotated[
     RunStarted
     | ChunkRead
@@ -139,7 +198,12 @@ Event = Annotated[
     | Settled
     | Retried
     | Answered
-    | Stopped,
+    | Stopped
+    | SessionStarted
+    | Acted
+    | ToolReturned
+    | ToolInterrupted
+    | Compacted,
     Field(discriminator="type"),
 ]
 

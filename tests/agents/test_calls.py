@@ -75,7 +75,9 @@ class Thinking(ByteBound):
     def __init__(self, more: int) -> None:
         self.more = more
 
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+    def count_messages(
+        self, messages: Sequence[Message], *, thinking: bool | None = None, tools: object = ()
+    ) -> int:
         return super().count_messages(messages) + self.more * (thinking is False)
 
 

@@ -430,7 +430,7 @@ def test_cancelling_leaves_a_resumable_run(make) -> None:
 
 def test_a_counter_that_undercounts_parts_is_caught_before_sending(make) -> None:
     class Joints(ByteBound):
-        def count_messages(self, messages, *, thinking=None):
+        def count_messages(self, messages, *, thinking=None, tools=()):
             whole = super().count_messages(messages)
             return whole + 600 * any("Line" in message.content for message in messages)
 

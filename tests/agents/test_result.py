@@ -1,4 +1,4 @@
-from memagent.agents.result import Estimate, Result
+from memagent.agents.result import Estimate, Result, SessionResult
 from memagent.messages import Usage
 from memagent.trajectory import StopReason, Trajectory
 
@@ -52,3 +52,35 @@ def test_an_estimate_reads_as_a_sentence() -> None:
         "Estimate(684 calls over 683 chunks, at most 4,500,000 prompt and 600,000 completion tokens, "
         "window 8,192, counted by utf8-bytes)"
     )
+
+
+def session(**changes: object) -> SessionResult:
+    fields: dict[str, object] = {
+        "task": "Add <b>up</b>",
+        "answer": "42 & more",
+        "stop_reason": StopReason.ANSWERED,
+        "usage": Usage(calls=1_200, prompt_tokens=3_000_000, completion_tokens=20_000),
+        "steps": 1_000,
+        "summaries": 98,
+        "run_id": "r1",
+        "trajectory": Trajectory([], "42 & more", StopReason.ANSWERED),
+        **changes,
+    }
+    return SessionResult(**fields)  # type: ignore[arg-type]
+
+
+def test_a_session_shows_what_matters_on_one_line() -> None:
+    assert repr(session()) == (
+        "SessionResult(answer='42 & more', stop_reason='answered', steps=1000, summaries=98, calls=1200, "
+        "prompt_tokens=3000000, completion_tokens=20000, run_id='r1')"
+    )
+    stopped = session(answer=None, stop_reason=StopReason.OUT_OF_STEPS, detail="10 steps were made")
+    assert "answer=None (10 steps were made), stop_reason='out_of_steps'" in repr(stopped)
+
+
+def test_a_notebook_shows_a_session_with_everything_escaped() -> None:
+    page = session()._repr_html_()
+    assert "Add &lt;b&gt;up&lt;/b&gt;" in page
+    assert "42 &amp; more" in page
+    assert "1,000 steps · 98 summaries" in page
+    assert "no answer: why" in session(answer=None, detail="why")._repr_html_()

@@ -19,7 +19,9 @@ class Quarters:
     def count(self, text: str) -> int:
         return -(-len(text) // 4)
 
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+    def count_messages(
+        self, messages: Sequence[Message], *, thinking: bool | None = None, tools: object = ()
+    ) -> int:
         return sum(self.count(message.content) for message in messages)
 
     def measure(self, text: str) -> Measured:

@@ -23,7 +23,9 @@ class Words:
     def count(self, text: str) -> int:
         return len(text.split())
 
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+    def count_messages(
+        self, messages: Sequence[Message], *, thinking: bool | None = None, tools: object = ()
+    ) -> int:
         raise NotImplementedError
 
     def measure(self, text: str) -> "Words":

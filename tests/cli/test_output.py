@@ -1,4 +1,5 @@
 import io
+import re
 
 import pytest
 from hypothesis import given
@@ -60,3 +61,34 @@ def test_paper_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "red [b]words[/]" in lines[0]
     assert all(line.startswith("  ") for line in lines[:2])
     assert lines[2:] == ["", ""]
+
+
+def test_a_gist_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    paper = Paper(colour=False)
+    paper.gist("a\x07\n b", indent=2, end="  (+1 line)")
+    paper.gist("word " * 60, end=" end")
+    paper.table([("task", "one\ntwo")])
+    first, second, *table = capsys.readouterr().out.splitlines()
+    assert first == "  a\ufffd b  (+1 line)"
+    assert len(second) <= 100
+    assert second.endswith("… end")
+    assert table == ["task  one", "      two"]
+
+
+def test_a_gist_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr(output.sys, "stdout", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("NO_COLOR", "1")
+    paper = Paper(colour=True)
+    paper.gist("日本語" * 20, indent=4, end=" end")  # two cells each
+    paper.table([("task", "words that wrap are aligned")])
+    gist, *table = [re.sub(r"\x1b\[\d*m", "", line) for line in stream.getvalue().splitlines()]
+    assert gist == "    日本語日本 … end"  # half of the next one has no place
+    assert [line.rstrip() for line in table] == [
+        "task  words that",
+        "      wrap are",
+        "      aligned",
+    ]

@@ -20,6 +20,7 @@ import gzip
 import importlib.util
 import inspect
 import io
+import json
 import os
 import re
 import shutil
@@ -32,9 +33,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.tiny_model import chat_settings
 from tests.models.chat_server import Handler, Script, Server, say
 
-from memagent import MemoryAgent
+from memagent.agents.base import Agent
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = ROOT / "docs" / "training.md"
@@ -148,7 +150,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(ROOT / BOOK, book)
     # A part of it: each page may send it to the server several times.
     (place / "book.txt").write_bytes(gzip.decompress(book.read_bytes())[:100_000])
-    shutil.copytree(ROOT / "tests/data/tokenizer", place / "Qwen/Qwen3-4B")
+    model = place / "Qwen/Qwen3-4B"
+    shutil.copytree(ROOT / "tests/data/tokenizer", model)
+    # A template that shows tools, as the real one does.
+    settings = json.dumps(chat_settings())
+    (model / "tokenizer_config.json").write_text(settings, encoding="utf-8")
     monkeypatch.chdir(place)
     return place
 
@@ -193,14 +199,14 @@ def test_examples_do_what_the_page_says(
 @contextlib.contextmanager
 def agents_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Closes the agents that a page makes: its process would end here, this one goes on."""
-    made: list[MemoryAgent] = []
-    begin = MemoryAgent.__init__
+    made: list[Agent] = []
+    begin = Agent.__init__
 
-    def noted(self: MemoryAgent, *given: Any, **options: Any) -> None:
+    def noted(self: Agent, *given: Any, **options: Any) -> None:
         begin(self, *given, **options)
         made.append(self)
 
-    monkeypatch.setattr(MemoryAgent, "__init__", noted)
+    monkeypatch.setattr(Agent, "__init__", noted)
     try:
         yield
     finally:

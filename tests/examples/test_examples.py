@@ -175,6 +175,16 @@ def test_06_says_what_it_needs(run: Run) -> None:
     assert "set MEMAGENT_MODEL and MEMAGENT_BASE_URL" in run("06_several_servers.py", {}, code=1)
 
 
+def test_07_tools(run: Run) -> None:
+    said = run("07_tools.py", {})
+
+    assert re.search(r"^answered: \d+, right$", said, re.MULTILINE)
+    steps, summaries, calls = number(r"^(\d+) steps, (\d+) summaries, (\d+) calls$", said)
+    assert len(re.findall(r"^step \d+: \d+ steps left, ", said, re.MULTILINE)) == summaries > 1
+    assert calls == steps + summaries + 1
+    assert number(r"^the longest prompt of a step had ([\d,]+) tokens$", said)[0] < 10_000
+
+
 def test_the_table_lists_them_all() -> None:
     table = (EXAMPLES / "README.md").read_text("utf-8")
     assert re.findall(r"^\| \[(\w+\.py)\]", table, re.MULTILINE) == NAMES

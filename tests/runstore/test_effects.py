@@ -43,8 +43,12 @@ def test_an_effect_is_made_once(store: RunStore, effects: StoredEffects) -> None
 
 def test_what_was_under_way_is_known(effects: StoredEffects) -> None:
     assert [effects.begin("tool-0-0").sent for _ in range(3)] == [0, 1, 2]
+    assert effects.begin("tool-0-0").wasted == 0
     effects.spend("tool-0-0", Usage(retries=2), [])
-    assert effects.begin("tool-0-0").sent == 0
+    begun = effects.begin("tool-0-0")
+    assert (begun.sent, begun.wasted) == (0, 2)
+    effects.spend("tool-0-0", Usage(repeated=1), [])
+    assert effects.begin("tool-0-0").wasted == 2
 
 
 def test_costs_of_what_came_to_nothing_are_kept(store: RunStore, effects: StoredEffects) -> None:

@@ -27,7 +27,9 @@ class Quarter:
         """Characters over four, rounded up."""
         return -(-len(text) // CHARS_PER_TOKEN)
 
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+    def count_messages(
+        self, messages: Sequence[Message], *, thinking: bool | None = None, tools: object = ()
+    ) -> int:
         """As `count`, with 8 tokens a message."""
         return sum(self.count(message.content) + 8 for message in messages)
 

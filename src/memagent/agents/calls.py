@@ -9,13 +9,14 @@ from typing import Generic, TypeVar
 
 from memagent.agents.plan import Plan
 from memagent.chunking import Chunk
-from memagent.chunking.cuts import grapheme_floor, last_sentence_end
+from memagent.chunking.fitting import within
 from memagent.errors import ContextOverflow, ModelError
 from memagent.events import Event, Retried
-from memagent.messages import CallKind, ChatRequest, Completion, Message, Usage
+from memagent.messages import CallKind, ChatRequest, Completion, Message, ToolCall, Usage
 from memagent.models.base import ChatModel
 from memagent.prompts import UnusableReply
 from memagent.runstore import QuestionState
+from memagent.tools.wording import sendable
 from memagent.trajectory import Conversation
 
 UNUSABLE_RETRIES = 2
@@ -172,19 +173,20 @@ class Caller:
 
 def well_formed(completion: Completion) -> Completion:
     """The reply with U+FFFD for half surrogate pairs, which JSON can carry and no file can hold."""
-    try:
-        completion.text.encode()
-    except UnicodeEncodeError:
-        text = completion.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return completion.model_copy(update={"text": text})
-    return completion
+    calls = [
+        ToolCall(id=sendable(c.id), name=sendable(c.name), arguments=sendable(c.arguments))
+        for c in completion.tool_calls
+    ]
+    fields = {
+        "text": sendable(completion.text),
+        "reasoning": sendable(completion.reasoning),
+        "tool_calls": tuple(calls),
+    }
+    return completion.model_copy(update=fields)
 
 
 def bound_memory(text: str, plan: Plan, *, cut_off: bool) -> tuple[str, int, int]:
     """Makes a memory safe to show again, and cuts it where a sentence ends within the budget.
-
-    A sentence end in the first half is passed over, for that of a word (else of a grapheme): a list
-    without full stops would lose nearly all (ADR 0006).
 
     Args:
         text: the memory as the model wrote it.
@@ -195,22 +197,7 @@ def bound_memory(text: str, plan: Plan, *, cut_off: bool) -> tuple[str, int, int
         The memory, its tokens (at most the budget's), and the tokens that it had before.
     """
     safe = plan.neutraliser.safe(text)
-    measured = plan.counter.measure(safe)
-    before, limit = measured.tokens, plan.budget.memory
-    if before <= limit and not cut_off:
-        return safe, before, before
-    chars = len(safe) if before <= limit else measured.chars_within(limit)
-    while True:
-        # The space lets a full stop at the very end count as the end of a sentence.
-        end = last_sentence_end(safe + " ", chars)
-        if end <= chars // 2:
-            word = max(safe.rfind(space, chars // 2, chars) for space in " \n\t")
-            end = word if word > 0 else grapheme_floor(safe, chars)
-        kept = safe[:end].rstrip()
-        tokens = plan.counter.count(kept)
-        if tokens <= limit:
-            return kept, tokens, before
-        chars = end - 1
+    return within(safe, plan.budget.memory, plan.counter, cut_off=cut_off)
 
 
 def seed_of(run_seed: int, question: int, place: int | str, attempt: int) -> int:

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit, urlunsplit
 
+from memagent.agents.base import Agent
 from memagent.agents.plan import Plan, Settings
 from memagent.agents.result import Estimate, Result
 from memagent.agents.stream import RunStream
 from memagent.chunking import Cuts
 from memagent.documents import Source, open_document
 from memagent.errors import (
-    AuthenticationFailed,
-    BadResponse,
     ConfigError,
     DocumentError,
-    MemagentError,
-    RequestRefused,
 )
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
-from memagent.models.limit import ConcurrencyLimit, Limits
+from memagent.models.limit import Limits
 from memagent.models.policy import policy_of
 from memagent.models.spec import open_model, urls_of
 from memagent.prompts import Gate, PromptSet
@@ -34,7 +29,7 @@ from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
 
 
-class MemoryAgent:
+class MemoryAgent(Agent):
     """Reads a document of any length through a fixed-size memory, and answers questions about it.
 
     A policy that brings settings of its own (`memagent.models.policy`) is read with those, wherever an argument is left
@@ -108,15 +103,9 @@ class MemoryAgent:
             sampling=sampling,
             seed=seed,
         )
-        self.model = ConcurrencyLimit(opened, concurrency)
-        if limits is not None and not isinstance(cast("object", limits), Limits):
-            raise ConfigError(f"limits={limits!r}: give a memagent.Limits")
-        self.limits = limits
+        super().__init__(opened, concurrency=concurrency, limits=limits, store=store)
         self._tokenizer = tokenizer
         self._base_url = base_url
-        self._store = store
-        self._opened: RunStore | None = None
-        self._opening = threading.Lock()
 
     # --- asking
 
@@ -132,7 +121,7 @@ class MemoryAgent:
         Raises:
             MemagentError: see `memagent.errors`; `error.run_id` names the run that can be resumed.
         """
-        return self._finish(self.stream(document, question, run_id=run_id))[0]
+        return self._read(self.stream(document, question, run_id=run_id))[0]
 
     async def aask(self, document: Source, question: str, *, run_id: str | None = None) -> Result:
         """`ask`, awaited."""
@@ -151,7 +140,7 @@ class MemoryAgent:
         self, document: Source, questions: Sequence[str], *, run_id: str | None = None
     ) -> list[Result]:
         """Answers several questions in one pass over the text, each with a memory of its own."""
-        return self._finish(self.stream(document, _several(questions), run_id=run_id))
+        return self._read(self.stream(document, _several(questions), run_id=run_id))
 
     async def aask_many(
         self, document: Source, questions: Sequence[str], *, run_id: str | None = None
@@ -174,7 +163,7 @@ class MemoryAgent:
             RunMismatch: this agent's settings, or the document, differ from the run's.
             DocumentRequired: the source was no file, and `document` is missing.
         """
-        results = self._finish(self.resume_stream(run_id, document))
+        results = self._read(self.resume_stream(run_id, document))
         return results if len(results) > 1 else results[0]
 
     async def aresume(self, run_id: str, document: Source | None = None) -> Result | list[Result]:
@@ -214,61 +203,11 @@ class MemoryAgent:
 
     # --- housekeeping
 
-    def _finish(self, stream: RunStream) -> list[Result]:
-        """Runs a stream from sync code; what interrupts it says how to go on."""
-        try:
-            return run_sync(stream.finish())
-        except BaseException as error:
-            if not isinstance(error, MemagentError) and self.store.find(stream.run_id) is not None:
-                error.add_note(f"The run goes on with agent.resume({stream.run_id!r}).")
-            raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _read(self, stream: RunStream) -> list[Result]:
+        return self._finish(stream.run_id, stream.finish())
 
     def __repr__(self) -> str:
         return f"MemoryAgent({self.model.name!r}, prompts={self.prompts.name!r})"
-
-    @property
-    def store(self) -> RunStore:
-        """The run store, opened on first use."""
-        with self._opening:
-            if not isinstance(self._store, RunStore):
-                if self._opened is None:
-                    path = RunStore.default_path() if self._store == "default" else self._store
-                    self._opened = RunStore(path)
-                return self._opened
-            return self._store
-
-    async def aclose(self) -> None:
-        """Closes the model's connections, and the store if this agent opened it (trajectories read from it)."""
-        await self.model.aclose()
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await in_thread(opened.close)
-
-    def close(self) -> None:
-        """`aclose` for sync callers."""
-        run_sync(self.aclose())
 
     async def plan(self, questions: tuple[str, ...], *, window: int | None = None) -> Plan:
         """Asks the model for its window and counter, and divides the budget.
@@ -282,12 +221,7 @@ class MemoryAgent:
             BudgetError: see `ContextBudget.divide`.
             ModelError: the server had to be asked and did not answer.
         """
-        try:
-            reported = await self.model.window()
-        except (AuthenticationFailed, RequestRefused, BadResponse):
-            if self.settings.window is None:
-                raise
-            reported = None  # some gateways keep their list to themselves; the chat has its say
+        reported = await self.reported_window(self.settings.window)
         return await in_thread(
             Plan.make,
             questions,

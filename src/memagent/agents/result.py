@@ -52,6 +52,46 @@ class Result:
 
 
 @dataclass(frozen=True)
+class SessionResult:
+    """The outcome of a tool session."""
+
+    task: str
+    answer: str | None
+    """None where the session stopped without one; `stop_reason` says why."""
+    stop_reason: StopReason
+    usage: Usage
+    steps: int
+    """Replies of the model that called tools."""
+    summaries: int
+    run_id: str
+    trajectory: Trajectory = field(repr=False)
+    """A conversation for each working context that came to its end, in order."""
+    detail: str = ""
+    """A sentence on why there is no answer, empty where there is one."""
+
+    def __repr__(self) -> str:
+        usage = self.usage
+        said = repr(self.answer) if self.answer is not None else f"None ({self.detail})"
+        return (
+            f"SessionResult(answer={said}, stop_reason={self.stop_reason.value!r}, steps={self.steps}, "
+            f"summaries={self.summaries}, calls={usage.calls}, prompt_tokens={usage.prompt_tokens}, "
+            f"completion_tokens={usage.completion_tokens}, run_id={self.run_id!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        usage = self.usage
+        answer = self.answer if self.answer is not None else f"no answer: {self.detail}"
+        facts = (
+            f"{self.stop_reason.value} · {self.steps:,} steps · {self.summaries:,} summaries · {usage.calls:,} calls · "
+            f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens · run {self.run_id}"
+        )
+        return (
+            f"<div><p><b>{escape(self.task)}</b></p><p>{escape(answer)}</p>"
+            f"<small>{escape(facts)}</small></div>"
+        )
+
+
+@dataclass(frozen=True)
 class Estimate:
     """What a reading will cost, known before any call. Retries come on top."""
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from types import TracebackType
 from typing import Any, Protocol
 
 from memagent.agents.plan import Plan
 from memagent.agents.reading import Reading
 from memagent.agents.result import Result
+from memagent.agents.streaming import EventStream
 from memagent.documents import Source, open_document
-from memagent.errors import ConfigError
 from memagent.events import Event, RunStarted
 from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
-from memagent.runner import Journal, check_run_id, new_run_id
+from memagent.runner import Journal
 from memagent.runstore import RunStore
 from memagent.threads import in_thread
 from memagent.trajectory import StopReason, Trajectory
-
-_running: set[asyncio.Task[None]] = set()
-"""Keeps the tasks of runs alive: an event loop alone would not."""
 
 
 class Reader(Protocol):
@@ -44,12 +39,8 @@ class Reader(Protocol):
         ...
 
 
-class RunStream:
-    """One run as an async iterator of events; `results` when it is through.
-
-    Leaving a loop early keeps the run open until the stream is closed, or its event loop ends: use `async
-    with`, or `aclose`.
-    """
+class RunStream(EventStream[list[Result]]):
+    """One reading as an async iterator of events; `results` when it is through."""
 
     def __init__(
         self,
@@ -58,58 +49,8 @@ class RunStream:
         document: Source | None,
         run_id: str | None,
     ) -> None:
-        self.run_id = new_run_id() if run_id is None else check_run_id(run_id)
+        super().__init__(run_id)
         self._agent, self._questions, self._document = agent, questions, document
-        self._results: list[Result] | None = None
-        self._queue: asyncio.Queue[Event] = asyncio.Queue(1)
-        self._task: asyncio.Task[None] | None = None
-        self._closed = False
-
-    def __aiter__(self) -> RunStream:
-        return self
-
-    async def __anext__(self) -> Event:
-        if self._task is None and not self._closed:
-            self._task = asyncio.create_task(self._pump(), name=f"memagent run {self.run_id}")
-            _running.add(self._task)
-            self._task.add_done_callback(_running.discard)
-        while self._queue.empty():
-            if self._task is None or self._task.done():
-                if self._task is not None and not self._closed:
-                    self._task.result()  # raises what ended the run
-                raise StopAsyncIteration
-            getter = asyncio.ensure_future(self._queue.get())
-            try:
-                await asyncio.wait({getter, self._task}, return_when=asyncio.FIRST_COMPLETED)
-                if getter.done():
-                    return getter.result()
-            except asyncio.CancelledError:
-                await self.aclose()
-                raise
-            finally:
-                getter.cancel()
-        return self._queue.get_nowait()
-
-    async def __aenter__(self) -> RunStream:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Stops the run where it is; it stays resumable."""
-        self._closed = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
-    def __repr__(self) -> str:
-        return f"<RunStream of run {self.run_id!r}>"
 
     @property
     def results(self) -> list[Result]:
@@ -118,35 +59,12 @@ class RunStream:
         Raises:
             ConfigError: the events were not consumed to the end.
         """
-        if self._results is None:
-            raise ConfigError(
-                f"run {self.run_id!r} is not through: consume its events to the end first"
-            )
-        return self._results
+        return self.outcome
 
     @property
     def result(self) -> Result:
         """The first (with one question, the only) result."""
         return self.results[0]
-
-    async def finish(self) -> list[Result]:
-        """Consumes the remaining events."""
-        if self._task is None and not self._closed:  # nobody listens: no task is needed
-            self._closed = True
-            async with aclosing(self._run()) as events:
-                async for _ in events:
-                    pass
-        async with self:
-            async for _ in self:
-                pass
-        return self.results
-
-    async def _pump(self) -> None:
-        # A task of its own closes the run in order when its loop ends, also where a loop over the events
-        # was left in the middle: a chain of suspended generators would be closed in any order, with noise.
-        async with aclosing(self._run()) as events:
-            async for event in events:
-                await self._queue.put(event)
 
     async def _run(self) -> AsyncGenerator[Event]:
         agent = self._agent
@@ -155,7 +73,10 @@ class RunStream:
             document = await in_thread(open_document, self._document)
         store = await in_thread(lambda: agent.store)
         known = await in_thread(store.find, self.run_id)
-        window = None if known is None else known.binding["budget"]["window"]
+        window = None
+        # A tool session's run has another window, and is refused for what it is.
+        if known is not None and known.binding["agent"] == "memory":
+            window = known.binding["budget"]["window"]
         plan = await agent.plan(self._questions, window=window)
         source: dict[str, Any] = {"name": "", "path": None}
         if document is not None:
@@ -183,7 +104,7 @@ class RunStream:
             async with aclosing(reading.events(started)) as events:
                 async for event in events:
                     yield event
-            self._results = await in_thread(results_of, store, self.run_id, reading.stopped)
+            self._outcome = await in_thread(results_of, store, self.run_id, reading.stopped)
 
 
 def results_of(

@@ -86,14 +86,14 @@ class Outcome:
             print(json.dumps({"error": error}, ensure_ascii=False), flush=True)
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """How to go on with the run; None where it is not in the store, or has its answers."""
+        """How to go on with the run; None where it is not in the store, has its answers, or goes on in Python only."""
         if self.store is None or run_id is None:
             return None
         try:
             record = self.store.find(run_id)
         except StoreError:
             return None
-        if record is None or record.status == "finished":
+        if record is None or record.status == "finished" or record.binding["agent"] != "memory":
             return None
         command = f"memagent resume {run_id}"
         if self.store_flag is not None:

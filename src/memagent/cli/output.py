@@ -11,6 +11,8 @@ from typing import IO, TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from rich.console import Console
 
+PIPE_WIDTH = 100
+"""Characters of a line that is clipped, where no terminal says how wide it is."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters other than tab and line feed: a document must not steer the terminal it is shown on."""
 
@@ -94,8 +96,38 @@ class Paper:
 
         self._console.print(Padding(Text.assemble(*cleaned), (0, 0, 0, indent), expand=False))
 
+    def gist(self, text: str, style: str = "", *, indent: int = 0, end: str = "") -> None:
+        """Writes as much of a text as one line shows: of a terminal its width, else `PIPE_WIDTH` characters.
+
+        Args:
+            text: put on one line; control characters are made visible.
+            style: of rich.
+            indent: columns.
+            end: stands behind it in any case.
+        """
+        if self._console is None:
+            print((" " * indent + shorten(text, PIPE_WIDTH - indent - len(end)) + end).rstrip())
+            return
+        from rich.text import Text
+
+        # By cells, of which wide characters take two.
+        shown = Text(shorten(text, self._console.width), style=style)
+        shown.truncate(max(1, self._console.width - indent - len(end)), overflow="ellipsis")
+        self._console.print(Text.assemble(" " * indent, shown, (end, "dim")), no_wrap=True)
+
     def table(self, rows: list[tuple[str, str]]) -> None:
-        """Writes `name  value` rows, the names dim and of one width."""
+        """Writes `name  value` rows, the names dim and of one width, further lines of a value beneath its first."""
         width = max(len(name) for name, _ in rows) + 2
+        if self._console is None:
+            for name, value in rows:
+                self.line(name.ljust(width), value.replace("\n", "\n" + " " * width))
+            return
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=0)
+        table.add_column(width=width, no_wrap=True)
+        table.add_column(overflow="fold")
         for name, value in rows:
-            self.line((name.ljust(width), "dim"), value)
+            table.add_row(Text(name, style="dim"), Text(clean(value)))
+        self._console.print(table)

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from memagent.cli.exits import NO_ANSWER, Outcome, say
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, amount, clean, duration, plural, terminal
+from memagent.cli.output import Paper, amount, clean, duration, plural, shorten, terminal
 from memagent.messages import Usage
 
 if TYPE_CHECKING:
     from memagent.agents.result import Result
     from memagent.runstore import RunRecord
+
+
+TITLE = 200
+"""Characters of a question above its answer: rich clips it to the panel, a whole book of it would take long."""
 
 
 def report(
@@ -49,7 +53,12 @@ def report(
         case Display.PLAIN | Display.FULL:
             if seconds is not None and display is Display.PLAIN:
                 print()
-            _show(results, display)
+            for result in results:
+                if result.answer is None:
+                    continue
+                if len(results) > 1 and display is Display.PLAIN:
+                    print(clean(result.question))
+                show_answer(result.question, result.answer, display)
             run_id = None if outcome.store is None else record.id
             Paper(colour=display is Display.FULL).line((facts(results, seconds, run_id), "dim"))
     missing = [result for result in results if result.answer is None]
@@ -63,28 +72,24 @@ def report(
     return NO_ANSWER if missing else 0
 
 
-def _show(results: Sequence[Result], display: Display) -> None:
-    for result in results:
-        if result.answer is None:
-            continue
-        if display is Display.FULL:
-            from rich import box
-            from rich.panel import Panel
-            from rich.text import Text
+def show_answer(question: str, answer: str, display: Display) -> None:
+    """Writes an answer: in a panel on a terminal, else behind `answer:`."""
+    if display is not Display.FULL:
+        print(f"answer: {clean(answer).strip()}\n")
+        return
+    from rich import box
+    from rich.panel import Panel
+    from rich.text import Text
 
-            panel = Panel(
-                Text(clean(result.answer).strip(), style="bold"),
-                title=Text(clean(result.question)),
-                title_align="left",
-                border_style="green",
-                box=box.ROUNDED,
-                padding=(0, 1),
-            )
-            terminal(sys.stdout).print(panel)
-        else:
-            if len(results) > 1:
-                print(clean(result.question))
-            print(f"answer: {clean(result.answer).strip()}\n")
+    panel = Panel(
+        Text(clean(answer).strip(), style="bold"),
+        title=Text(shorten(question, TITLE), overflow="ellipsis"),
+        title_align="left",
+        border_style="green",
+        box=box.ROUNDED,
+        padding=(0, 1),
+    )
+    terminal(sys.stdout).print(panel)
 
 
 def facts(results: Sequence[Result], seconds: float | None, run_id: str | None) -> str:
@@ -94,15 +99,35 @@ def facts(results: Sequence[Result], seconds: float | None, run_id: str | None) 
     parts = [
         *([] if run_id is None else [f"run {run_id}"]),
         plural(max(result.chunks for result in results), "chunk"),
-        plural(usage.calls, "call"),
-        f"{amount(usage.prompt_tokens)} prompt + {amount(usage.completion_tokens)} completion tokens",
-        " and ".join(reasons),
+        *costs(usage, " and ".join(reasons)),
     ]
-    if usage.retries:
-        parts.append("1 retry" if usage.retries == 1 else f"{usage.retries:,} retries")
     if seconds is not None:
         parts.append(duration(seconds))
     return " · ".join(parts)
+
+
+def costs(usage: Usage, reason: str) -> list[str]:
+    """What a run took, with why it ended, as the parts of a line."""
+    parts = [
+        plural(usage.calls, "call"),
+        f"{amount(usage.prompt_tokens)} prompt + {amount(usage.completion_tokens)} completion tokens",
+        reason,
+    ]
+    if usage.retries:
+        parts.append("1 retry" if usage.retries == 1 else f"{usage.retries:,} retries")
+    return parts
+
+
+def spent(usage: Usage) -> str:
+    """What a run took, in full."""
+    said = f"{usage.calls:,} calls, {usage.prompt_tokens:,} prompt and {usage.completion_tokens:,} completion tokens"
+    if usage.cached_tokens:
+        said += f", {usage.cached_tokens:,} of them cached"
+    if usage.retries:
+        said += f", {usage.retries:,} sent again ({usage.retry_tokens:,} tokens)"
+    if usage.repeated:
+        said += f", {usage.repeated:,} repeated after an interruption"
+    return said
 
 
 def as_json(results: Sequence[Result], record: RunRecord) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from memagent.cli.reading import read_and_report
 from memagent.cli.results import report
 from memagent.cli.setup import agent_again, chosen_display, chosen_store, existing_store
 from memagent.cli.source import open_source
+from memagent.cli.tool_session import cannot_resume, is_tool_session, report_session
 
 
 def resume(
@@ -34,7 +35,8 @@ def resume(
 ) -> None:
     """Go on with a run that was interrupted or stopped; no finished call is sent again.
 
-    A run that has its answers is shown again, without any call.
+    A run that has its answers is shown again, without any call. A tool session goes on in the program that has its
+    tools.
     """
     shown = chosen_display(display)
     outcome = Outcome(json=shown is Display.JSON, store_flag=store, run_id=run_id)
@@ -42,6 +44,11 @@ def resume(
         existing_store(store).close()
         outcome.store = opened = chosen_store(store, durable=durable)
         record = opened.get(run_id)
+        if is_tool_session(record):
+            if record.status != "finished":
+                raise cannot_resume(record, store)
+            report_session(opened, record, shown, outcome)
+            return
         if record.status == "finished":
             from memagent.agents.stream import results_of
 

@@ -15,6 +15,7 @@ from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
 from memagent.cli.output import Paper, moment, plural, shorten
 from memagent.cli.setup import chosen_display, existing_store
+from memagent.cli.tool_session import is_tool_session, steps_made
 from memagent.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 runs = typer.Typer(help="List, remove and prune runs.", invoke_without_command=True)
 
 STYLES = {"finished": "green", "running": "cyan"}
+MADE = {"document": "chunks", "tools": "steps"}
+"""What is counted of a run, by its kind."""
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 NO_RUNS = (
     "No runs yet. `memagent ask DOC 'QUESTION'` makes one; it stays here until it is removed, so that it can be "
@@ -166,38 +169,50 @@ def status_of(store: RunStore, record: RunRecord) -> str:
 
 
 def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
-    questions: list[str] = record.binding["questions"]
-    states = store.state(record.id, len(questions))
-    return {
+    row = {
         "id": record.id,
+        "kind": "tools" if is_tool_session(record) else "document",
         "created": record.created,
         "updated": record.updated,
         "status": status_of(store, record),
         "model": record.binding["model"],
-        "document": record.source["name"],
-        "questions": questions,
-        "chunks": max(state.next_chunk for state in states),
         "calls": store.usage(record.id).calls,
     }
+    questions: list[str] = record.binding["questions"]
+    if is_tool_session(record):
+        tools = record.binding["tools"]["names"]
+        return row | {"task": questions[0], "tools": tools, "steps": steps_made(store, record.id)}
+    states = store.state(record.id, len(questions))
+    read = max(state.next_chunk for state in states)
+    return row | {"document": record.source["name"], "questions": questions, "chunks": read}
 
 
 def _write(rows: list[dict[str, Any]], display: Display) -> None:
     """A table: on a terminal the texts stand beneath each row, elsewhere a run is one line."""
     ids = max(len(row["id"]) for row in rows)
     paper = Paper(colour=display is Display.FULL)
-    head = f"{'id':<{ids}}  {'when':<16}  {'status':<11}  {'chunks':>7}  {'calls':>7}"
+    made = [name for kind, name in MADE.items() if any(row["kind"] == kind for row in rows)]
+    head = f"{'id':<{ids}}  {'when':<16}  {'status':<11}  {'/'.join(made):>7}  {'calls':>7}"
     if display is Display.FULL:
         paper.line((head, "dim"))
     for row in rows:
-        questions: list[str] = row["questions"]
-        asked = (
-            questions[0] if len(questions) == 1 else f"{len(questions)} questions: {questions[0]}"
-        )
-        about = (shorten(asked, 60), shorten(row["document"], 60), row["model"])
+        about = (*_about(row), row["model"])
         left = f"{row['id']:<{ids}}  {moment(row['created'])}  "
-        status, right = f"{row['status']:<11}", f"  {row['chunks']:>7,}  {row['calls']:>7,}"
+        status, right = (
+            f"{row['status']:<11}",
+            f"  {row[MADE[row['kind']]]:>7,}  {row['calls']:>7,}",
+        )
         if display is Display.FULL:
             paper.line(left, (status, STYLES.get(row["status"], "yellow")), right)
             paper.line((" · ".join(about), "dim"), indent=2)
         else:
             paper.line(f"{left}{status}{right}  {'  '.join(about)}")
+
+
+def _about(row: dict[str, Any]) -> tuple[str, str]:
+    """What was asked, and of what."""
+    if row["kind"] == "tools":
+        return shorten(row["task"], 60), shorten(f"tools: {', '.join(row['tools'])}", 60)
+    questions: list[str] = row["questions"]
+    asked = questions[0] if len(questions) == 1 else f"{len(questions)} questions: {questions[0]}"
+    return shorten(asked, 60), shorten(row["document"], 60)

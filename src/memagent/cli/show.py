@@ -1,4 +1,4 @@
-"""`memagent show`: what a run did, memory by memory."""
+"""`memagent show`: what a run did, memory by memory, or step by step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from memagent.cli.exits import Outcome, reported
 from memagent.cli.history import History
 from memagent.cli.options import Display
 from memagent.cli.output import Paper, moment
+from memagent.cli.results import spent
 from memagent.cli.runs import status_of
 from memagent.cli.setup import chosen_display, existing_store
+from memagent.cli.tool_session import is_tool_session, show_session, show_step
 from memagent.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,10 +41,22 @@ def show(
             show_default=False,
         ),
     ] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Of a tool session: this step with its whole texts, from 0.",
+            show_default=False,
+        ),
+    ] = None,
     store: opt.Store = None,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Show what a run did: how its memory changed from chunk to chunk, and what it answered."""
+    """Show what a run did: how its memory changed from chunk to chunk, and what it answered.
+
+    Of a tool session: its calls and their results, and what left the context.
+    """
     shown = chosen_display(display)
     outcome = Outcome(json=shown is Display.JSON)
     with reported(outcome):
@@ -54,7 +68,20 @@ def show(
                 f"--question {question}: run {run_id!r} has {len(asked)}, numbered from 0"
             )
         chosen = asked if question is None else [question]
-        if chunk is not None:
+        is_session = is_tool_session(record)
+        if is_session and chunk is not None:
+            raise ConfigError(
+                f"--chunk {chunk}: run {run_id!r} is a tool session, which has steps: --step N"
+            )
+        if not is_session and step is not None:
+            raise ConfigError(
+                f"--step {step}: run {run_id!r} reads a document, which has chunks: --chunk N"
+            )
+        if step is not None:
+            show_step(opened, record, step, shown)
+        elif is_session:
+            show_session(opened, record, status_of(opened, record), shown, outcome)
+        elif chunk is not None:
             _show_chunk(opened, record, chosen, chunk, shown)
         elif shown is Display.JSON:
             outcome.told = True
@@ -73,7 +100,7 @@ def show(
 
 
 def _header(store: RunStore, record: RunRecord) -> list[tuple[str, str]]:
-    binding, usage = record.binding, store.usage(record.id)
+    binding = record.binding
     budget = binding["budget"]
     states = store.state(record.id, len(binding["questions"]))
     read = max(state.next_chunk for state in states)
@@ -81,13 +108,6 @@ def _header(store: RunStore, record: RunRecord) -> list[tuple[str, str]]:
     asked = [("question", questions[0])]
     if len(questions) > 1:
         asked = [(f"question {number}", text) for number, text in enumerate(questions)]
-    spent = f"{usage.calls:,} calls, {usage.prompt_tokens:,} prompt and {usage.completion_tokens:,} completion tokens"
-    if usage.cached_tokens:
-        spent += f", {usage.cached_tokens:,} of them cached"
-    if usage.retries:
-        spent += f", {usage.retries:,} sent again ({usage.retry_tokens:,} tokens)"
-    if usage.repeated:
-        spent += f", {usage.repeated:,} repeated after an interruption"
     return [
         ("run", f"{record.id}, {status_of(store, record)}"),
         ("when", f"{moment(record.created)} to {moment(record.updated)}"),
@@ -100,7 +120,7 @@ def _header(store: RunStore, record: RunRecord) -> list[tuple[str, str]]:
         ),
         ("counted by", binding["counter"]),
         ("read", f"{read:,} chunks"),
-        ("usage", spent),
+        ("usage", spent(store.usage(record.id))),
     ]
 
 
@@ -109,6 +129,7 @@ def _write_json(store: RunStore, record: RunRecord, chosen: Iterable[int]) -> No
     states = store.state(record.id, len(record.binding["questions"]))
     run = {
         "run_id": record.id,
+        "kind": "document",
         "status": status_of(store, record),
         "created": record.created,
         "updated": record.updated,

@@ -28,6 +28,8 @@ class Begun:
     """What was committed, None where it is still to be made."""
     sent: int
     """How often it was begun before without an outcome: it was under way when a session ended."""
+    wasted: int = 0
+    """How often it was made and came to nothing."""
 
 
 class StoredEffects:
@@ -40,16 +42,18 @@ class StoredEffects:
         """Commits that an effect is about to be made, unless it is committed."""
         with self._db.write() as db:
             found = db.execute(
-                "SELECT body, sent FROM effects WHERE run = ? AND key = ?", (self._run_id, key)
+                "SELECT body, sent, COALESCE(json_extract(usage, '$.retries'), 0) FROM effects "
+                "WHERE run = ? AND key = ?",
+                (self._run_id, key),
             ).fetchone()
             if found is not None and found[0] is not None:
-                return Begun(json.loads(found[0]), found[1])
+                return Begun(json.loads(found[0]), found[1], found[2])
             db.execute(
                 "INSERT INTO effects (run, key, place, sent) VALUES (?, ?, "
                 "(SELECT COUNT(*) FROM effects WHERE run = ?), 1) ON CONFLICT DO UPDATE SET sent = sent + 1",
                 (self._run_id, key, self._run_id),
             )
-            return Begun(None, 0 if found is None else found[1])
+            return Begun(None, 0) if found is None else Begun(None, found[1], found[2])
 
     def commit(
         self, key: str, body: dict[str, Any], usage: Usage, events: Sequence[Event]
@@ -84,10 +88,16 @@ class StoredEffects:
         )
         return json.loads(found[0][0]) if found else None
 
-    def count(self) -> int:
-        """How many are committed."""
+    def count(self, kind: str = "") -> int:
+        """How many are committed.
+
+        Args:
+            kind: first part of their keys (`act`); empty counts all.
+        """
         committed = "SELECT COUNT(*) FROM effects WHERE run = ? AND body IS NOT NULL"
-        return self._db.read(committed, (self._run_id,))[0][0]
+        if not kind:
+            return self._db.read(committed, (self._run_id,))[0][0]
+        return self._db.read(f"{committed} AND key GLOB ?", (self._run_id, f"{kind}-*"))[0][0]
 
     def segments(self) -> Sequence[Conversation]:
         """The conversations that are over, in order, read from disk as they are indexed."""

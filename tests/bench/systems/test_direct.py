@@ -152,7 +152,9 @@ class Counted(ByteBound):
     def __init__(self) -> None:
         self.chars = 0
 
-    def count_messages(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+    def count_messages(
+        self, messages: Sequence[Message], *, thinking: bool | None = None, tools: object = ()
+    ) -> int:
         self.chars += sum(len(message.content) for message in messages)
         return super().count_messages(messages, thinking=thinking)
 

@@ -141,7 +141,7 @@ async def test_a_prompt_that_does_not_fit_is_an_error(name: str, store: RunStore
         """Counts prompts with an answer in them as more than it said."""
 
         def count_messages(
-            self, messages: Sequence[Message], *, thinking: bool | None = None
+            self, messages: Sequence[Message], *, thinking: bool | None = None, tools: object = ()
         ) -> int:
             more = 2000 if any("Long answer" in message.content for message in messages) else 0
             return super().count_messages(messages) + more

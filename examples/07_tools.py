@@ -1,0 +1,33 @@
+"""A task with tools in a context of fixed size: what left it, and what each call cost.
+
+    python examples/07_tools.py
+
+The heaviest of a hundred items is to be found by weighing them two at a time. In place of a model the game's expert
+plays. It sees only what a model would see, so what is not in the summary is gone for it too.
+"""
+
+from memagent import ScriptedModel, ToolAgent
+from memagent.environments import expert, make
+from memagent.events import Acted, Compacted
+
+game = make("heaviest", seed=1, difficulty=100)
+player = expert("heaviest")
+# Tokens are bytes here. With a server: ToolAgent("vllm:NAME", game.tools, working_context=4096).
+model = ScriptedModel(lambda request: player.reply(request.messages, request.kind), window=16_384)
+
+with ToolAgent(model, game.tools, working_context=10_000, max_steps=200, store=None) as agent:
+    result = agent.run(game.task)
+    prompts: list[int] = []
+    for event in agent.store.events(result.run_id):  # `agent.stream` gives them as they come
+        if isinstance(event, Acted):
+            prompts.append(event.prompt_tokens)
+        elif isinstance(event, Compacted):
+            done = event.compaction
+            left = [change for change in done.changes if change.what in ("summarised", "dropped")]
+            tokens = f"{done.tokens_before:,} to {done.tokens_after:,} tokens"
+            print(f"step {event.step}: {len(left)} steps left, {tokens}: {done.summary}")
+
+right = game.finish(result.answer or "")
+print(f"{result.stop_reason}: {result.answer}, {'right' if right else 'wrong'}")
+print(f"{result.steps} steps, {result.summaries} summaries, {len(model.requests)} calls")
+print(f"the longest prompt of a step had {max(prompts):,} tokens")

@@ -1,0 +1,65 @@
+"""What a reply says in a tool session: calls, or the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from memagent.messages import Completion, FinishReason, ToolCall
+from memagent.prompts.reply import UnusableReply, visible
+from memagent.tools.protocol import read_calls
+
+
+@dataclass(frozen=True)
+class Act:
+    """What a reply of the model says."""
+
+    said: str
+    """Beside its calls, or as the answer; without reasoning."""
+    shown: str
+    """The reply as it stands in the context: without reasoning, with calls that are written as text."""
+    calls: tuple[ToolCall, ...] = ()
+    problem: str | None = None
+    """Why what was meant as a call is none, as the model is told."""
+    truncated: bool = False
+    """The reply was cut off by its token limit."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is the final answer."""
+        return not self.calls and self.problem is None
+
+
+def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable[str] = ()) -> Act:
+    """What a reply says.
+
+    Args:
+        completion: the reply.
+        native: calls come in fields of the server's own; False: in the text.
+        step: makes the ids of calls in the text.
+        tools: names of those that there are, which a model is told if its call cannot be read.
+
+    Raises:
+        UnusableReply: it says nothing, broke off inside its reasoning, or was stopped by the engine.
+    """
+    cut = completion.finish_reason is FinishReason.LENGTH
+    if native:
+        said = _beside(completion)
+        return Act(said, said, completion.tool_calls, truncated=cut)
+    text = visible(completion)
+    said, calls, problem = read_calls(text, tools)
+    # Ids by the step: within one context each is there once.
+    calls = tuple(
+        call.model_copy(update={"id": f"call-{step}-{place}"}) for place, call in enumerate(calls)
+    )
+    return Act(said, text, calls, problem, truncated=cut)
+
+
+def _beside(completion: Completion) -> str:
+    """What is said beside the calls of a reply: it may be nothing where there are any."""
+    try:
+        return visible(completion)
+    except UnusableReply:
+        if not completion.tool_calls or completion.finish_reason is FinishReason.OTHER:
+            raise
+        return ""

@@ -1,0 +1,278 @@
+"""The loop of a tool session: let the model act, run its calls, keep the working context below its limit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+
+from memagent.agents.act import Act, read_act
+from memagent.agents.calls import NOT_EMPTY, UNUSABLE_RETRIES, seed_of
+from memagent.agents.effects import Effects, Remembered
+from memagent.agents.tool_calls import ToolCalls
+from memagent.agents.tool_plan import ToolPlan
+from memagent.compaction import Compaction
+from memagent.errors import CompactionFailed, LimitReached, OutOfSummaries
+from memagent.events import Acted, Answered, Compacted, Event, Stopped
+from memagent.messages import ChatRequest, Completion, Message, ToolCall, Usage
+from memagent.models.base import ChatModel
+from memagent.prompts.reply import UnusableReply
+from memagent.runner import Journal
+from memagent.runstore.effects import ANSWER, SEGMENT
+from memagent.sessions.buffer import SummaryBuffer
+from memagent.tools.base import ToolOutput
+from memagent.trajectory import Conversation, StopReason
+
+
+class _Stop(Exception):
+    """The session ends here without an answer."""
+
+    def __init__(self, reason: StopReason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason, self.detail = reason, detail
+
+
+class Session:
+    """One run of one task.
+
+    Args:
+        plan: what was resolved before the first call.
+        model: where requests go.
+        journal: the run that this session commits to.
+    """
+
+    def __init__(self, plan: ToolPlan, model: ChatModel, journal: Journal) -> None:
+        self.plan, self.journal = plan, journal
+        self.steps = 0
+        """Made so far: replies of the model that called a tool, or meant to."""
+        self.summaries = 0
+        self.stopped: tuple[StopReason, str] | None = None
+        """Why there is no answer, with a sentence of detail."""
+        self.unfinished: tuple[Conversation, ...] = ()
+        """What was said in the working context in which the session stopped."""
+        self._effects = Effects(journal)
+        self._segments = 0
+        self._model = Remembered(model, self._effects, self._told)
+        self._buffer = plan.buffer(self._model)
+        self._tools = plan.tools
+
+    async def events(self, started: Event) -> AsyncGenerator[Event]:
+        """Runs to the end: the committed events first, verbatim, then the new ones as they are committed.
+
+        Args:
+            started: the event that opens a new run's log.
+
+        Raises:
+            ModelError: a call failed for good; the run stays resumable.
+            StoreError: a step could not be committed.
+        """
+        replayed = False
+        async with aclosing(self.journal.replay()) as committed:
+            async for event in committed:
+                replayed = True
+                yield event
+        if (ended := await self._effects.find(ANSWER)) is not None:
+            # Whatever this agent's limits are: it is over, and nobody is asked for anything.
+            self.steps, self.summaries = ended["steps"], ended["summaries"]
+            return
+        if not replayed:
+            await self._effects.log(started)
+            for event in self._effects.news():
+                yield event
+        async with self._buffer as buffer:
+            await buffer.open(self.plan.prompt)
+            self._tools = self.plan.toolset(buffer)
+            try:
+                async with aclosing(self._steps(buffer)) as news:
+                    async for event in news:
+                        yield event
+            except _Stop as stop:
+                self.stopped = stop.reason, stop.detail
+                self.unfinished = _sampled(buffer.messages)
+                await self._effects.log(
+                    Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
+                )
+        # A summary that was begun early may have ended just now.
+        for event in self._effects.news():
+            yield event
+
+    async def _steps(self, buffer: SummaryBuffer) -> AsyncGenerator[Event]:
+        """Makes steps until there is an answer.
+
+        Raises:
+            _Stop: there is none.
+        """
+        tools = ToolCalls(self._tools, self._effects, self.plan.neutraliser)
+        while True:
+            if self.steps >= (most := self.plan.settings.max_steps):
+                raise _Stop(
+                    StopReason.OUT_OF_STEPS,
+                    f"{most} steps were made without an answer; allow more with max_steps= and resume the run",
+                )
+            await self._make_room(buffer)
+            for event in self._effects.news():
+                yield event
+            act = await self._act(buffer)
+            for event in self._effects.news():
+                yield event
+            if act.answers:
+                said = (*buffer.messages, Message(role="assistant", content=act.shown))
+                await self._end(said, act.said, truncated=act.truncated)
+                break
+            outputs: dict[int, ToolOutput] = {}
+            async with aclosing(tools.run(self.steps, act.calls)) as running:
+                async for place, output in running:
+                    outputs[place] = output
+                    for event in self._effects.news():
+                        yield event
+            self.steps += 1
+            results = [(call, outputs[place]) for place, call in enumerate(act.calls)]
+            answers = [output.text for call, output in results if tools.ends(call, output)]
+            if answers:
+                await self._end(buffer.messages, answers[0], truncated=False)
+                break
+            for message in _shown(act, results):
+                await buffer.append(message)
+        for event in self._effects.news():
+            yield event
+
+    # --- the model's turn
+
+    async def _act(self, buffer: SummaryBuffer) -> Act:
+        """The model's next usable reply, part of the context when it calls a tool.
+
+        Raises:
+            _Stop: a usage limit is reached, or no reply was usable.
+        """
+        detail = ""
+        for attempt in range(1 + UNUSABLE_RETRIES):
+            request = await self._request(buffer, attempt)
+            try:
+                completion = await self._model.complete(request)
+            except LimitReached as limit:
+                raise _Stop(StopReason.LIMIT, str(limit)) from limit
+            try:
+                act = self._read(completion)
+            except UnusableReply as error:
+                detail = str(error)
+                continue
+            if not act.answers:
+                said = Message(role="assistant", content=act.shown, tool_calls=act.calls)
+                await buffer.append(said)
+            return act
+        raise _Stop(
+            StopReason.UNUSABLE_REPLY,
+            f"step {self.steps}: {detail}, {1 + UNUSABLE_RETRIES} times in a row",
+        )
+
+    async def _request(self, buffer: SummaryBuffer, attempt: int) -> ChatRequest:
+        # After an unusable reply: without reasoning, which may have used up the output, and not empty.
+        settings, thinking = self.plan.settings, False if attempt else None
+        room = buffer.room
+        if thinking is not None:  # some templates write more then
+            room = await self.plan.room(buffer.messages, buffer.tools, thinking=thinking)
+        return ChatRequest(
+            messages=buffer.messages,
+            max_tokens=max(1, room),
+            sampling=settings.sampling,
+            seed=seed_of(settings.seed, 0, f"act-{self.steps}", attempt),
+            thinking=thinking,
+            # With calls of the server's own, a pattern would keep the model from making them.
+            pattern=NOT_EMPTY if attempt and not buffer.tools else None,
+            tools=buffer.tools,
+            kind="act",
+            parts={"task": self.plan.task},
+        )
+
+    def _read(self, completion: Completion) -> Act:
+        return read_act(
+            completion, native=self.plan.native, step=self.steps, tools=tuple(self._tools)
+        )
+
+    def _told(self, request: ChatRequest, completion: Completion) -> Sequence[Event]:
+        if request.kind != "act":
+            self.plan.prompts.read_summary(completion)
+            return ()
+        act = self._read(completion)
+        return [
+            Acted(
+                step=self.steps,
+                text=act.said,
+                calls=act.calls,
+                prompt_tokens=self._buffer.tokens,
+                usage=completion.usage,
+            )
+        ]
+
+    # --- the context
+
+    async def _make_room(self, buffer: SummaryBuffer) -> None:
+        """Compacts while it is due.
+
+        Raises:
+            _Stop: it cannot be done.
+        """
+        while buffer.due:
+            before = buffer.messages
+            try:
+                done = await buffer.compact()
+            except OutOfSummaries as error:
+                raise _Stop(StopReason.OUT_OF_SUMMARIES, str(error)) from error
+            except CompactionFailed as error:
+                raise _Stop(StopReason.UNUSABLE_REPLY, str(error)) from error
+            except LimitReached as limit:
+                raise _Stop(StopReason.LIMIT, str(limit)) from limit
+            if done is None:
+                return
+            self.summaries = buffer.summaries
+            await self._keep(_segments(before, done), done)
+
+    async def _keep(
+        self, conversations: Sequence[Conversation], done: Compaction | None = None
+    ) -> None:
+        """Commits conversations that are over, the last one with what ended it."""
+        for place, conversation in enumerate(conversations, start=1):
+            events: list[Event] = []
+            if done is not None and place == len(conversations):
+                # They are in the store already.
+                bare = done.model_copy(update={"conversations": ()})
+                events.append(Compacted(step=self.steps, compaction=bare))
+            body = conversation.model_dump(mode="json", exclude={"turns"})
+            await self._effects.once(f"{SEGMENT}-{self._segments}", body, *events)
+            self._segments += 1
+
+    async def _end(self, messages: tuple[Message, ...], answer: str, *, truncated: bool) -> None:
+        """Commits the last conversation and the answer."""
+        await self._keep(_sampled(messages))
+        answered = Answered(answer=answer, form_found=True, truncated=truncated, usage=Usage())
+        body = {"answer": answer, "steps": self.steps, "summaries": self.summaries}
+        await self._effects.once(ANSWER, body, answered)
+
+
+def _shown(act: Act, results: Iterable[tuple[ToolCall, ToolOutput]]) -> list[Message]:
+    """What the model is shown of its calls' outputs."""
+    shown = [
+        Message(role="tool", content=output.text, tool_call_id=call.id) for call, output in results
+    ]
+    return [*shown, Message(role="user", content=act.problem)] if act.problem else shown
+
+
+def _sampled(messages: tuple[Message, ...]) -> tuple[Conversation, ...]:
+    """The conversation that a context is: up to the model's last words, since it saw nothing of what stands behind.
+
+    Without any words of the model there is none.
+    """
+    said = [place for place, message in enumerate(messages) if message.role == "assistant"]
+    return (Conversation(messages=messages[: said[-1] + 1], kind="act"),) if said else ()
+
+
+def _segments(before: tuple[Message, ...], done: Compaction) -> list[Conversation]:
+    """The conversations that a compaction ended: what was in the context, and how it was summarised.
+
+    A summary behind all that the model said is the end of that conversation. Else (a turn was left out, or there were
+    several passes) the context stands by itself, so that nothing that was sampled is lost.
+    """
+    own = _sampled(before)
+    for context, summary in zip(own, done.conversations, strict=False):
+        if summary.messages[: len(context.messages)] == context.messages:
+            return list(done.conversations)
+    return [*own, *done.conversations] or [Conversation(messages=before, kind="act")]

@@ -1,0 +1,184 @@
+"""A tool session step by step, written from its events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Self, cast
+
+from memagent.cli.output import Paper, Part, plural
+from memagent.compaction import Change, Compaction
+from memagent.events import Acted, Answered, Compacted, Event, Retried, Stopped, ToolReturned
+from memagent.messages import ToolCall
+
+TIERS = {"stale": "dropping stale results", "clip": "clipping", "summary": "a summary"}
+NO_RESULT = "no result was committed"
+MISREAD = "meant as a call that could not be read"
+
+
+@dataclass
+class Outline:
+    """What has to be known of a session before its events are written."""
+
+    turns: list[int] = field(default_factory=list[int])
+    """The step of each turn: records of compactions count turns."""
+    misread: set[int] = field(default_factory=set[int])
+    """Steps whose calls could not be read."""
+    summaries: int = 0
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Self:
+        """Goes through a session's events once."""
+        outline = cls()
+        uncalled: int | None = None
+        for event in events:
+            if uncalled is not None and not isinstance(event, Answered):
+                outline.misread.add(uncalled)
+                outline.turns += [uncalled, uncalled]  # the reply, and what the model was told
+            uncalled = None
+            if isinstance(event, Compacted):
+                outline.summaries = event.compaction.stage
+            elif isinstance(event, Acted) and event.calls:
+                outline.turns.append(event.step)
+            elif isinstance(event, Acted):
+                uncalled = event.step
+        return outline
+
+    def step(self, turn: int) -> int:
+        """The step of a turn."""
+        return self.turns[turn] if turn < len(self.turns) else turn
+
+
+class Steps:
+    """Writes what a session did.
+
+    Args:
+        paper: where to write.
+        outline: of the session.
+        whole: texts are written in full, not as one line each.
+    """
+
+    def __init__(self, paper: Paper, outline: Outline, *, whole: bool = False) -> None:
+        self._paper, self._outline, self._whole = paper, outline, whole
+        self._open: list[ToolCall] = []
+        """Calls of the last step whose results are still to come."""
+
+    def write(self, events: Iterable[Event]) -> None:
+        """Writes a paragraph for each step and each compaction, then the answer."""
+        for event in events:
+            self._event(event)
+        self._close()
+
+    def _event(self, event: Event) -> None:
+        match event:
+            case Acted():
+                self._acted(event)
+            case ToolReturned():
+                if event.call in self._open:  # an equal one, where a model wrote the same twice
+                    self._open.remove(event.call)
+                self._call(event.call)
+                self._text(event.output, "dim" if event.ok else "red", indent=4)
+            case Compacted():
+                self._compacted(event.step, event.compaction)
+            case Retried():
+                waited = f" after {event.waited:.1f} s" if event.waited else ""
+                self._paper.line((f"sent again{waited}: {event.reason}", "yellow"))
+            case Stopped():
+                self._close()
+                reason = event.reason.replace("_", " ")
+                self._paper.line((f"stopped ({reason}): {event.detail}", "yellow"))
+            case Answered():
+                self._paper.line("")
+                self._paper.line(("answer: ", "dim"), (event.answer.strip(), "bold"))
+                if event.truncated:
+                    self._paper.line(("the reply was cut off by its token limit", "yellow"))
+            case _:
+                pass
+
+    def _acted(self, event: Acted) -> None:
+        self._close()
+        self._open = list(event.calls)
+        if not event.calls and event.step not in self._outline.misread and not self._whole:
+            return  # the answer, which comes next
+        head: list[Part] = [(f"step {event.step}", "bold")]
+        head.append((f"  prompt {event.prompt_tokens:,} tokens", "dim"))
+        if event.step in self._outline.misread:
+            head.append((f"  {MISREAD}", "yellow"))
+        self._paper.line(*head)
+        if event.text.strip():
+            self._text(event.text, "italic", indent=2)
+
+    def _close(self) -> None:
+        """Writes the calls that never returned."""
+        for call in self._open:
+            self._call(call)
+            self._paper.line((NO_RESULT, "yellow"), indent=4)
+        self._open = []
+
+    def _call(self, call: ToolCall) -> None:
+        self._text(described(call), "cyan", indent=2)
+
+    def _text(self, text: str, style: str, *, indent: int) -> None:
+        if self._whole:
+            self._paper.line((text, style), indent=indent)
+            return
+        lines = [line for line in text.splitlines() if line.strip()]
+        more = f"  (+{plural(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
+        self._paper.gist(lines[0] if lines else "(empty)", style, indent=indent, end=more)
+
+    # --- what left the context
+
+    def _compacted(self, step: int, done: Compaction) -> None:
+        how = " and ".join(TIERS[tier] for tier in done.tiers)
+        sizes = f"{done.tokens_before:,} to {done.tokens_after:,} tokens"
+        self._paper.line((f"compacted before step {step}", "bold magenta"), f"  {sizes}, by {how}")
+        rows = self._rows(done.changes)
+        widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
+        for where, what, size, handle in rows:
+            line = f"{where:<{widths[0]}}  {what:<{widths[1]}}  {size:>{widths[2]}}  {handle}"
+            self._paper.line((line, "dim"), indent=2)
+        for reason in done.retried:
+            self._paper.line((f"sent again: {reason}", "yellow"), indent=2)
+        if done.summary is None:
+            return
+        notes = [f"summary {done.stage}"]
+        notes += ["begun early"] if done.early else []
+        notes += ["cut at a sentence end"] if done.cut else []
+        if done.neutralised:
+            notes.append(f"{plural(done.neutralised, 'look-alike')} of prompt fields made harmless")
+        self._paper.line((", ".join(notes), "magenta"), indent=2)
+        self._paper.line((done.summary, "green"), indent=4)
+
+    def _rows(self, changes: Iterable[Change]) -> list[tuple[str, str, str, str]]:
+        """Where, what, how large, and the handle; steps that left as a whole are one row, unless in full."""
+        rows: list[tuple[str, str, str, str]] = []
+        for what, group in groupby(changes, self._together):
+            these = list(group)
+            steps = [self._outline.step(change.turn) for change in these]
+            before = sum(change.tokens_before for change in these)
+            after = sum(change.tokens_after for change in these)
+            where = f"step {steps[0]}" if steps[0] == steps[-1] else f"steps {steps[0]}-{steps[-1]}"
+            size = f"{before:,}{f' to {after:,}' if after else ''} tokens"
+            rows.append((where, what[0], size, these[0].handle if len(these) == 1 else ""))
+        return rows
+
+    def _together(self, change: Change) -> tuple[str, int]:
+        """The same for changes that are shown as one."""
+        what = change.what.replace("_", " ")
+        whole = change.what in ("summarised", "dropped") and not self._whole
+        return (what, -1) if whole else (f"{what} {change.tool or ''}".rstrip(), id(change))
+
+
+def described(call: ToolCall) -> str:
+    """A call as Python writes it: `search(query="fog")`; arguments that are no JSON object as they are."""
+    try:
+        arguments: Any = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        return f"{call.name}({call.arguments})"
+    given = cast("dict[str, Any]", arguments)
+    shown = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
+    return f"{call.name}({', '.join(shown)})"

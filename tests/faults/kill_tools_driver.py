@@ -1,0 +1,134 @@
+"""Runs one tool session in forked children and kills each with SIGKILL at a random instant (see test_kill_tools.py).
+
+Usage: kill_tools_driver.py FOLDER SEED KILLS EARLY IDEMPOTENT
+Prints one JSON object a session: what it sent and ran, and what was committed when it began.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from tests.agents.adding import PROMPTS, TASK, Reply, StrictModel, adder, adding_tools
+
+from memagent import ChatRequest, RunStore, ToolAgent
+
+ITEMS = 240
+WINDOW = 6000
+
+
+class Notes:
+    """A file of notes; what is not idempotent about it is that it only grows."""
+
+    def __init__(self, path: Path, *, idempotent: bool) -> None:
+        self.path, self.idempotent = path, idempotent
+
+    def note(self, item: int) -> None:
+        """Appends a line, and waits until the disk has it."""
+        if self.idempotent and self.noted() >= item:
+            return
+        with self.path.open("a") as file:
+            file.write(f"{item}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        time.sleep(0.002)  # done, and nobody has heard of it
+
+    def noted(self) -> int:
+        """The last line, 0 without any."""
+        lines = self.path.read_text().split() if self.path.exists() else []
+        return int(lines[-1]) if lines else 0
+
+
+def session(folder: Path, store: str, early: float | None, *, idempotent: bool) -> None:
+    log = os.open(folder / f"{store}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    respond = adder(ITEMS)
+
+    def reply(request: ChatRequest) -> Reply:
+        # One atomic append: what was sent is known even after a kill.
+        os.write(log, f"sent {request.kind} {request.seed}\n".encode())
+        time.sleep(0.0005)
+        return respond(request)
+
+    notes = Notes(folder / f"{store}.notes", idempotent=idempotent)
+    tools = adding_tools(
+        ran=lambda what: os.write(log, f"ran {what}\n".encode()),
+        note=notes.note,
+        noted=notes.noted,
+        idempotent=idempotent,
+    )
+    agent = ToolAgent(
+        StrictModel(reply, window=WINDOW),
+        tools,
+        max_steps=10_000,
+        max_summaries=10_000,
+        early=early,
+        prompts=PROMPTS,
+        store=folder / store,
+    )
+    agent.run(TASK, run_id="r1")
+    os._exit(0)
+
+
+def committed(folder: Path, store: str) -> list[str]:
+    """Keys of the committed effects, read as another process would."""
+    if not (folder / store).exists():
+        return []
+    opened = RunStore(folder / store)
+    rows = opened._db.read("SELECT key FROM effects WHERE body IS NOT NULL")
+    opened.close()
+    return [key for (key,) in rows]
+
+
+def lines(folder: Path, store: str) -> list[str]:
+    path = folder / f"{store}.log"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def wait_for(folder: Path, store: str, lines_wanted: int, child: int) -> None:
+    """Waits until so much was done in all, or the child is gone."""
+    while len(lines(folder, store)) < lines_wanted:
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return
+        time.sleep(0.001)
+
+
+def main() -> None:
+    folder, seed, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    early, idempotent = float(sys.argv[4]) or None, sys.argv[5] == "yes"
+    draw = random.Random(seed)
+    child = os.fork()
+    if child == 0:
+        session(folder, "unbroken.sqlite", early, idempotent=idempotent)
+    os.waitpid(child, 0)
+    total = len(lines(folder, "unbroken.sqlite"))
+    # Most kills are spread over what the run does, some hit a session while it starts or replays.
+    places = sorted(draw.randrange(1, total) for _ in range(kills))
+    sessions = []
+    for attempt in range(kills + 1):
+        before, known = len(lines(folder, "killed.sqlite")), committed(folder, "killed.sqlite")
+        child = os.fork()
+        if child == 0:
+            session(folder, "killed.sqlite", early, idempotent=idempotent)
+        if attempt < kills:
+            if attempt % 5 == 4:
+                time.sleep(draw.uniform(0.0, 0.2))
+            else:
+                wait_for(folder, "killed.sqlite", max(places[attempt], before + 1), child)
+                time.sleep(draw.uniform(0.0, 0.006))
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        sessions.append(
+            {
+                "killed": os.WIFSIGNALED(status),
+                "committed": known,
+                "did": lines(folder, "killed.sqlite")[before:],
+            }
+        )
+    print(json.dumps(sessions))
+
+
+if __name__ == "__main__":
+    main()
