@@ -83,14 +83,7 @@ def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
         RunMismatch: its records were made with another binding; the message names what differs.
         StoreError: something in it cannot be read or written.
     """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreReadOnly(
-            f"cannot make the folder {str(path)!r}: {error.strerror}; use another --out"
-        ) from error
-    with held(path):
-        _bind(path, binding)
+    with bound(path, binding):
         records = RecordFile(path)
         try:
             store = RunStore(path / RUNS)
@@ -100,6 +93,24 @@ def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
                 store.close()
         finally:
             records.close()
+
+
+@contextmanager
+def bound(path: Path, binding: Binding) -> Generator[None]:
+    """Makes a folder, holds it for one process alone, and sees to it that all in it has the same binding. Blocks.
+
+    Raises:
+        RunBusy, RunMismatch, StoreError: as `open_folder`.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreReadOnly(
+            f"cannot make the folder {str(path)!r}: {error.strerror}; use another --out"
+        ) from error
+    with held(path):
+        _bind(path, binding)
+        yield
 
 
 def check_folder(path: Path, binding: Binding) -> None:
@@ -229,7 +240,7 @@ def _compare(before: Binding, now: Binding, path: Path) -> None:
     if said := differences(before, now):
         raise RunMismatch(
             f"the records in {str(path)!r} were made with other settings: {said}. Use the same ones to go on "
-            f"(lengths, tasks, systems and samples may be added), or another --out"
+            f"(what is measured may be added to), or another --out"
         )
 
 

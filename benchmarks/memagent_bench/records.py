@@ -8,11 +8,13 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from memagent.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly
+from memagent.messages import Leaf
 from memagent_bench.record import Record
 
 logger = logging.getLogger("memagent.bench")
@@ -20,6 +22,7 @@ logger = logging.getLogger("memagent.bench")
 RESULTS = "results.jsonl"
 _TAIL = 65536
 """Bytes looked through at a time for the last line's beginning."""
+R = TypeVar("R", bound=Leaf)
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -44,15 +47,23 @@ def every_record(folder: Path) -> Iterator[Record]:
     Raises:
         StoreError, StoreCorrupt: as `read_records`.
     """
-    path = Path(folder) / RESULTS
+    return lines_of(Path(folder) / RESULTS, Record)
+
+
+def lines_of(path: Path, kind: type[R]) -> Iterator[R]:
+    """All records of a file, each of that kind.
+
+    Raises:
+        StoreError, StoreCorrupt: as `read_records`.
+    """
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if line.endswith(b"\n"):
-                    yield _parse(line, path, number)
+                    yield _parse(line, kind, path, number)
     except OSError as error:
         raise StoreError(
-            f"no records in {str(folder)!r}: {RESULTS} cannot be read ({error.strerror}); name a folder that a "
+            f"no records in {str(path.parent)!r}: {path.name} cannot be read ({error.strerror}); name a folder that a "
             f"benchmark wrote (--out)"
         ) from error
 
@@ -64,13 +75,16 @@ class RecordFile:
 
     Args:
         folder: where the file is, or is made.
+        name: of the file.
+        kind: what its lines are.
 
     Raises:
         StoreReadOnly: the file cannot be written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / RESULTS
+    def __init__(self, folder: Path, name: str = RESULTS, kind: type[Leaf] = Record) -> None:
+        self.path = folder / name
+        self._kind = kind
         try:
             self._file = self.path.open("ab", buffering=0)
         except OSError as error:
@@ -81,7 +95,7 @@ class RecordFile:
             self.close()
             raise
 
-    def append(self, record: Record) -> None:
+    def append(self, record: Leaf) -> None:
         """Adds one record.
 
         Raises:
@@ -118,7 +132,7 @@ class RecordFile:
         if not torn:
             return
         try:
-            Record.model_validate_json(torn)
+            self._kind.model_validate_json(torn)
         except ValidationError:
             os.ftruncate(self._file.fileno(), size - len(torn))
             logger.warning(
@@ -130,7 +144,7 @@ class RecordFile:
             self._file.write(b"\n")
 
 
-def _line(record: Record) -> bytes:
+def _line(record: Leaf) -> bytes:
     try:
         return record.model_dump_json().encode() + b"\n"
     except (
@@ -141,9 +155,9 @@ def _line(record: Record) -> bytes:
         )
 
 
-def _parse(line: bytes, path: Path, number: int) -> Record:
+def _parse(line: bytes, kind: type[R], path: Path, number: int) -> R:
     try:
-        return Record.model_validate_json(line)
+        return kind.model_validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the line"

@@ -14,6 +14,8 @@ from memagent_bench.cli.measure import measure
 from memagent_bench.cli.options import Generate, Measure, Reproduce
 from memagent_bench.cli.pages import diagnose, report, systems, tasks
 from memagent_bench.cli.reproduce import reproduce
+from memagent_bench.cli.session_options import Sessions
+from memagent_bench.cli.sessions import sessions
 
 EPILOG = (
     "Exit codes: 0 done; 1 an unforeseen error; 2 wrong usage, a bad setting, or samples that cannot be made; 3 a "
@@ -55,7 +57,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
     ] = False,
 ) -> None:
-    """Measure what systems make of documents of any length.
+    """Measure what systems make of documents and tool sessions of any length.
 
     Try [b]memagent-bench ruler --model extractive --tasks niah_single_2 --lengths 8k --out DIR[/]: it needs no server.
     """
@@ -80,6 +82,7 @@ WITHOUT = {
 """Options that change nothing for a suite."""
 for name, doc in {"ruler": RULER, "qa": QA, "tracking": TRACKING, "notes": NOTES}.items():
     app.command(name)(command_of(Measure, measure(name, doc), without=WITHOUT[name]))
+app.command("sessions")(command_of(Sessions, sessions))
 app.command("generate")(command_of(Generate, generate))
 app.command("reproduce")(command_of(Reproduce, reproduce))
 app.command()(report)

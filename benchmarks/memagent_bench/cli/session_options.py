@@ -1,0 +1,126 @@
+"""The options of `memagent-bench sessions`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memagent.cli import options as opt
+from memagent_bench.cli.options import WHAT
+
+
+class Protocol(StrEnum):
+    """How tool calls travel."""
+
+    NATIVE = "native"
+    TEXT = "text"
+
+
+class Player(StrEnum):
+    """Who plays."""
+
+    EXPERT = "expert"
+    MODEL = "model"
+
+
+def _what(metavar: str, text: str) -> typer.models.OptionInfo:
+    return typer.Option(metavar=metavar, help=text, rich_help_panel=WHAT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sessions:
+    """The options of `sessions`."""
+
+    games: Annotated[str, _what("all|G,G,...", "Which games.")] = "all"
+    difficulty: Annotated[
+        str, _what("N,N,...", "Steps that a game needs, about: 10 to 10,000.")
+    ] = "30,100,300"
+    samples: Annotated[
+        int,
+        typer.Option(
+            "-n", "--samples", metavar="N", min=1, help="Deals of each game.", rich_help_panel=WHAT
+        ),
+    ] = 1
+    seed: Annotated[
+        int, typer.Option(help="Of the first deal; the next ones count on.", rich_help_panel=WHAT)
+    ] = 42
+    systems: Annotated[
+        str, _what("all|S,S,...", "full, drop-oldest, mask, summary: see the documentation.")
+    ] = "all"
+    working_context: Annotated[
+        str, _what("N,N,...", "Tokens of prompt plus output, of all systems but full.")
+    ] = "4096"
+    summaries: Annotated[str, _what("N,N,...", "Most summaries of a session.")] = "7,1000"
+    keep: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="Newest outputs that mask shows.", rich_help_panel=WHAT
+        ),
+    ] = 10
+    player: Annotated[
+        Player,
+        typer.Option(
+            help="expert: the model is sent every request and paid, a perfect player replies in its place. model: it "
+            "plays.",
+            rich_help_panel=WHAT,
+        ),
+    ] = Player.EXPERT
+    protocol: Annotated[
+        Protocol,
+        typer.Option(
+            help="How tool calls travel: the server's own way, or as text.", rich_help_panel=WHAT
+        ),
+    ] = Protocol.NATIVE
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="vllm:NAME, sglang:NAME, openai:NAME. Default: none; prompts are counted, and no server is needed.",
+            rich_help_panel=opt.MODEL,
+            show_default=False,
+        ),
+    ] = None
+    base_url: opt.BaseUrl = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="What counts tokens: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's own; "
+            "GPT-2's without a model.",
+            rich_help_panel=opt.MODEL,
+            show_default=False,
+        ),
+    ] = None
+    window: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TOKENS",
+            min=1,
+            help="Without a model: its window, which full has to fit. Default: no end.",
+            rich_help_panel=opt.MODEL,
+            show_default=False,
+        ),
+    ] = None
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Where records go. A folder that was begun is gone on with.",
+            rich_help_panel=opt.RUN,
+        ),
+    ]
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Sessions at once. Default: 8 with a model, else 1.",
+            rich_help_panel=opt.RUN,
+            show_default=False,
+        ),
+    ] = None
+    display: opt.DisplayOption = None

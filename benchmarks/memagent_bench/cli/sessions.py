@@ -1,0 +1,160 @@
+"""`memagent-bench sessions`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from memagent.cli.exits import NO_ANSWER, reported, say
+from memagent.cli.options import Display
+from memagent.cli.output import Paper, amount, duration, plural, shorten, terminal
+from memagent.cli.session import drive
+from memagent.cli.setup import chosen_display
+from memagent_bench.cli.measure import Going
+from memagent_bench.cli.session_options import Sessions
+
+if TYPE_CHECKING:
+    from memagent_bench.sessions.bench import SessionBench
+    from memagent_bench.sessions.record import SessionRecord
+
+DETAIL = 100
+"""Characters shown of why a session has no answer."""
+
+
+def sessions(given: Sessions) -> None:
+    """Measure tool sessions: 18 games, played with the whole history, parts of it, and with summaries.
+
+    A perfect player that sees only what its context shows plays all games: what is lost, the context lost.
+
+    Without --model the prompts are only counted. Records go to DIR/sessions.jsonl; a killed run goes on where it was.
+    """
+    shown = chosen_display(given.display)
+    going = Going(json=shown is Display.JSON)
+    with reported(going):
+        bench = bench_of(given)
+        made = drive(_run(bench, shown, going))
+        going.told = True
+        _show(bench, shown)
+        failed = [record for record in made if record.status == "failed"]
+        if failed:
+            say(
+                "failed:",
+                f"{plural(len(failed), 'session')}, the last one with {failed[-1].detail}; they are tried again when "
+                f"the command is repeated",
+                style="yellow",
+            )
+            raise typer.Exit(NO_ANSWER)
+
+
+async def _run(bench: SessionBench, shown: Display, going: Going) -> list[SessionRecord]:
+    def told(record: SessionRecord, done: int, total: int) -> None:
+        if shown in (Display.FULL, Display.PLAIN):
+            print(f"{done:>{len(str(total))}}/{total} {line_of(record)}", flush=True)
+
+    try:
+        async with bench.open() as playing:
+            going.begun = True
+            return await playing.run(told)
+    finally:
+        if bench.model is not None:
+            await bench.model.aclose()
+
+
+def line_of(record: SessionRecord) -> str:
+    """A record on one line."""
+    where = f"{record.difficulty:>6} {record.game:<10} {record.seed:>3}  {record.arm.label:<21}"
+    if record.score is None:
+        return f"{where} {record.reason.value.upper()}: {shorten(record.detail, DETAIL)}"
+    verdict = "right" if record.score == 1 else "WRONG"
+    paid = f"{amount(record.usage.prompt_tokens):>8} prompt tokens"
+    return f"{where} {verdict}  {record.steps:>6,} steps  {paid}  {duration(record.seconds):>8}"
+
+
+def _show(bench: SessionBench, shown: Display) -> None:
+    """The table, and the picture where there is something to see on it."""
+    from memagent_bench.sessions.figures import cells, lines
+    from memagent_bench.sessions.plot import PLOT, plot
+    from memagent_bench.sessions.record import read_sessions
+
+    found = cells(read_sessions(bench.out))
+    picture = plot(found)
+    if picture is not None:
+        (bench.out / PLOT).write_bytes(picture)
+    if shown is Display.JSON:
+        data = {"suite": "sessions", "out": str(bench.out), "cells": [c.as_data() for c in found]}
+        print(json.dumps(data, ensure_ascii=False))
+        return
+    if shown is Display.NONE:
+        for cell in found:
+            print(
+                cell.difficulty,
+                cell.arm.label,
+                cell.success.mean,
+                cell.prompt_tokens.median,
+                sep="\t",
+            )
+        return
+    paper = Paper(colour=shown is Display.FULL)
+    table = lines(found)
+    if shown is Display.FULL and max(map(len, table[:-1]), default=0) > terminal(sys.stdout).width:
+        table = lines(found, spread=False)
+    for line in table:
+        paper.line(line)
+    also = "" if picture is None else f", a picture in {bench.out / PLOT}"
+    paper.line((f"records in {bench.out}{also}", "dim"))
+
+
+def bench_of(given: Sessions) -> SessionBench:
+    """The sessions that a command line names.
+
+    Raises:
+        ConfigError: an option is wrong.
+    """
+    from memagent.environments import names
+    from memagent.models.spec import open_model
+    from memagent_bench.sessions.arms import ABOUT, arms
+    from memagent_bench.sessions.bench import SessionBench
+    from memagent_bench.sessions.grid import Grid
+    from memagent_bench.suites import several_of
+
+    grid = Grid(
+        games=several_of(given.games, names(), "game"),
+        difficulties=_numbers(given.difficulty, "--difficulty"),
+        seeds=range(given.seed, given.seed + given.samples),
+        arms=arms(
+            several_of(given.systems, ABOUT, "system"),
+            working_contexts=_numbers(given.working_context, "--working-context"),
+            summaries=_numbers(given.summaries, "--summaries"),
+            kept=given.keep,
+        ),
+    )
+    model = None
+    if given.model is not None:
+        model = open_model(given.model, base_url=given.base_url, tokenizer=given.tokenizer)
+    return SessionBench(
+        grid,
+        given.out,
+        model,
+        player=given.player.value,
+        protocol=given.protocol.value,
+        window=given.window,
+        tokenizer=given.tokenizer if model is None else None,
+        concurrency=given.concurrency or (1 if model is None else 8),
+    )
+
+
+def _numbers(text: str, option: str) -> tuple[int, ...]:
+    """Numbers with commas between.
+
+    Raises:
+        ConfigError: one is none, or is not above 0.
+    """
+    from memagent.errors import ConfigError
+
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise ConfigError(f"{option} {text!r}: give whole numbers above 0 with commas between")
+    return tuple(dict.fromkeys(map(int, parts)))

@@ -1,0 +1,59 @@
+"""What is compared: a way to keep a session's context, with its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Literal, TypeAlias
+
+from memagent.messages import Leaf
+
+SystemName: TypeAlias = Literal["full", "drop-oldest", "mask", "summary"]
+ABOUT: dict[SystemName, str] = {
+    "full": "the whole history, as long as it fits the model's window",
+    "drop-oldest": "the oldest turns leave when the working context is full",
+    "mask": "when it is full, old tool outputs become a line; then the oldest turns leave",
+    "summary": "ToolAgent: what is older is replaced by a summary",
+}
+
+
+class Arm(Leaf):
+    """One way, with its settings; None where a setting means nothing to it."""
+
+    system: SystemName
+    working_context: int | None = None
+    """Most tokens of prompt plus output."""
+    summaries: int | None = None
+    """Most summaries of a session."""
+    kept: int | None = None
+    """Newest tool outputs that are shown as they are."""
+
+    @property
+    def label(self) -> str:
+        """`full`, `mask W=4096`, `summary W=4096 S=7`."""
+        settings = {"W": self.working_context, "S": self.summaries}
+        given = (f"{name}={value}" for name, value in settings.items() if value is not None)
+        return " ".join((self.system, *given))
+
+
+def arms(
+    systems: Collection[str],
+    *,
+    working_contexts: Sequence[int],
+    summaries: Sequence[int],
+    kept: int,
+) -> tuple[Arm, ...]:
+    """Each system with each of the settings that mean something to it."""
+    made: list[Arm] = []
+    for system in ABOUT:
+        if system not in systems:
+            continue
+        if system == "full":
+            made.append(Arm(system=system))
+            continue
+        for size in working_contexts:
+            bare = Arm(system=system, working_context=size)
+            if system == "summary":
+                made += [bare.model_copy(update={"summaries": most}) for most in summaries]
+            else:
+                made.append(bare.model_copy(update={"kept": kept if system == "mask" else None}))
+    return tuple(made)

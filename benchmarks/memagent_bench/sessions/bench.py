@@ -1,0 +1,186 @@
+"""Runs sessions: each ends in a record, or is played anew the next time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+from memagent.agents.tool_plan import Protocol
+from memagent.cli.output import shorten
+from memagent.environments import Environment, expert, make
+from memagent.errors import ConfigError, ModelError
+from memagent.models.base import ChatModel
+from memagent.models.scripted import ScriptedModel
+from memagent.prompts.session import SessionPrompts
+from memagent.threads import in_thread
+from memagent_bench.folder import bound
+from memagent_bench.length_tokens import length_counter
+from memagent_bench.records import RecordFile
+from memagent_bench.runner import FATAL, IN_A_ROW
+from memagent_bench.sessions.counter import ChatCounter
+from memagent_bench.sessions.expert import ExpertOver
+from memagent_bench.sessions.grid import Grid, Job
+from memagent_bench.sessions.origin import Player, binding_of, origin_of
+from memagent_bench.sessions.play import play
+from memagent_bench.sessions.record import SESSIONS, Origin, Reason, SessionRecord, read_sessions
+from memagent_bench.sessions.seat import Ended, Seat
+from memagent_bench.sessions.tally import Tally
+from memagent_bench.systems.base import Status
+
+DETAIL = 500
+"""Characters that a record keeps of why there is no answer."""
+Told = Callable[[SessionRecord, int, int], None]
+"""Is told of each record, with how many there are and how many there will be."""
+
+
+@dataclass(frozen=True)
+class SessionBench:
+    """Sessions as they are asked for."""
+
+    grid: Grid
+    out: Path
+    model: ChatModel | None = None
+    """None: prompts are counted, and no server is needed."""
+    player: Player = "expert"
+    protocol: Protocol = "native"
+    window: int | None = None
+    """Of a model that is not there; None for one without end."""
+    tokenizer: str | None = None
+    """What counts for a model that is not there; None for GPT-2's."""
+    concurrency: int = 1
+
+    def __post_init__(self) -> None:
+        if self.model is None and self.player == "model":
+            raise ConfigError("there is no model to play: name it (--model), or let the expert")
+        if self.model is not None and self.window is not None:
+            raise ConfigError("--window is for counting without a model: a real one has its own")
+
+    @cached_property
+    def prompts(self) -> SessionPrompts:
+        """The wording."""
+        return SessionPrompts.load()
+
+    @cached_property
+    def counter(self) -> ChatCounter:
+        """Counts for a model that is not there."""
+        return ChatCounter(length_counter(self.tokenizer))
+
+    def paid(self) -> ChatModel:
+        """The model that gets the requests. One that is not there keeps them all, so each session has its own."""
+        if self.model is not None:
+            return self.model
+        return ScriptedModel(
+            lambda _: "nothing", window=self.window, counter=self.counter, name="none"
+        )
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Playing]:
+        """Holds the folder.
+
+        Raises:
+            ConfigError: a game cannot be dealt so.
+            RunBusy, RunMismatch, StoreError: the folder cannot be used.
+            ModelError: the server cannot be reached.
+        """
+        await in_thread(self.grid.check)
+        paid, prompts = await in_thread(lambda: (self.paid(), self.prompts))  # they read files
+        origin = await origin_of(paid, self.player, self.protocol, prompts)
+        held = bound(self.out, binding_of(origin))
+        await in_thread(held.__enter__)
+        try:
+            yield Playing(self, origin)
+        finally:
+            await in_thread(held.__exit__, None, None, None)
+
+
+class Playing:
+    """An open folder, and what is played in it."""
+
+    def __init__(self, bench: SessionBench, origin: Origin) -> None:
+        self._bench, self._origin = bench, origin
+        self._failed_in_a_row = 0
+
+    async def run(self, told: Told) -> list[SessionRecord]:
+        """Plays what has no record, and what failed; returns the new records.
+
+        Raises:
+            ModelError: the model failed too often in a row, or in a way that will not pass.
+            StoreError: a record cannot be written.
+        """
+        bench = self._bench
+        before = await in_thread(read_sessions, bench.out)
+        done = {record.key for record in before if record.status is not Status.FAILED}
+        every = [*bench.grid.jobs()]
+        left = [*bench.grid.jobs(done)]
+        file = await in_thread(RecordFile, bench.out, SESSIONS, SessionRecord)
+        made: list[SessionRecord] = []
+
+        async def work(jobs: Iterator[Job]) -> None:
+            for job in jobs:
+                record = await self._played(job)
+                await in_thread(file.append, record)
+                made.append(record)
+                told(record, len(every) - len(left) + len(made), len(every))
+                self._give_up(record)
+
+        queue = iter(left)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(bench.concurrency):
+                    group.create_task(work(queue))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            await in_thread(file.close)
+        return made
+
+    async def _played(self, job: Job) -> SessionRecord:
+        """One session, from the deal to its record."""
+        bench = self._bench
+        environment: Environment = await in_thread(
+            make, job.game, seed=job.seed, difficulty=job.difficulty
+        )
+        paid = bench.paid()
+        if bench.player == "expert":
+            paid = ExpertOver(paid, expert(job.game), native=bench.protocol == "native")
+        tally = Tally(paid)
+        seat = Seat(environment, tally, bench.protocol, bench.prompts, job.max_steps, job.seed)
+        started, begun = datetime.now(UTC), time.monotonic()
+        try:
+            ended = await play(seat, job.arm)
+        except FATAL:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a session raises, the others go on
+            ended = Ended(reason=Reason.ERROR, detail=f"{type(error).__name__}: {error}")
+        answered = ended.reason is Reason.ANSWERED
+        return SessionRecord(
+            **job._asdict(),
+            score=environment.verdict() if answered else None,
+            status=ended.reason.status,
+            reason=ended.reason,
+            detail=shorten(ended.detail, DETAIL),
+            answer=ended.answer if answered else None,
+            steps=environment.steps,
+            summaries=ended.summaries,
+            usage=tally.usage,
+            largest_prompt=tally.largest,
+            seconds=time.monotonic() - begun,
+            started=started.isoformat(timespec="seconds"),
+            origin=self._origin,
+        )
+
+    def _give_up(self, record: SessionRecord) -> None:
+        """Ends the run where the model does nothing but fail."""
+        failed = record.status is Status.FAILED
+        self._failed_in_a_row = self._failed_in_a_row + 1 if failed else 0
+        if self._failed_in_a_row >= IN_A_ROW:
+            raise ModelError(
+                f"stopped: {IN_A_ROW} sessions failed in a row, the last one with {record.detail}; see to the "
+                f"server, then go on"
+            )

@@ -1,0 +1,122 @@
+"""What records come to: a cell for each difficulty and way to play."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from memagent.cli.output import amount
+from memagent_bench.sessions.arms import Arm
+from memagent_bench.sessions.record import SessionRecord
+from memagent_bench.stats import Estimate, estimate
+from memagent_bench.systems.base import Status
+
+HEAD = ("", "success (95%)", "no answer", "steps", "prompt tokens", "largest", "summaries")
+LEGEND = "W: working context; S: most summaries. Success: mean over games, no answer counts as 0; else medians"
+SPREAD = " (smallest to largest)"
+
+
+@dataclass(frozen=True)
+class Middle:
+    """A median, and what it is the middle of."""
+
+    median: float
+    low: float
+    """The smallest."""
+    high: float
+
+    def words(self, *, spread: bool) -> str:
+        """The median, with what it is the middle of where that is wanted."""
+        if not spread or self.low == self.high:
+            return amount(self.median)
+        return f"{amount(self.median)} ({amount(self.low)} to {amount(self.high)})"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All sessions of one difficulty that were played one way."""
+
+    difficulty: int
+    arm: Arm
+    success: Estimate
+    """Mean over games of the share that was solved; without an answer counts as 0."""
+    steps: Middle
+    prompt_tokens: Middle
+    """Of all calls of a session. A session that ended early paid until then."""
+    largest_prompt: int
+    """Of all sessions."""
+    summaries: Middle
+    reasons: dict[str, int]
+    """Why there is no answer, and how often."""
+
+    def row(self, *, spread: bool) -> tuple[str, ...]:
+        """As in `HEAD`, with smallest and largest beside the medians or without."""
+        mean = self.success
+        return (
+            self.arm.label,
+            f"{mean.mean:.2f} ({mean.low:.2f} to {mean.high:.2f})",
+            f"{mean.unscored} of {mean.n}",
+            self.steps.words(spread=spread),
+            self.prompt_tokens.words(spread=spread),
+            f"{self.largest_prompt:,}",
+            self.summaries.words(spread=spread),
+        )
+
+    def as_data(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"arm": self.arm.model_dump(mode="json"), "label": self.arm.label}
+
+
+def cells(records: Sequence[SessionRecord]) -> list[Cell]:
+    """By difficulty, then in the order in which ways came first."""
+    found: dict[tuple[int, Arm], list[SessionRecord]] = defaultdict(list)
+    order = {arm: n for n, arm in enumerate(dict.fromkeys(record.arm for record in records))}
+    for record in records:
+        found[record.difficulty, record.arm].append(record)
+    keys = sorted(found, key=lambda key: (key[0], order[key[1]]))
+    return [_cell(*key, found[key]) for key in keys]
+
+
+def lines(found: Sequence[Cell], *, spread: bool = True) -> list[str]:
+    """The table, a block for each difficulty; empty where there is nothing.
+
+    Args:
+        found: what is shown.
+        spread: False leaves out smallest and largest, for narrow terminals.
+    """
+    blocks: dict[int, list[tuple[str, ...]]] = {}
+    for cell in found:
+        head = (f"{cell.difficulty:,} steps", *HEAD[1:])
+        blocks.setdefault(cell.difficulty, [head]).append(cell.row(spread=spread))
+    every = [row for block in blocks.values() for row in block]
+    widths = [max(map(len, column)) for column in zip(*every, strict=True)]
+    made: list[str] = []
+    for block in blocks.values():
+        for row in block:
+            padded = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+            made.append("  ".join(padded).rstrip())
+        made.append("")
+    return [*made, LEGEND + (SPREAD if spread else "")] if made else []
+
+
+def _cell(difficulty: int, arm: Arm, records: Sequence[SessionRecord]) -> Cell:
+    by_game: dict[str, list[float | None]] = defaultdict(list)
+    for record in records:
+        by_game[record.game].append(record.score)
+    return Cell(
+        difficulty=difficulty,
+        arm=arm,
+        success=estimate(by_game.values()),
+        steps=_middle([record.steps for record in records]),
+        prompt_tokens=_middle([record.usage.prompt_tokens for record in records]),
+        largest_prompt=max(record.largest_prompt for record in records),
+        summaries=_middle([record.summaries for record in records]),
+        reasons=dict(Counter(r.reason.value for r in records if r.status is not Status.ANSWERED)),
+    )
+
+
+def _middle(amounts: Sequence[float]) -> Middle:
+    return Middle(median(amounts), min(amounts), max(amounts))

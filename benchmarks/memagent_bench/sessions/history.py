@@ -1,0 +1,160 @@
+"""What people do without a summary: send the whole history, forget its oldest turns, mask old tool outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from memagent.agents.calls import seed_of
+from memagent.errors import WindowTooSmall
+from memagent.messages import ChatRequest, Completion, Message, ToolCall, ToolSpec
+from memagent.models.retry import patiently
+from memagent.prompts.reply import UnusableReply, visible
+from memagent.sessions.plan import LIMIT_SHARE
+from memagent.sessions.turns import Result, Turn, as_text, joined, native
+from memagent.threads import in_thread
+from memagent.tokens import TokenCounter
+from memagent.tools import Toolset
+from memagent.tools.protocol import describe, read_calls
+from memagent_bench.sessions.arms import Arm
+from memagent_bench.sessions.record import Reason
+from memagent_bench.sessions.seat import Ended, Seat
+
+OUTPUT = 256
+"""Tokens that the whole history leaves for a reply; the others leave what their working context has."""
+MASKED = "[left out]"
+
+
+@dataclass(frozen=True)
+class Context:
+    """What may be sent."""
+
+    arm: Arm
+    prompt: tuple[Message, ...]
+    """Stands first, always."""
+    counter: TokenCounter
+    tools: tuple[ToolSpec, ...]
+    """That requests offer; none where calls travel as text."""
+
+    def fitted(self, turns: tuple[Turn, ...]) -> tuple[tuple[Turn, ...], int]:
+        """The turns that may stay, and the tokens that are left for a reply. Blocks.
+
+        Raises:
+            WindowTooSmall: the prompt and the last turn do not fit together.
+        """
+        size = self.arm.working_context
+        if size is None:
+            return turns, OUTPUT
+        limit, prompt = int(LIMIT_SHARE * size), self._count(turns)
+        if prompt > limit and self.arm.kept is not None:
+            turns = masked(turns, self.arm.kept)
+            prompt = self._count(turns)
+        while prompt > limit and len(turns) > 1:
+            turns = turns[1:]
+            prompt = self._count(turns)
+        if prompt >= size:
+            raise WindowTooSmall(
+                f"the prompt and one turn take {prompt} tokens, which a working context of {size} does not hold; use "
+                f"a larger one"
+            )
+        return turns, size - prompt
+
+    def messages(self, turns: Sequence[Turn]) -> tuple[Message, ...]:
+        """The prompt with turns behind it."""
+        shown = native(turns, "") if self.tools else as_text(turns, "")
+        return joined((*self.prompt, *shown))
+
+    def _count(self, turns: Sequence[Turn]) -> int:
+        return self.counter.count_messages(self.messages(turns), tools=self.tools)
+
+
+def masked(turns: tuple[Turn, ...], kept: int) -> tuple[Turn, ...]:
+    """The turns with a line for each output but the newest ones."""
+    shown = 0
+    made: list[Turn] = []
+    for turn in reversed(turns):
+        results: list[Result | None] = []
+        for result in reversed(turn.results):
+            shown += 1
+            results.append(result if shown <= kept else Result(MASKED, fixed=True))
+        made.append(replace(turn, results=tuple(reversed(results))))
+    return tuple(reversed(made))
+
+
+async def play_history(seat: Seat, arm: Arm) -> Ended:
+    """Acts until there is an answer.
+
+    Raises:
+        ContextOverflow: the history is over the model's window.
+        WindowTooSmall: the working context cannot hold one turn.
+        ModelError: a call failed.
+    """
+    environment, toolset = seat.environment, Toolset(seat.environment.tools)
+    context = Context(
+        arm=arm,
+        prompt=opening(seat, toolset),
+        counter=await seat.model.counter(),
+        tools=toolset.specs if seat.protocol == "native" else (),
+    )
+    turns: tuple[Turn, ...] = ()
+    for step in range(seat.max_steps):
+        turns, output = await patiently(
+            lambda turns=turns: in_thread(context.fitted, turns), name=seat.model.name
+        )
+        completion = await seat.model.complete(
+            ChatRequest(
+                messages=context.messages(turns),
+                max_tokens=output,
+                seed=seed_of(seat.seed, 0, f"act-{step}", 0),
+                tools=context.tools,
+                kind="act",
+            )
+        )
+        try:
+            text, calls, problem = read(completion, toolset, step)
+        except UnusableReply as error:
+            return Ended(reason=Reason.UNUSABLE_REPLY, detail=f"step {step}: {error}")
+        if not calls and problem is None:
+            return Ended(answer=text)
+        results = [Result((await toolset.run(call)).text) for call in calls]
+        said = Message(role="assistant", content=completion.text, tool_calls=calls)
+        ids = tuple(call.id for call in calls)
+        turns = (*turns, Turn(2 * step, said, ids, tuple(results)))
+        if problem is not None:
+            turns = (*turns, Turn(2 * step + 1, Message(role="user", content=problem)))
+        if environment.over:
+            return Ended(answer=text)
+    detail = f"{seat.max_steps} steps were made without an answer"
+    return Ended(reason=Reason.OUT_OF_STEPS, detail=detail)
+
+
+def opening(seat: Seat, toolset: Toolset) -> tuple[Message, ...]:
+    """System message and task, worded as `ToolAgent` words them."""
+    prompts = seat.prompts
+    if seat.protocol == "native":
+        system = prompts.render("native")
+    else:
+        system = prompts.render("text", tools=describe(toolset.specs))
+    return (
+        Message(role="system", content=system.strip()),
+        Message(role="user", content=seat.environment.task),
+    )
+
+
+def read(
+    completion: Completion, toolset: Toolset, step: int
+) -> tuple[str, tuple[ToolCall, ...], str | None]:
+    """What a reply says, the calls in it, and why what was meant as a call is none.
+
+    Raises:
+        UnusableReply: there is nothing in it.
+    """
+    said, calls, problem = completion.text, completion.tool_calls, None
+    if not calls:
+        said, calls, problem = read_calls(visible(completion), tuple(toolset))
+    # Whoever has forgotten may repeat itself, ids too.
+    named = (
+        call.model_copy(update={"id": f"c{step:06d}{place:02d}"})
+        for place, call in enumerate(calls)
+    )
+    return said, tuple(named), problem

@@ -1,0 +1,50 @@
+"""What produces the records of sessions."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from memagent.agents.tool_plan import Protocol
+from memagent.models.base import ChatModel
+from memagent.prompts.session import SessionPrompts
+from memagent.threads import in_thread
+from memagent_bench.folder import Binding
+from memagent_bench.perf.measure import machine
+from memagent_bench.provenance import packages, server_of, source_state
+from memagent_bench.sessions.record import Origin
+
+Player: TypeAlias = Literal["expert", "model"]
+BINDING = ("player", "model", "counter", "window", "protocol", "prompts")
+"""What changes results, apart from what a record's key says."""
+
+
+async def origin_of(
+    model: ChatModel, player: Player, protocol: Protocol, prompts: SessionPrompts
+) -> Origin:
+    """What the records of this process say of their origin.
+
+    Raises:
+        ModelError: a server cannot be reached.
+    """
+    commit, dirty = await in_thread(source_state, Path(__file__))
+    return Origin(
+        player=player,
+        model=model.name,
+        server=await server_of(model),
+        counter=(await model.counter()).name,
+        window=await model.window(),
+        protocol=protocol,
+        prompts=f"{prompts.name}:{prompts.hash}",
+        commit=commit,
+        dirty=dirty,
+        packages=await in_thread(packages),
+        python=platform.python_version(),
+        machine=await in_thread(machine),
+    )
+
+
+def binding_of(origin: Origin) -> Binding:
+    """What the records of one folder have in common."""
+    return {"suite": "sessions", **origin.model_dump(mode="json", include=set(BINDING))}

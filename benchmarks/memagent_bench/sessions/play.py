@@ -1,0 +1,53 @@
+"""Plays one game one way."""
+
+from __future__ import annotations
+
+from memagent.agents.tool import ToolAgent
+from memagent.errors import ContextOverflow, WindowTooSmall
+from memagent_bench.sessions.arms import Arm
+from memagent_bench.sessions.history import play_history
+from memagent_bench.sessions.record import Reason
+from memagent_bench.sessions.seat import Ended, Seat
+
+
+async def play(seat: Seat, arm: Arm) -> Ended:
+    """Plays a game to its end, and hands in the answer.
+
+    Raises:
+        MemagentError: the model failed. A window that is too small is no failure, but an end.
+    """
+    try:
+        ended = await (play_summary if arm.system == "summary" else play_history)(seat, arm)
+    except (ContextOverflow, WindowTooSmall) as error:
+        return Ended(reason=Reason.OVERFLOW, detail=str(error))
+    if ended.answer is not None:
+        seat.environment.finish(ended.answer)
+    return ended
+
+
+async def play_summary(seat: Seat, arm: Arm) -> Ended:
+    """`ToolAgent`, as a user would call it.
+
+    Raises:
+        MemagentError: see `ToolAgent.run`.
+    """
+    agent = ToolAgent(
+        seat.model,
+        seat.environment.tools,
+        working_context=arm.working_context,
+        max_summaries=arm.summaries,
+        max_steps=seat.max_steps,
+        protocol=seat.protocol,
+        prompts=seat.prompts,
+        seed=seat.seed,
+        # A game lives in this process: what is killed in its middle is played anew.
+        store=None,
+    )
+    async with agent:
+        result = await agent.arun(seat.environment.task)
+        return Ended(
+            answer=result.answer,
+            reason=Reason(result.stop_reason.value),
+            detail=result.detail,
+            summaries=result.summaries,
+        )

@@ -1,0 +1,105 @@
+"""One line of `sessions.jsonl`: how a session went, and what it paid."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import Field
+
+from memagent.messages import Leaf, Usage
+from memagent_bench.records import lines_of
+from memagent_bench.sessions.arms import Arm
+from memagent_bench.systems.base import Status
+
+SESSIONS = "sessions.jsonl"
+
+
+class Reason(StrEnum):
+    """Why a session ended."""
+
+    ANSWERED = "answered"
+    """With an answer, right or wrong."""
+    OUT_OF_STEPS = "out_of_steps"
+    OUT_OF_SUMMARIES = "out_of_summaries"
+    UNUSABLE_REPLY = "unusable_reply"
+    OVERFLOW = "overflow"
+    """A prompt was over the model's window, or a working context could not hold the prompt and one turn."""
+    ERROR = "error"
+    """The model failed, or the program: nothing that the system can be blamed for."""
+
+    @property
+    def status(self) -> Status:
+        """What a record of it is: only what failed is tried again."""
+        if self is Reason.ANSWERED:
+            return Status.ANSWERED
+        return Status.FAILED if self is Reason.ERROR else Status.STOPPED
+
+
+class Origin(Leaf):
+    """What produced a record; the same for all records of a run of the command."""
+
+    player: str
+    """`expert`: the model is paid and the game's expert plays; `model`: the model plays."""
+    model: str
+    server: str | None
+    """Engine, version and address without secrets; None without a server."""
+    counter: str
+    """Counts the prompts, where the model's server does not."""
+    window: int | None
+    """The model's, None for one without."""
+    protocol: str
+    prompts: str
+    """Name and hash of the wording, `session:0123456789abcdef`."""
+    commit: str | None
+    dirty: bool | None
+    packages: dict[str, str]
+    python: str
+    machine: str
+
+
+class SessionRecord(Leaf):
+    """One game, played one way."""
+
+    game: str
+    difficulty: int
+    """Steps that the expert needs, about."""
+    seed: int
+    """Of the deal: the same seed is the same game for every system."""
+    arm: Arm
+    score: float | None = Field(ge=0, le=1)
+    """1 for the right answer, 0 for a wrong one, None where there is none: unscored is neither zero nor dropped."""
+    status: Status
+    reason: Reason
+    detail: str = ""
+    """Why there is no answer."""
+    answer: str | None
+    steps: int
+    """Tool calls that the game took."""
+    summaries: int
+    usage: Usage
+    """Of all calls, those for summaries among them."""
+    largest_prompt: int
+    """Tokens."""
+    seconds: float
+    started: str
+    """UTC, ISO 8601."""
+    origin: Origin
+
+    @property
+    def key(self) -> tuple[str, int, int, Arm]:
+        """What makes a record unique in a folder."""
+        return (self.game, self.difficulty, self.seed, self.arm)
+
+
+def read_sessions(folder: Path) -> list[SessionRecord]:
+    """The records of a folder, the last one of each key; none where there is no file yet.
+
+    Raises:
+        StoreError: the file cannot be read.
+        StoreCorrupt: a line is no record.
+    """
+    path = folder / SESSIONS
+    if not path.exists():
+        return []
+    return list({record.key: record for record in lines_of(path, SessionRecord)}.values())

@@ -1,0 +1,35 @@
+"""A game, what it is played with, and how it may end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memagent.agents.tool_plan import Protocol
+from memagent.environments import Environment
+from memagent.messages import Leaf
+from memagent.models.base import ChatModel
+from memagent.prompts.session import SessionPrompts
+from memagent_bench.sessions.record import Reason
+
+
+class Ended(Leaf):
+    """How a session ended."""
+
+    answer: str | None = None
+    reason: Reason = Reason.ANSWERED
+    detail: str = ""
+    """Why there is no answer."""
+    summaries: int = 0
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A game, and what it is played with."""
+
+    environment: Environment
+    model: ChatModel
+    """The player."""
+    protocol: Protocol
+    prompts: SessionPrompts
+    max_steps: int
+    seed: int

@@ -1,0 +1,75 @@
+"""`memagent-bench sessions`: what it prints, leaves behind and ends with."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from memagent_bench.sessions.plot import PLOT
+from memagent_bench.sessions.record import read_sessions
+
+Invoke = Callable[..., Result]
+SMALL = ("sessions", "--games", "deck,heaviest", "--difficulty", "30", "--working-context", "2048")
+
+
+def test_from_nothing_to_a_table_and_a_picture(invoke: Invoke, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    args = (*SMALL, "--difficulty", "12,30", "--summaries", "50", "--out", out)
+    done = invoke(*args)
+    assert (done.exit_code, done.stderr) == (0, "")
+    told = done.stdout.splitlines()
+    assert [line.split("/16")[0].strip() for line in told[:16]] == [str(n) for n in range(1, 17)]
+    assert "right" in told[0]
+    assert told[16].split()[:3] == ["12", "steps", "success"]
+    assert [line.split()[0] for line in told[17:21]] == ["full", "drop-oldest", "mask", "summary"]
+    assert told[-1] == f"records in {out}, a picture in {out / PLOT}"
+    assert (out / PLOT).read_bytes().startswith(b"\x89PNG")
+    assert {r.score for r in read_sessions(out) if r.arm.system in ("full", "summary")} == {1.0}
+    again = invoke(*args)
+    assert again.stdout.splitlines() == told[16:]
+
+
+def test_json(invoke: Invoke, tmp_path: Path) -> None:
+    done = invoke(*SMALL, "--systems", "full", "--display", "json", "--out", tmp_path)
+    (cell,) = json.loads(done.stdout)["cells"]
+    assert (cell["difficulty"], cell["label"]) == (30, "full")
+    assert cell["success"]["mean"] == 1
+    assert cell["reasons"] == {}
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_lost_session_is_a_result_and_no_failure(invoke: Invoke, tmp_path: Path) -> None:
+    done = invoke(*SMALL, "--systems", "full", "--window", "1500", "--out", tmp_path)
+    assert done.exit_code == 0
+    assert "OVERFLOW: none: the prompt takes" in done.stdout
+    assert "2 of 2" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--games", "chess"), "there is no game 'chess'"),
+        (("--systems", "memory"), "there is no system 'memory'"),
+        (("--difficulty", "many"), "--difficulty 'many'"),
+        (("--difficulty", "5"), "difficulty=5"),
+        (("--working-context", "0"), "--working-context '0'"),
+        (("--player", "model"), "no model to play"),
+        (("--tokenizer", "nowhere.json"), "nowhere.json"),
+    ],
+)
+def test_wrong_options_are_named(
+    invoke: Invoke, tmp_path: Path, options: tuple[str, str], message: str
+) -> None:
+    done = invoke(*SMALL, *options, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_server_that_is_not_there(invoke: Invoke, tmp_path: Path) -> None:
+    where = ("--model", "openai:x", "--base-url", "http://127.0.0.1:9/v1")
+    done = invoke(*SMALL, *where, "--out", tmp_path / "out")
+    assert done.exit_code == 4
+    assert "127.0.0.1:9" in done.stderr
