@@ -6,6 +6,8 @@ def test_stop_reasons_are_plain_words_and_documented() -> None:
     assert [reason.value for reason in StopReason] == [
         "answered",
         "settled",
+        "out_of_steps",
+        "out_of_summaries",
         "limit",
         "unusable_reply",
     ]
