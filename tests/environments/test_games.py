@@ -141,9 +141,12 @@ def test_whatever_is_called_there_is_a_result(name: str, data: st.DataObject) ->
         except ToolError as error:
             assert len(f"{error}") in range(1, 1500)  # noqa: PT017 - it may be raised or not
         else:
-            assert tool.final or text.endswith(".")
-            assert "\n" not in text
-            assert len(text) < 300
+            if tool.final:
+                assert text == arguments["answer"]
+            else:
+                assert text.endswith(".")
+                assert "\n" not in text
+                assert len(text) < 300
 
 
 @pytest.mark.parametrize("name", NAMES)
