@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from memagent_nano.direct import DIRECT, WINDOW
 from memagent_nano.sizes import NANO, PICO, size_of
-from memagent_nano.stages import DOCUMENTS, ROLLOUTS, Stage
+from memagent_nano.stages import DOCUMENTS, ROLLOUTS, TRUNK, Stage
 
 CONSTANT = "optimizer.schedule=constant"
 FINE = "optimizer.learning_rate=1.5e-3"
@@ -26,7 +27,7 @@ class Lengths:
     echo: tuple[int, int]
     copy: tuple[int, int]
     settle: tuple[int, int]
-    """More copies, at half the rate: until the gate is passed."""
+    """Of each round of more copies, at half the rate."""
     imitation: tuple[int, int]
     more: tuple[int, int]
     """As much computing as `reward` takes."""
@@ -45,8 +46,8 @@ LENGTHS = {
 def arms(size: str) -> dict[str, Stage]:
     """The stages of a size by name; each stands behind the one that it begins with.
 
-    `new`, `echo`, `copy` and `settle` are what all others begin with: copying and format, nothing of what is worth
-    keeping. They are trained once for all seeds.
+    `new`, `echo`, `copy` and the rounds of `settle` are what all others begin with: copying and format, nothing of what
+    is worth keeping. They are trained once for all seeds.
     (a) `shown`: an expert shows which notes the question needs. (b) `unshown`: an expert keeps notes whatever the
     question. (c) `-grpo`: after that, reinforcement learning from answers alone. (d) `-more`: more imitation instead.
     (e) `-right`: rejection sampling instead. (f) `-toss`: rewards that say nothing. (g) `direct`: no memory; the window
@@ -60,18 +61,21 @@ def arms(size: str) -> dict[str, Stage]:
         Stage("new", "new"),
         _imitate("echo", "new", "echoes", lengths.echo, CONSTANT),
         _imitate("copy", "echo", "copies", lengths.copy),
-        _imitate("settle", "copy", "copies-more", lengths.settle, FINE),
+        *(
+            _imitate(name, before, f"copies-{number}", lengths.settle, FINE)
+            for number, (before, name) in enumerate(pairwise(TRUNK[TRUNK.index("copy") :]), start=1)
+        ),
     ]
     for start, lessons in (("shown", "relevant"), ("unshown", "random")):
         stages += [
-            _imitate(start, "settle", lessons, lengths.imitation, FINE),
+            _imitate(start, TRUNK[-1], lessons, lengths.imitation, FINE),
             Stage(f"{start}-grpo", "grpo", start, steps=lengths.reward),
             _imitate(f"{start}-more", start, f"{lessons}-more", lengths.more, FINE),
             *_rejection(start, lengths.more),
             Stage(f"{start}-toss", "grpo", start, steps=lengths.reward, settings=TOSS),
         ]
     if lengths.direct[0]:
-        direct = _imitate(DIRECT, "settle", "direct", lengths.direct, f"traces.window={WINDOW}")
+        direct = _imitate(DIRECT, TRUNK[-1], "direct", lengths.direct, f"traces.window={WINDOW}")
         stages.append(replace(direct, window=WINDOW))
     return {stage.name: stage for stage in stages}
 

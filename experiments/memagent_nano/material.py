@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from memagent.cli.output import duration
@@ -12,7 +13,7 @@ from memagent.errors import ConfigError
 from memagent_bench.folder import held
 from memagent_nano import direct, lessons
 from memagent_nano.lessons import Lesson
-from memagent_nano.stages import ROLLOUTS, Place
+from memagent_nano.stages import ROLLOUTS, SETTLING, Place
 
 DOCUMENTS = 6000
 """That an expert reads: about 37,000 conversations."""
@@ -65,7 +66,10 @@ def _makers(place: Place, tokenizer: Path) -> Mapping[str, Callable[[], Iterator
     return {
         "echoes": lambda: lessons.echoes(size, pieces(tokenizer), ECHOES, 0),
         "copies": lambda: lessons.copies(size, COPIES, 0),
-        "copies-more": lambda: lessons.copies(size, COPIES, 1),
+        **{
+            f"copies-{number}": partial(lessons.copies, size, COPIES, number)
+            for number in range(1, SETTLING + 1)
+        },
         "relevant": lambda: lessons.traces(size, "relevant", tokenizer, DOCUMENTS, 0),
         "random": lambda: lessons.traces(size, "random", tokenizer, DOCUMENTS, 0),
         "relevant-more": lambda: lessons.traces(size, "relevant", tokenizer, MORE, 1),
