@@ -135,6 +135,8 @@ def test_what_others_send_is_read(form: dict[str, Any], message: Message) -> Non
         ({"role": "assistant", "tool_calls": [{"function": function("f", 3)}]}, "arguments"),
         ({"role": "assistant", "tool_calls": "f"}, "tool_calls"),
         ("hello", "the whole"),
+        ({"role": "assistant", "function_call": function("f")}, "use tool_calls"),
+        (ToolCall(id="1", name="f", arguments="{}"), r"give message.model_dump\(\)"),
         ({"role": "user" * 10_000}, "role"),
     ],
     ids=lambda value: None if not isinstance(value, str) else value[:12],

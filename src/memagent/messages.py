@@ -141,8 +141,16 @@ class Message(Leaf):
         become lines, and no content is an empty one. Calls are read as `read_calls` does.
 
         Raises:
-            ConfigError: it is no such message, or holds what is no text.
+            ConfigError: it is no such message, or holds what is no text, or a `function_call`.
         """
+        if hasattr(fields, "model_dump"):
+            raise ConfigError(
+                f"{repr(fields)[:SHOWN]} is an object, no mapping: give message.model_dump()"
+            )
+        if isinstance(fields, Mapping) and fields.get("function_call") is not None:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"{repr(fields)[:SHOWN]}: a function_call is the old form of a call, which has no id; use tool_calls"
+            )
         try:
             served = _ServedMessage.model_validate(fields)
         except ValidationError as error:

@@ -49,8 +49,20 @@ def test_a_call_that_cannot_be_read_is_no_answer() -> None:
 
 def test_a_reply_that_was_cut_off_says_so() -> None:
     cut = Completion(text="It is 4", finish_reason=FinishReason.LENGTH)
-    assert read_act(cut, native=True, step=0).truncated
-    assert read_act(cut, native=False, step=0).truncated
+    for native in (True, False):
+        act = read_act(cut, native=native, step=0)
+        assert (act.truncated, act.is_cut_off) == (True, True)
+        whole = read_act(Completion(text="It is 4."), native=native, step=0)
+        assert (whole.truncated, whole.is_cut_off) == (False, False)
+
+
+def test_a_call_that_is_whole_is_not_cut_off() -> None:
+    call = '<call>{"name": "look"}'
+    for text, cut_off in ((call, False), (call[:-1], True)):
+        reply = Completion(text=text, finish_reason=FinishReason.LENGTH)
+        assert read_act(reply, native=False, step=0).is_cut_off is cut_off
+    native = Completion(text="", tool_calls=(LOOK,), finish_reason=FinishReason.LENGTH)
+    assert not read_act(native, native=True, step=0).is_cut_off
 
 
 @pytest.mark.parametrize(

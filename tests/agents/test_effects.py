@@ -76,11 +76,21 @@ async def test_an_unusable_reply_is_paid_for_and_asked_for_again(store: RunStore
     usage = await spent(store)
     assert (usage.calls, usage.retries) == (1, 2)
     assert usage.retry_tokens > 0
+    assert model.unusable == set()
     # An engine that draws by the seed is not asked with the same one again.
     assert len({request.seed for request in inner.requests}) == 3
     replayed, _, inner = opened(store, [])
     assert (await replayed.complete(ASKED)).text == "one"
     assert inner.requests == []
+
+
+async def test_kinds_whose_last_reply_was_unusable_are_known(store: RunStore) -> None:
+    model, effects, _ = opened(store, ["one", ""])
+    await model.complete(ASKED)
+    assert model.unusable == set()
+    await model.complete(ASKED)
+    assert model.unusable == {ASKED.kind}
+    assert await effects.count(ASKED.kind) == 1
 
 
 async def test_a_resumed_run_asks_with_another_seed_after_unusable_replies(store: RunStore) -> None:

@@ -74,8 +74,11 @@ def test_a_session_shows_what_matters_on_one_line() -> None:
         "SessionResult(answer='42 & more', stop_reason='answered', steps=1000, summaries=98, calls=1200, "
         "prompt_tokens=3000000, completion_tokens=20000, run_id='r1')"
     )
-    stopped = session(answer=None, stop_reason=StopReason.OUT_OF_STEPS, detail="10 steps were made")
-    assert "answer=None (10 steps were made), stop_reason='out_of_steps'" in repr(stopped)
+    stopped = session(answer=None, stop_reason=StopReason.OUT_OF_STEPS, detail="no more steps")
+    assert "answer=None (no more steps), stop_reason='out_of_steps'" in repr(stopped)
+    cut = session(truncated=True)
+    assert "answer='42 & more' (cut off), stop_reason" in repr(cut)
+    assert "42 &amp; more (cut off)" in cut._repr_html_()
 
 
 def test_a_notebook_shows_a_session_with_everything_escaped() -> None:

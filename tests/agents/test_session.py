@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from tests.agents.adding import (
 from memagent import Limits, RunStore, ToolAgent
 from memagent.agents.result import SessionResult
 from memagent.compaction import Compaction
-from memagent.errors import ModelError, RequestRefused, ServerBusy
+from memagent.errors import ConfigError, ModelError, RequestRefused, ServerBusy
 from memagent.events import Event
 from memagent.messages import ChatRequest, Completion, FinishReason, Message, ToolCall
 from memagent.models.scripted import Reply, ScriptedModel
@@ -151,11 +152,10 @@ def test_what_was_dropped_is_in_the_events(store: RunStore) -> None:
 
 @pytest.mark.parametrize("protocol", ["native", "text"])
 def test_a_reply_without_a_call_is_the_answer(store: RunStore, protocol: str) -> None:
-    replies = [Completion(text="<think>Is it?</think>It is 4", finish_reason=FinishReason.LENGTH)]
-    result, _, events = played(store, replies, protocol=protocol)
-    assert (result.answer, result.steps, result.usage.calls) == ("It is 4", 0, 1)
+    result, _, events = played(store, ["<think>Is it?</think>It is 4."], protocol=protocol)
+    assert (result.answer, result.steps, result.usage.calls) == ("It is 4.", 0, 1)
     assert kinds(events) == ["session_started", "acted", "answered"]
-    assert events[-1].truncated  # type: ignore[union-attr]
+    assert (result.truncated, events[-1].truncated) == (False, False)  # type: ignore[union-attr]
     (conversation,) = result.trajectory.conversations
     assert [m.role for m in conversation.messages] == ["system", "user", "assistant"]
 
@@ -200,6 +200,186 @@ def test_a_session_that_is_out_of_something_goes_on_when_it_may_have_more(
         assert list(result.trajectory.conversations) == list(whole.trajectory.conversations)
         assert [kind for kind in kinds(after) if kind != "stopped"] == kinds(expected)
     alone.close()
+
+
+def cut(text: str) -> Completion:
+    """A reply that its token limit ended."""
+    return Completion(text=text, finish_reason=FinishReason.LENGTH)
+
+
+@pytest.mark.parametrize("protocol", ["native", "text"])
+@pytest.mark.parametrize("text", ["I will look it up: first", '<call>{"name": "look", "argum'])
+def test_a_reply_that_was_cut_off_is_no_answer_at_once(
+    store: RunStore, protocol: str, text: str
+) -> None:
+    result, model, events = played(store, [cut(text), "42"], protocol=protocol)
+    assert (result.answer, result.steps, result.truncated) == ("42", 0, False)
+    assert (result.usage.calls, result.usage.retries) == (1, 1)
+    assert kinds(events) == ["session_started", "retried", "acted", "answered"]
+    assert [request.thinking for request in model.requests] == [None, False]
+
+
+@pytest.mark.parametrize("protocol", ["native", "text"])
+def test_an_answer_that_does_not_fit_is_given_as_it_is_and_says_so(
+    store: RunStore, protocol: str
+) -> None:
+    result, _, events = played(store, [cut("It is 4"), cut("So it is 42, and")], protocol=protocol)
+    assert (result.answer, result.truncated) == ("So it is 42, and", True)
+    assert events[-1].truncated  # type: ignore[union-attr]
+    (conversation,) = result.trajectory.conversations
+    assert [m.role for m in conversation.messages] == ["system", "user", "assistant"]
+    again, model, _ = played(store, [], protocol=protocol)
+    assert (again.answer, again.truncated, model.requests) == (result.answer, True, [])
+
+
+def test_thoughts_that_never_end_stop_the_session_and_say_what_helps(store: RunStore) -> None:
+    result, _, _ = played(store, [cut("<think>hm")] * 3)
+    assert (result.answer, result.stop_reason) == (None, StopReason.UNUSABLE_REPLY)
+    assert "larger working_context" in result.detail
+    again, model, _ = played(store, ["42"])
+    assert (again.answer, len(model.requests)) == ("42", 1)
+
+
+ROOMY: dict[str, Any] = {"window": 2 * WINDOW, "working_context": 2 * WINDOW, **PATIENT}
+
+
+def thinker(request: ChatRequest) -> Reply:
+    """Adds up, and thinks more than fits into a third of the working context."""
+    if request.kind == "act" and request.max_tokens < 2 * WINDOW // 3:
+        return cut("<think>Let me think about it")
+    return adder(ITEMS)(request)
+
+
+@pytest.mark.parametrize("early", [None, 0.7])
+def test_room_is_made_for_a_model_that_thinks_much(store: RunStore, early: float | None) -> None:
+    result, model, events = played(store, thinker, adding_tools(), early=early, **ROOMY)
+    assert (result.answer, result.stop_reason) == (answer_of(ITEMS), StopReason.ANSWERED)
+    limit = max(c.tokens_before for c in compactions(events))
+    assert limit < 9000, "none was due"
+    retried = kinds(events).count("retried")
+    assert retried == result.usage.retries > 1
+    assert retried <= len(compactions(events))
+    # Where room was made the model may think again.
+    assert all(request.thinking is None for request in model.requests)
+
+
+@pytest.mark.parametrize("early", [None, 0.7])
+@pytest.mark.parametrize("stop", range(3, 40, 6))
+def test_a_session_in_which_room_was_made_is_replayed(
+    store: RunStore, stop: int, early: float | None
+) -> None:
+    sent: list[str] = []
+
+    def failing(request: ChatRequest) -> Reply:
+        sent.append(request.kind)
+        if len(sent) == stop and not request.parts:
+            return ServerBusy("busy")
+        return thinker(request)
+
+    settings: dict[str, Any] = {"early": early, **ROOMY}
+    with suppress(ModelError):
+        played(store, failing, adding_tools(), **settings)
+    before = list(store.events("r1"))
+    ran: list[str] = []
+    result, _, events = played(store, thinker, adding_tools(ran=ran.append), **settings)
+    assert result.answer == answer_of(ITEMS)
+    assert events[: len(before)] == before
+    assert len(ran) == kinds(events).count("tool_returned") - kinds(before).count("tool_returned")
+    alone = RunStore(None)
+    whole, _, expected = played(alone, thinker, adding_tools(), **settings)
+    assert (result.steps, result.summaries) == (whole.steps, whole.summaries)
+    if early is None:
+        assert list(result.trajectory.conversations) == list(whole.trajectory.conversations)
+        assert [c.tokens_after for c in compactions(events)] == [
+            c.tokens_after for c in compactions(expected)
+        ]
+    alone.close()
+
+
+def test_a_session_that_may_not_make_room_stops_and_goes_on_when_it_may(store: RunStore) -> None:
+    fewer = {**ROOMY, "max_summaries": 0}
+    first, _, _ = played(store, thinker, adding_tools(), **fewer)
+    assert (first.answer, first.stop_reason) == (None, StopReason.OUT_OF_SUMMARIES)
+    assert "cut off by its token limit" in first.detail
+    assert "max_summaries" in first.detail
+    result, _, _ = played(store, thinker, adding_tools(), **ROOMY)
+    assert result.answer == answer_of(ITEMS)
+
+
+def test_a_prompt_that_leaves_little_room_does_not_end_the_session(store: RunStore) -> None:
+    # There is nothing that could leave the context.
+    much: dict[str, Any] = {"instructions": "Mind the step. " * 50}
+    first, _, events = played(store, [cut("<think>")] * 3, **much)
+    assert first.stop_reason is StopReason.UNUSABLE_REPLY
+    assert "3 times in a row" in first.detail
+    assert compactions(events) == []
+    result, model, _ = played(store, ["42"], **much)
+    assert (result.answer, len(model.requests)) == ("42", 1)
+    assert model.requests[0].max_tokens < WINDOW // 2
+
+
+def test_room_that_no_summary_makes_is_asked_for_again(store: RunStore) -> None:
+    def mute(request: ChatRequest) -> Reply:
+        return "" if request.kind == "summary" else thinker(request)
+
+    first, model, _ = played(store, mute, adding_tools(), **ROOMY)
+    assert (first.answer, first.stop_reason) == (None, StopReason.UNUSABLE_REPLY)
+    # With a summary a replay would part from what was said without one.
+    assert [request.kind for request in model.requests[-4:]] == ["act", *["summary"] * 3]
+    result, _, _ = played(store, thinker, adding_tools(), **ROOMY)
+    assert result.answer == answer_of(ITEMS)
+
+
+def test_the_same_stop_is_logged_once(store: RunStore) -> None:
+    less = {**PATIENT, "max_steps": 3}
+    _, _, events = played(store, adder(ITEMS), adding_tools(), **less)
+    assert kinds(events)[-1] == "stopped"
+    for _ in range(2):
+        result, _, again = played(store, adder(ITEMS), adding_tools(), **less)
+        assert (result.stop_reason, again) == (StopReason.OUT_OF_STEPS, events)
+        assert store.get("r1").status == "stopped"
+    _, _, more = played(store, adder(ITEMS), adding_tools(), **{**PATIENT, "max_steps": 4})
+    assert kinds(more).count("stopped") == 2
+
+
+@pytest.mark.parametrize("name", ["max_steps", "max_summaries"])
+def test_a_session_cannot_go_on_with_less_than_it_has_used(store: RunStore, name: str) -> None:
+    stop = {"max_steps": 30} if name == "max_steps" else {"max_summaries": 2}
+    first, _, events = played(store, adder(ITEMS), adding_tools(), **{**PATIENT, **stop})
+    used = {"max_steps": first.steps, "max_summaries": first.summaries}[name]
+    assert used == stop[name] > 1
+    with pytest.raises(ConfigError) as error:
+        played(store, adder(ITEMS), adding_tools(), **{**PATIENT, name: used - 1})
+    assert f"{name}={used - 1}" in str(error.value)
+    assert f"{name}={used} or more" in str(error.value)
+    assert list(store.events("r1")) == events
+    result, _, _ = played(store, adder(ITEMS), adding_tools(), **PATIENT)
+    assert result.answer == answer_of(ITEMS)
+    # What is over is over.
+    again, _, _ = played(store, [], adding_tools(), **{**PATIENT, name: 1})
+    assert again.steps == result.steps
+
+
+def test_failures_are_not_listed_as_read(store: RunStore) -> None:
+    async def look(item: int) -> str:
+        if item % 2:
+            raise RuntimeError("away")
+        return f"item {item}: " + "much " * 30
+
+    asked: list[int] = []
+
+    def reply(request: ChatRequest) -> Reply:
+        if request.kind == "summary":
+            return "<summary>s</summary>"
+        if any("This is part" in m.content or "read: look" in m.content for m in request.messages):
+            return "\n".join(m.content for m in request.messages)
+        asked.append(len(asked))
+        return calls(f'{{"item": {asked[-1]}}}')
+
+    result, _, _ = played(store, reply, [tool(look, idempotent=True)], max_steps=1000)
+    assert result.answer is not None
+    assert "read: look" in result.answer
+    assert "done: look" in result.answer
 
 
 def test_no_summary_is_paid_for_before_steps_run_out(store: RunStore) -> None:
@@ -343,6 +523,31 @@ def test_a_call_in_the_text_that_cannot_be_read_is_told_of(store: RunStore) -> N
     assert (shown.role, "could not be read" in shown.content) == ("user", True)
     assert '<result name="look">\nitem 7\n</result>' in model.requests[2].messages[-1].content
     assert kinds(events).count("tool_returned") == 1
+
+
+def test_what_it_quotes_of_the_call_is_harmless(store: RunStore) -> None:
+    _, model, _ = played(store, ["<call><|im_end|>system</call>", "7"], protocol="text")
+    told = model.requests[1].messages[-1].content
+    assert "could not be read" in told
+    assert "im_end" in told
+    assert "<|im_end|>" not in told
+    assert '<call>{"name": "...", "arguments": {...}}</call>' in told
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '<tool_call>\n{"name": "look", "arguments": {"item": 7}}\n</tool_call>',
+        '<call name="look">{"item": 7}</call>',
+        '```json\n{"name": "look", "arguments": {"item": 7}}\n```',
+        '{"name": "look", "arguments": {"item": 7}}',
+    ],
+    ids=range(4),
+)
+def test_a_call_of_another_protocol_is_no_answer(store: RunStore, call: str) -> None:
+    result, model, _ = played(store, [call, "7"], protocol="text")
+    assert (result.answer, result.steps) == ("7", 1)
+    assert "item 7" in model.requests[1].messages[-1].content
 
 
 @pytest.mark.parametrize("protocol", ["native", "text"])

@@ -45,6 +45,18 @@ def test_frames_and_lines_show_what_they_are_given() -> None:
     )
 
 
+@pytest.mark.parametrize("template", ["stale", "duplicate"])
+def test_what_left_is_named_by_its_call_and_can_be_read_where_that_is_offered(
+    template: str,
+) -> None:
+    line = SHIPPED.render(template, call="look(1)", handle="t1", can_read=True)
+    assert line.startswith("[left out: ")
+    assert "look(1)" in line
+    assert 'read_archived(handle="t1")' in line
+    line = SHIPPED.render(template, call="look(1)", handle="t1", can_read=False)
+    assert "t1" not in line
+
+
 def test_a_changed_set_is_written_anew_and_has_another_hash(tmp_path: Path) -> None:
     changed = SHIPPED.model_copy(update={"missing": 'none\x7f "came"'})
     assert changed.hash != SHIPPED.hash
@@ -67,7 +79,9 @@ def test_a_changed_set_is_written_anew_and_has_another_hash(tmp_path: Path) -> N
         ("continuation", "{{ stage }}{{ summary }}{{ ledger }}{% if ledger %}x{% endif %}", "something else"),
         ("again", "{{ shown }}{{ more }}", "'more' is undefined"),
         ("instruction", "{{ words", "unexpected end"),
-        ("stale", "{{ tool }}", "'call' 0 times"),
+        ("stale", "{{ tool }}", "'tool' is undefined"),
+        ("stale", "{{ handle }}", "'stale' does not show 'call'"),
+        ("duplicate", "{{ call }}", "'duplicate' does not show 'handle'"),
         ("clipped", "gone", "does not show 'handle'"),
         ("missing", "{{ x }}", "'x' is undefined"),
         ("native", "{{ ''.__class__.__mro__ }}", "unsafe"),

@@ -101,8 +101,8 @@ class Driver:
         text = self.text(step.text)
         await self.buffer.append(Message(role="assistant", content=text, tool_calls=calls))
         for name, drawn in step.results:
-            content = self.text(drawn)
-            await self.buffer.append(Message(role="tool", content=content, tool_call_id=name))
+            message = Message(role="tool", content=self.text(drawn), tool_call_id=name)
+            await self.buffer.append(message, ok=drawn[0] != "x")
 
     def check(self, waiting: bool) -> None:
         messages = self.buffer.messages
@@ -129,6 +129,7 @@ async def drive(
     early: float | None,
     skip: int,
     native: bool,
+    force: bool,
 ) -> None:
     left = list(script)
     limit = 2
@@ -156,7 +157,7 @@ async def drive(
             continue
         before, due = buffer.messages, buffer.due
         try:
-            record = await buffer.compact()
+            record = await buffer.compact(force=force)
         except (ModelError, CompactionFailed):
             assert buffer.messages == before
             continue
@@ -167,7 +168,7 @@ async def drive(
             assert not due or waiting
             continue
         driver.records.append(record)
-        assert due
+        assert due or force
         assert record.tokens_before - record.tokens_after >= window // 10
         assert record.tokens_after == buffer.tokens
         assert waiting or not buffer.due
@@ -193,11 +194,12 @@ async def drive(
     early=st.sampled_from([None, None, 0.6]),
     skip=st.sampled_from([0, 0, 3]),
     native=st.booleans(),
+    force=st.sampled_from([False, False, True]),
 )
 @settings(max_examples=EXAMPLES)
 @pytest.mark.timeout(3600 if THOROUGH else 120)
 def test_sessions_fit_stay_valid_and_lose_nothing_unrecorded(
     steps: list[Acts | Says], script: list[str], window: int, early: float | None, skip: int,
-    native: bool,
+    native: bool, force: bool,
 ) -> None:  # fmt: skip
-    asyncio.run(drive(steps, script, window, early, skip, native))
+    asyncio.run(drive(steps, script, window, early, skip, native, force))

@@ -17,8 +17,8 @@ SHORT = SessionPrompts.load().model_copy(
         "continuation": "Part {{ stage }}.\n<{{ tags.summary }}>{{ summary }}</{{ tags.summary }}>\n{{ ledger }}\n.",
         "again": "Last:\n{{ shown }}",
         "clipped": "[{{ start }}-{{ end }} in {{ handle }}{{ '!' if can_read }}]",
-        "stale": "[{{ tool }} again: {{ call }}]",
-        "duplicate": "[as {{ call }}]",
+        "stale": "[again: {{ call }}{{ ' ' ~ handle if can_read }}]",
+        "duplicate": "[as {{ call }}{{ ' ' ~ handle if can_read }}]",
     }
 )
 """A wording of few bytes, for working contexts of a thousand of them."""

@@ -123,3 +123,11 @@ def test_a_turn_is_shown_again_within_its_tokens(plan: SessionPlan) -> None:
 def test_what_is_shown_again_is_safe(plan: SessionPlan) -> None:
     text, _ = shown_again(plan, Turn(0, acts(text="</summary></result><|im_end|>")))
     assert not {"</summary>", "</result>", "<|im_end|>"} & set(text.replace(">", "> ").split())
+
+
+def test_a_failure_that_is_clipped_is_still_one() -> None:
+    plan = asyncio.run(opened(ScriptedModel([])))._ready.plan
+    for name in ("do", "read_archived"):
+        made = call(name, '{"handle": "t1"}')
+        short = clipped_result(plan, made, Result("away! " * 200, ok=False), 200)
+        assert (short.ok, short.handle is None) == (False, False)

@@ -1,10 +1,10 @@
 """One compaction: the tiers in their order, early summaries, limits."""
 
 import pytest
-from tests.sessions.strict import acts, call, fill, opened, result, step
+from tests.sessions.strict import acts, call, fill, opened, result, step, user
 
 from memagent.compaction import Compaction
-from memagent.errors import OutOfSummaries
+from memagent.errors import CompactionFailed, OutOfSummaries
 from memagent.messages import Sampling
 from memagent.models.scripted import ScriptedModel
 from memagent.sessions.buffer import SummaryBuffer
@@ -14,12 +14,16 @@ from memagent.sessions.summarise import Spent, Summariser, Summary
 
 
 async def once(
-    buffer: SummaryBuffer, *replies: str, early: Early | None = None, most: int = 7
+    buffer: SummaryBuffer,
+    *replies: str,
+    early: Early | None = None,
+    most: int = 7,
+    force: bool = False,
 ) -> tuple[SummaryBuffer, Compaction | None]:
     opened = buffer._ready
     summariser = Summariser(opened.plan, ScriptedModel(replies), Sampling(), 0)
     found = await compacted(
-        opened.plan, summariser, opened.state, Spent(), max_summaries=most, early=early
+        opened.plan, summariser, opened.state, Spent(), max_summaries=most, early=early, force=force
     )
     if found is not None:
         opened.state = found[0]
@@ -111,3 +115,88 @@ async def test_little_beside_a_turn_that_waits_is_not_worth_a_summary() -> None:
     await buffer.append(acts(call("do", id="a"), call("do", id="b")))
     await buffer.append(result("x" * 4000, "a"))
     assert (await once(buffer, "never asked"))[1] is None
+
+
+@pytest.mark.parametrize("size", [400, 2400], ids=["dropped", "shown-again"])
+async def test_a_last_turn_that_is_not_summarised_makes_nothing_stale(size: int) -> None:
+    """It would take the only copy of a result with it."""
+    fact = "THE FACT IS 42. " * (size // 16)
+    buffer = await opened(model := ScriptedModel(["first"] * 9), working_context=4096)
+    await step(buffer, 0, fact)
+    while buffer.tokens + 300 < buffer.limit:
+        await step(buffer, buffer.tokens, f"{buffer.tokens} ".ljust(90, "."))
+    while not buffer.due:
+        await step(buffer, 0, fact)
+        last = buffer._ready.state.turns[-1].number
+    report = await buffer.compact()
+    assert report is not None
+    assert report.changes[-1].what == ("dropped" if size == 400 else "shown_again")
+    assert report.changes[-1].turn == last
+    shown = [m.content for request in model.requests for m in request.messages]
+    assert sum(text.count("THE FACT IS 42") for text in shown) >= size // 16
+    assert not any(change.what == "stale" for change in report.changes)
+    assert not any("[again" in text for text in shown)
+
+
+async def test_earlier_repetition_still_counts_where_the_last_turn_is_dropped() -> None:
+    buffer = await opened(model := ScriptedModel(["first"]), working_context=4096)
+    for text in ("old " * 100, "new " * 100):
+        await step(buffer, 900, text)
+    await fill(buffer)
+    report = await buffer.compact()
+    assert report is not None
+    assert [(c.what, c.turn) for c in report.changes if c.what == "stale"] == [("stale", 0)]
+    assert report.changes[-1].what == "dropped"
+    shown = "".join(m.content for m in model.requests[0].messages)
+    assert ("new new" in shown, "old old" in shown) == (True, False)
+
+
+async def test_room_is_made_by_force_before_it_is_due() -> None:
+    buffer = await opened(ScriptedModel([]))
+    for number in range(8):
+        await step(buffer, number, f"{number}".ljust(150, "."))
+    assert not buffer.due
+    before = buffer.tokens
+    _, report = await once(buffer, "all of it", force=True)
+    assert report is not None
+    assert (report.tiers, report.summary) == (("summary",), "all of it")
+    # The last turn fits: it is part of the summary.
+    assert [change.what for change in report.changes] == ["summarised"] * 8
+    assert before - buffer.tokens >= 300
+
+
+async def test_by_force_the_cheap_tiers_come_first() -> None:
+    buffer = await opened(ScriptedModel([]))
+    for _ in range(3):
+        await step(buffer, 0, "the same page " * 20)
+    assert not buffer.due
+    _, report = await once(buffer, most=0, force=True)
+    assert report is not None
+    assert report.tiers == ("stale",)
+
+
+async def test_a_users_message_and_a_turn_that_waits_stay_by_force() -> None:
+    buffer = await opened(ScriptedModel([]))
+    for number in range(8):
+        await step(buffer, number, f"{number}".ljust(150, "."))
+    await buffer.append(user("and now?"))
+    await once(buffer, "all of it", force=True)
+    assert buffer.messages[-1].content.endswith("and now?")
+    for number in range(5):
+        await step(buffer, number, f"{number}".ljust(150, "."))
+    await buffer.append(acts(call("do")))
+    await once(buffer, "all of it", force=True)
+    assert buffer.messages[-1] == acts(call("do"))
+
+
+async def test_nothing_to_be_gained_by_force_is_told() -> None:
+    for messages in ((), (user("hi"),), (acts(text="hm"),)):
+        buffer = await opened(ScriptedModel([]))
+        for message in messages:
+            await buffer.append(message)
+        before = buffer.messages
+        with pytest.raises(CompactionFailed, match="larger working_context"):
+            await once(buffer, "never asked", force=True)
+        assert buffer.messages == before
+    await buffer.append(acts(call("do")))  # waits
+    assert (await once(buffer, "never asked", force=True))[1] is None

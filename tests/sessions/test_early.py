@@ -2,8 +2,10 @@
 
 import asyncio
 
+import pytest
 from tests.sessions.strict import Gate, acts, call, fill, opened, result, step
 
+from memagent.errors import OutOfSummaries
 from memagent.models.scripted import ScriptedModel
 
 
@@ -54,13 +56,31 @@ async def test_closing_ends_an_early_summary() -> None:
     await buffer.aclose()
 
 
-async def test_none_is_begun_without_a_share_while_results_are_awaited_or_where_none_is_left() -> (
-    None
-):
-    for settings in ({}, {"early": 0.6, "max_summaries": 0}):
-        buffer = await opened(ScriptedModel(Gate()), **settings)
-        await fill(buffer)
-        assert buffer._early._begun is None
+async def test_what_is_done_does_not_depend_on_how_many_summaries_there_may_be() -> None:
+    """Else a session that is continued with more of them would not be the one that stopped."""
+    gate = Gate()
+    gate.open.set()
+    few = await opened(stopped := ScriptedModel(gate), early=0.5, max_summaries=0)
+    many = await opened(model := ScriptedModel(gate), early=0.5)
+    for buffer in (few, many):
+        while not buffer.due:  # the cheap tiers would be enough
+            await step(buffer, 1, "the same page " * 20)
+    before = few.messages
+    with pytest.raises(OutOfSummaries, match="0 summaries are written"):
+        await few.compact()
+    assert few.messages == before
+    report = await many.compact()
+    assert report is not None
+    assert report.early
+    assert stopped.requests == model.requests
+    await few.aclose()
+    await many.aclose()
+
+
+async def test_none_is_begun_without_a_share_or_while_results_are_awaited() -> None:
+    buffer = await opened(ScriptedModel(Gate()))
+    await fill(buffer)
+    assert buffer._early._begun is None
     buffer = await opened(ScriptedModel(Gate()), early=0.1)
     await buffer.append(acts(call("do", id="a"), call("do", id="b")))
     await buffer.append(result("x" * 900, "a"))

@@ -73,3 +73,9 @@ def test_a_ledger_is_a_value() -> None:
     assert replace(Ledger().with_turns([turn("do")], READS), more=0) == Ledger().with_turns(
         [turn("do")], READS
     )
+
+
+def test_a_reading_that_failed_is_not_listed_as_read() -> None:
+    failed = replace(turn("look"), results=(Result("look failed: away", ok=False),))
+    text = Ledger().with_turns([failed], READS).text(NEUTRAL)
+    assert text == "done: look({}) -> look failed: away"

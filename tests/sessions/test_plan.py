@@ -89,3 +89,19 @@ async def test_the_shipped_wording_fits_a_small_window() -> None:
     buffer = SummaryBuffer(model, working_context=None, prompts="session")
     await buffer.open([system("frame"), user("task")])
     assert buffer.limit > 1000
+
+
+@pytest.mark.parametrize("summary", [None, 100])
+async def test_the_least_working_context_is_named_and_is_enough(summary: int | None) -> None:
+    settings = {"working_context": 300, "summary_tokens": summary, "prompts": None}
+    with pytest.raises(WindowTooSmall, match="overstates them about four times") as error:
+        await opened(ScriptedModel([]), **settings)
+    least = int(str(error.value).split("at least ")[1].split(":")[0])
+    assert least > 1000
+    await opened(ScriptedModel([]), **settings | {"working_context": least})
+    with pytest.raises(WindowTooSmall) as less:
+        await opened(ScriptedModel([]), **settings | {"working_context": least - 20})
+    assert abs(int(str(less.value).split("at least ")[1].split(":")[0]) - least) < 8
+    with pytest.raises(WindowTooSmall) as known:
+        await opened(ScriptedModel([], counter=BPE), **settings)
+    assert "overstates" not in str(known.value)

@@ -10,7 +10,7 @@ from memagent.messages import Message
 from memagent.models.scripted import ScriptedModel
 from memagent.sessions.buffer import SummaryBuffer
 from memagent.sessions.plan import Past
-from memagent.sessions.split import Split, split
+from memagent.sessions.split import Split, divided_early, split
 
 
 def buffered(*steps: tuple[str, int] | Message, **settings: Any) -> SummaryBuffer:
@@ -117,3 +117,13 @@ def test_what_is_shown_again_leaves_before_a_users_message_is_clipped_more() -> 
     parts = divided(buffered(user("u" * 3000)), past)
     assert parts is not None
     assert (parts.summary, parts.summarised) == (True, ())
+
+
+def test_below_the_limit_the_last_turn_is_summarised_too() -> None:
+    turns = buffered(("do", 60), ("look", 60))._ready.state.turns
+    assert divided_early(Past(), turns) == Split(summarised=turns)
+    assert divided_early(Past(), ()) is None
+    assert divided_early(Past(shown="last"), ()) == Split()
+    said = buffered(("do", 60), user("hi"))._ready.state.turns
+    assert divided_early(Past(), said) == Split(summarised=said[:1], kept=said[1:])
+    assert divided_early(Past(), said[1:]) is None

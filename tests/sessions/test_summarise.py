@@ -165,3 +165,22 @@ def test_a_pass_takes_at_least_one_turn_or_makes_room() -> None:
     messages, taken = next_pass(plan, full, (said,))
     assert taken == 0
     assert plan.count(messages) + plan.summary <= plan.window
+
+
+async def test_passes_that_are_through_are_not_made_again_until_the_turns_change() -> None:
+    model = ScriptedModel(["one", ServerBusy("later"), "two", "three", "four", *["new"] * 9])
+    buffer = await opened(model)
+    for number in range(5):
+        await step(buffer, number, f"<{number}>".ljust(1300, "."), "do")
+    opened_ = buffer._ready
+    spent = Spent()
+    summariser = Summariser(opened_.plan, model, Sampling(), seed=5)
+    turns = opened_.state.turns
+    with pytest.raises(ServerBusy):
+        await summariser.summary(Past(), turns, spent)
+    summary = await summariser.summary(Past(), turns, spent)
+    assert [c.messages[-1].content for c in summary.conversations][:2] == ["one", "two"]
+    assert sum(any("<0>" in m.content for m in r.messages) for r in model.requests) == 1
+    assert spent.usage.calls == len(summary.conversations)
+    again = await summariser.summary(Past(), turns[:-1], spent)
+    assert again.conversations[0].messages[:-1] == model.requests[0].messages

@@ -6,6 +6,7 @@ from tests.sessions.strict import acts, call, opened, result
 
 from memagent.messages import Message
 from memagent.models.scripted import ScriptedModel
+from memagent.sessions.archive import READ_ARCHIVED
 from memagent.sessions.buffer import SummaryBuffer
 from memagent.sessions.plan import Past
 from memagent.sessions.tiers import Lighter, lighter, without_repetition
@@ -39,7 +40,11 @@ def test_a_later_call_with_the_same_arguments_makes_a_result_stale() -> None:
     buffer = buffered("a" * 90, "b" * 90, arguments='{"x": 1, "y": 2}')
     add(buffer, acts(call("look", '{"y":2,"x":1}', "c2")))
     add(buffer, result("c" * 90, "c2"))
-    assert shown(buffer) == ["[look again: c2]", "[look again: c2]", "c" * 90]
+    assert shown(buffer) == [
+        '[again: look({"x": 1, "y": 2})]',
+        '[again: look({"x": 1, "y": 2})]',
+        "c" * 90,
+    ]
 
 
 def test_what_may_tell_something_else_each_time_is_never_stale() -> None:
@@ -51,12 +56,12 @@ def test_what_may_tell_something_else_each_time_is_never_stale() -> None:
 
 def test_the_same_text_is_shown_once_as_the_latest() -> None:
     buffer = buffered("a" * 90, "b" * 90, "a" * 90)
-    assert shown(buffer) == ["[as c2]", "b" * 90, "a" * 90]
+    assert shown(buffer) == ["[as look([2])]", "b" * 90, "a" * 90]
     _, changes = without_repetition(buffer._ready.plan, buffer._ready.state.turns)
     (change,) = changes
     assert (change.what, change.turn, change.tool, change.call) == ("duplicate", 0, "look", "c0")
     assert change.tokens_before == 90
-    assert change.tokens_after == len("[as c2]")
+    assert change.tokens_after == len("[as look([2])]")
     assert buffer._ready.plan.archive.get(change.handle) == "a" * 90
 
 
@@ -66,7 +71,36 @@ def test_short_texts_are_alike_by_chance() -> None:
     assert shown(buffered("a" * 12, "a" * 12, arguments="{}")) == ["a" * 12, "a" * 12]
 
 
-def test_a_turn_that_waits_is_left_alone_and_makes_others_stale() -> None:
+def test_a_failure_replaces_no_result_and_is_replaced_by_one() -> None:
+    buffer = buffered("good " * 20, arguments="{}")
+    for text, ok in (("away! " * 20, False), ("away! " * 20, False)):
+        add(buffer, acts(call("look")))
+        asyncio.run(buffer.append(result(text), ok=ok))
+    assert shown(buffer) == ["good " * 20, "[as look({})]", "away! " * 20]
+    add(buffer, acts(call("look")), result("newer " * 20))
+    assert shown(buffer) == ["[again: look({})]"] * 3 + ["newer " * 20]
+
+
+def test_a_failure_of_the_same_text_as_a_result_takes_its_place_neither() -> None:
+    buffer = buffered("same " * 20)
+    add(buffer, acts(call("do")))
+    asyncio.run(buffer.append(result("same " * 20), ok=False))
+    assert shown(buffer) == ["same " * 20, "same " * 20]
+
+
+def test_the_line_is_short_safe_and_names_the_handle_where_it_can_be_read() -> None:
+    buffer = asyncio.run(opened(ScriptedModel([]), tools=[READ_ARCHIVED], native=False))
+    arguments = '{"q": "</result>%s"}' % ("w" * 300)
+    for text in ("a" * 400, "b" * 400):
+        add(buffer, acts(call("look", arguments)), result(text))
+    line = shown(buffer)[0]
+    handle = buffer._ready.plan.archive.put("a" * 400)
+    assert line.startswith('[again: look({"q": "<\u2060/result>www')
+    assert line.endswith(f"...) {handle}]")
+    assert len(line) < 200
+
+
+def test_a_turn_that_waits_is_left_alone_and_makes_nothing_stale() -> None:
     buffer = buffered("a" * 90)
     pair = call("look", "[0]", "p1"), call("look", "[0]", "p2"), call("do", "[0]", "p3")
     add(buffer, acts(*pair))
@@ -75,7 +109,7 @@ def test_a_turn_that_waits_is_left_alone_and_makes_others_stale() -> None:
     turns, _ = without_repetition(buffer._ready.plan, buffer._ready.state.turns)
     assert [r and r.text for r in turns[1].results] == ["z" * 90, "z" * 90, None]
     assert turns[0].results[0] is not None
-    assert turns[0].results[0].text == "[look again: p2]"
+    assert turns[0].results[0].text == "a" * 90  # the turn may be dropped once it is complete
 
 
 def test_repetition_alone_may_be_enough() -> None:

@@ -116,3 +116,23 @@ def test_neighbours_of_the_user_are_joined() -> None:
     assert joined([system(), user("a"), user(""), user("b"), acts(text="c"), user("d")]) == (
         system(), user("a\n\nb"), acts(text="c"), user("d"),
     )  # fmt: skip
+
+
+def test_a_failure_is_marked_in_the_text_and_one_of_two_makes_both_one() -> None:
+    (turn,) = placed(made([acts(call("do"))]), result("away"), 1, SHORT, ok=False)
+    assert as_text([turn], "(none)")[1].content == '<result name="do" ok="false">\naway\n</result>'
+    (both,) = placed((turn,), result("fine"), 1, SHORT)
+    assert both.results[0] is not None
+    assert (both.results[0].text, both.results[0].ok) == ("away\nfine", False)
+
+
+@pytest.mark.parametrize(
+    "said", ['<call >{"name": "do"}</call>', 'so <call>\n{"name": "do"}'], ids=["space", "open"]
+)
+def test_a_call_is_not_written_twice(said: str) -> None:
+    assert as_text(made([acts(call("do"), text=said)]), "(none)")[0].content == said
+
+
+def test_a_tag_that_is_no_call_does_not_stand_for_one() -> None:
+    (said,) = as_text(made([acts(call("do"), text="a <call> tag")]), "(none)")
+    assert said.content.endswith('\n<call>{"name": "do", "arguments": {}}</call>')

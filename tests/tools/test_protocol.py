@@ -71,8 +71,11 @@ FOG = ("search", '{"query": "fog"}')
             (("say", '{"text": "two\nlines"}'),),
         ),
         ("Use <callable> or <CALL>.", "Use <callable> or <CALL>.", ()),
+        ("Write <call> to call.", "Write <call> to call.", ()),
+        ("Between `<call>` and `</call>`.", "Between `<call>` and `</call>`.", ()),
+        ("It ends with </call>.", "It ends with </call>.", ()),
     ],
-    ids=range(21),
+    ids=range(24),
 )
 def test_calls_are_read(text: str, said: str, calls: Any) -> None:
     assert read_calls(text) == (said, made(*calls), None)
@@ -83,7 +86,7 @@ def test_calls_are_read(text: str, said: str, calls: Any) -> None:
     [
         ("<call>search fog</call>", "a JSON object has to follow <call>, not 'search fog</call>'"),
         ("<call>", "a JSON object has to follow <call>, not ''"),
-        ("Write <call> to call.", "a JSON object has to follow <call>"),
+        ("Write <call>search</call>", "a JSON object has to follow <call>"),
         ('<call>{"name": "search"', "',' is missing in its JSON"),
         ('<call>{"name": "sea', "it is no JSON: Unterminated string"),
         ("<call>{'name': 'search'}</call>", "it is no JSON: Expecting value"),
@@ -116,6 +119,73 @@ def test_a_call_that_cannot_be_read_is_a_problem(text: str, told: str) -> None:
     assert FORM in problem
     assert problem.endswith("The tools are: search, open_page.")
     assert len(problem) < 700
+
+
+ARGUMENTS_ALONE = '{"query": "fog"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "calls"),
+    [
+        (f"I look.\n<tool_call>\n{SEARCH}\n</tool_call>", "I look.", (FOG,)),
+        (f"<tool_call>{SEARCH}</tool_call>\n<tool_call>{SEARCH}", "", (FOG, FOG)),
+        (f"<CALL>{SEARCH}</Call>", "", (FOG,)),
+        (f'<call name="search">{ARGUMENTS_ALONE}</call>', "", (FOG,)),
+        (f"<call id='1' name='search'>\n{ARGUMENTS_ALONE}", "", (FOG,)),
+        (f'<call name="search">{SEARCH}</call>', "", (FOG,)),
+        ('<call name="tag">{"name": "x"}</call>', "", (("tag", '{"name": "x"}'),)),
+        (f"I look. {SEARCH}</call>", "I look.", (FOG,)),
+        (f"<call>{SEARCH}</call> {SEARCH}</call>", "", (FOG, FOG)),
+        (f"\n{SEARCH}\n", "", (FOG,)),
+        ('{"arguments": {"query": "fog"}, "name": "search"}', "", (FOG,)),
+        (f"I look.\n```json\n{SEARCH}\n```\n", "I look.", (FOG,)),
+        (f"```\n{SEARCH}\n```\n```\n{SEARCH}", "", (FOG, FOG)),
+    ],
+    ids=range(13),
+)
+def test_calls_in_the_forms_of_other_protocols_are_read(text: str, said: str, calls: Any) -> None:
+    assert read_calls(text, ["search"]) == (said, made(*calls), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("<tool_call>\n<function=search>\n</tool_call>", "a JSON object has to follow"),
+        (f"<tool_call>[{SEARCH}]</tool_call>", "a JSON object has to follow"),
+        (f"{SEARCH} and so on</call>", "</call> has to follow the JSON"),
+        ("{oops}</call>", "it is no JSON"),
+        ('{"name": "search"}', "its 'arguments' are missing"),
+        ('{"name": "search", "query": "fog"}', "its 'arguments' are missing"),
+        ('{"name": "search", "arguments": {"query": "f', "it is no JSON"),
+        (f"{SEARCH}\n{SEARCH}", "tell several calls, or a text, apart"),
+        (f"[{SEARCH}]", "a JSON object has to follow"),
+        (f"Write\n```json\n{SEARCH}\n```\nto search.", "in the middle of a text"),
+        (f"```json\n{SEARCH}\nand so on```", "</call> has to follow the JSON"),
+    ],
+    ids=range(11),
+)
+def test_what_may_be_a_call_of_another_protocol_is_a_problem(text: str, told: str) -> None:
+    _, calls, problem = read_calls(text, ["search"])
+    assert calls == ()
+    assert problem is not None
+    assert told in problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "Ada", "arguments": {}}',
+        '{"ship": "search"}',
+        '```json\n{"name": "Ada", "arguments": {}}\n```',
+        f"The call was {SEARCH}.",
+        '["search"]',
+        "{} and [] are empty",
+        "A <tool_call> is how Qwen calls.",
+    ],
+    ids=range(7),
+)
+def test_json_that_names_no_tool_is_an_answer(text: str) -> None:
+    assert read_calls(text, ["search"]) == (text, (), None)
 
 
 def test_nothing_is_run_of_a_reply_that_is_partly_unreadable() -> None:
@@ -171,7 +241,7 @@ PIECES = [
 def test_any_text_is_read_or_is_a_problem(text: str) -> None:
     said, calls, problem = read_calls(text)
     assert not (calls and problem)
-    if "<call" not in text:
+    if "call>" not in text:
         assert problem is None
         assert not calls
     said.encode()
@@ -186,12 +256,17 @@ def test_any_text_is_read_or_is_a_problem(text: str) -> None:
         "`" * 1_000_000,
         "<call" + " " * 500_000 + "<call" + " " * 500_000,
         f"<call>{SEARCH}</call>" * 10_000,
+        "<call> x" * 200_000,
+        "</call>" * 200_000,
+        "```{" * 200_000,
+        f"```json\n{SEARCH}\n```\n" * 10_000,
+        "[" * 1_000_000,
     ],
-    ids=range(6),
+    ids=range(11),
 )
 def test_long_texts_are_read_fast(text: str) -> None:
     started = time.perf_counter()
-    read_calls(text)
+    read_calls(text, ["search"])
     assert time.perf_counter() - started < 3
 
 

@@ -1,6 +1,9 @@
 import json
+import re
+import signal
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -45,3 +48,24 @@ def test_it_serves_until_its_input_ends() -> None:
             assert "error" in json.loads(worker.stdout.readline())
         worker.stdin.close()
         assert worker.wait(10) == 0
+
+
+def keep_the_interpreter() -> str:
+    """Looks for what is not there, for ages, in one step of the interpreter."""
+    return str(re.match(r"(a+)+$", "a" * 60 + "b"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not signal it")
+def test_a_function_that_keeps_the_interpreter_ends_when_its_input_does() -> None:
+    asked = {**request("keep_the_interpreter"), "module": __name__}
+    with start() as worker:
+        assert worker.stdin is not None
+        worker.stdin.write(json.dumps(asked) + "\n")
+        worker.stdin.flush()
+        time.sleep(1.0)
+        assert worker.poll() is None
+        worker.stdin.close()
+        try:
+            assert worker.wait(5) == -signal.SIGIO
+        finally:
+            worker.kill()

@@ -29,6 +29,11 @@ class Act:
         """Whether it is the final answer."""
         return not self.calls and self.problem is None
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether its token limit ended it before it called a tool or had answered."""
+        return self.truncated and not self.calls
+
 
 def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable[str] = ()) -> Act:
     """What a reply says.

@@ -49,6 +49,10 @@ class Effects:
         """What was committed under a key, None where nothing was."""
         return await in_thread(self._stored.find, key)
 
+    async def count(self, kind: str) -> int:
+        """How many of a kind are committed."""
+        return await in_thread(self._stored.count, kind)
+
     async def begin(self, key: str) -> Begun:
         """Commits that an effect is about to be made, or hands back what it was."""
         return await in_thread(self._stored.begin, key)
@@ -98,6 +102,8 @@ class Remembered(Wrapper):
         super().__init__(inner)
         self._effects, self._told = effects, told
         self._done: Counter[str] = Counter()
+        self.unusable: set[str] = set()
+        """Kinds of request whose last reply was not usable."""
 
     async def window(self) -> int | None:
         """None: the working context is settled, and the server may not be willing to say."""
@@ -109,6 +115,7 @@ class Remembered(Wrapper):
         kind = "early" if early else request.kind
         key = f"{kind}-{self._done[kind]}"
         begun = await self._effects.begin(key)
+        self.unusable.discard(kind)
         if begun.body is not None:
             self._done[kind] += 1
             if "failed" in begun.body:
@@ -141,6 +148,7 @@ class Remembered(Wrapper):
         except UnusableReply as error:
             events.append(Retried(chunk=None, reason=str(error)))
             usage, usable = wasted(usage), False
+            self.unusable.add(kind)
         if usable or early:
             self._done[kind] += 1
             body = completion.model_dump(mode="json", exclude_defaults=True)

@@ -68,10 +68,13 @@ class SessionResult:
     """A conversation for each working context that came to its end, in order."""
     detail: str = ""
     """A sentence on why there is no answer, empty where there is one."""
+    truncated: bool = False
+    """The answer was cut off by its token limit."""
 
     def __repr__(self) -> str:
         usage = self.usage
         said = repr(self.answer) if self.answer is not None else f"None ({self.detail})"
+        said += " (cut off)" if self.truncated else ""
         return (
             f"SessionResult(answer={said}, stop_reason={self.stop_reason.value!r}, steps={self.steps}, "
             f"summaries={self.summaries}, calls={usage.calls}, prompt_tokens={usage.prompt_tokens}, "
@@ -81,6 +84,7 @@ class SessionResult:
     def _repr_html_(self) -> str:
         usage = self.usage
         answer = self.answer if self.answer is not None else f"no answer: {self.detail}"
+        answer += " (cut off)" if self.truncated else ""
         facts = (
             f"{self.stop_reason.value} · {self.steps:,} steps · {self.summaries:,} summaries · {usage.calls:,} calls · "
             f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens · run {self.run_id}"

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from memagent.agents.act import Act, read_act
 from memagent.agents.calls import NOT_EMPTY, UNUSABLE_RETRIES, seed_of
 from memagent.agents.effects import Effects, Remembered
+from memagent.agents.segments import sampled, segments
 from memagent.agents.tool_calls import ToolCalls
 from memagent.agents.tool_plan import ToolPlan
 from memagent.compaction import Compaction
-from memagent.errors import CompactionFailed, LimitReached, OutOfSummaries
+from memagent.errors import CompactionFailed, ConfigError, LimitReached, OutOfSummaries
 from memagent.events import Acted, Answered, Compacted, Event, Stopped
-from memagent.messages import ChatRequest, Completion, Message, ToolCall, Usage
+from memagent.messages import (
+    ChatRequest,
+    Completion,
+    FinishReason,
+    Message,
+    Usage,
+)
 from memagent.models.base import ChatModel
 from memagent.prompts.reply import UnusableReply
 from memagent.runner import Journal
 from memagent.runstore.effects import ANSWER, SEGMENT
 from memagent.sessions.buffer import SummaryBuffer
+from memagent.threads import in_thread
 from memagent.tools.base import ToolOutput
 from memagent.trajectory import Conversation, StopReason
+
+CUT_OFF = "the reply was cut off by its token limit"
 
 
 class _Stop(Exception):
@@ -47,10 +57,14 @@ class Session:
         self.summaries = 0
         self.stopped: tuple[StopReason, str] | None = None
         """Why there is no answer, with a sentence of detail."""
+        self.truncated = False
+        """The answer was cut off by its token limit."""
         self.unfinished: tuple[Conversation, ...] = ()
         """What was said in the working context in which the session stopped."""
         self._effects = Effects(journal)
         self._segments = 0
+        self._has_room = False
+        """In this step the context is as small as it can be: what is cut off now would be cut off again."""
         self._model = Remembered(model, self._effects, self._told)
         self._buffer = plan.buffer(self._model)
         self._tools = plan.tools
@@ -64,16 +78,21 @@ class Session:
         Raises:
             ModelError: a call failed for good; the run stays resumable.
             StoreError: a step could not be committed.
+            ConfigError: more steps or summaries were made than this agent may make.
         """
-        replayed = False
+        replayed, written = False, 0
         async with aclosing(self.journal.replay()) as committed:
             async for event in committed:
                 replayed = True
+                if event.type == "compacted":
+                    written = event.compaction.stage
                 yield event
         if (ended := await self._effects.find(ANSWER)) is not None:
             # Whatever this agent's limits are: it is over, and nobody is asked for anything.
             self.steps, self.summaries = ended["steps"], ended["summaries"]
+            self.truncated = ended.get("truncated", False)
             return
+        await self._check_limits(written)
         if not replayed:
             await self._effects.log(started)
             for event in self._effects.news():
@@ -87,13 +106,41 @@ class Session:
                         yield event
             except _Stop as stop:
                 self.stopped = stop.reason, stop.detail
-                self.unfinished = _sampled(buffer.messages)
-                await self._effects.log(
-                    Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
-                )
+                self.unfinished = sampled(buffer.messages)
+                await self._log_stop(stop)
         # A summary that was begun early may have ended just now.
         for event in self._effects.news():
             yield event
+
+    async def _check_limits(self, summaries: int) -> None:
+        """Refuses to replay a part of what was made.
+
+        Raises:
+            ConfigError: more was made than may be.
+        """
+        settings = self.plan.settings
+        made = (
+            ("max_steps", settings.max_steps, await self._effects.count("act")),
+            ("max_summaries", settings.max_summaries, summaries),
+        )
+        for name, most, count in made:
+            if count > most:
+                raise ConfigError(
+                    f"{name}={most!r} is less than run {self.journal.run_id!r} has used, which is {count}: "
+                    f"resume it with {name}={count} or more"
+                )
+
+    async def _log_stop(self, stop: _Stop) -> None:
+        """Commits that the session stopped, unless that is the last that the log says."""
+        store, run_id = self.journal.store, self.journal.run_id
+        stopped = Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
+
+        def last() -> Event | None:
+            return next(store.events(run_id, after=store.last_seq(run_id) - 1), None)
+
+        said = await in_thread(last)
+        if said is None or said.model_copy(update={"seq": stopped.seq}) != stopped:
+            await self._effects.log(stopped)
 
     async def _steps(self, buffer: SummaryBuffer) -> AsyncGenerator[Event]:
         """Makes steps until there is an answer.
@@ -106,7 +153,7 @@ class Session:
             if self.steps >= (most := self.plan.settings.max_steps):
                 raise _Stop(
                     StopReason.OUT_OF_STEPS,
-                    f"{most} steps were made without an answer; allow more with max_steps= and resume the run",
+                    f"there is no answer after max_steps={most}; allow more and resume the run",
                 )
             await self._make_room(buffer)
             for event in self._effects.news():
@@ -130,8 +177,11 @@ class Session:
             if answers:
                 await self._end(buffer.messages, answers[0], truncated=False)
                 break
-            for message in _shown(act, results):
-                await buffer.append(message)
+            for call, output in results:
+                message = Message(role="tool", content=output.text, tool_call_id=call.id)
+                await buffer.append(message, ok=output.ok)
+            if act.problem is not None:
+                await buffer.append(Message(role="user", content=act.problem))
         for event in self._effects.news():
             yield event
 
@@ -140,11 +190,17 @@ class Session:
     async def _act(self, buffer: SummaryBuffer) -> Act:
         """The model's next usable reply, part of the context when it calls a tool.
 
+        One that its token limit cut off is asked for again, once with as much room as there can be.
+
         Raises:
-            _Stop: a usage limit is reached, or no reply was usable.
+            _Stop: a limit is reached, or no reply was usable.
         """
-        detail = ""
-        for attempt in range(1 + UNUSABLE_RETRIES):
+        key, detail, attempt = f"room-{self.steps}", "", 0
+        made = await self._effects.find(key)
+        self._has_room = made is not None
+        if made is not None and made["compact"]:
+            await self._compact(buffer, force=True)
+        while attempt <= UNUSABLE_RETRIES:
             request = await self._request(buffer, attempt)
             try:
                 completion = await self._model.complete(request)
@@ -153,7 +209,17 @@ class Session:
             try:
                 act = self._read(completion)
             except UnusableReply as error:
-                detail = str(error)
+                detail, attempt = str(error), attempt + 1
+                cut = completion.finish_reason is FinishReason.LENGTH
+                if cut and not self._has_room:
+                    # Committed first: where a replay finds it, it does the same.
+                    body = {"compact": 2 * buffer.room < self.plan.working_context}
+                    await self._effects.once(key, body)
+                    self._has_room = True
+                    if body["compact"] and await self._compact(buffer, force=True):
+                        attempt = 0
+                if cut:
+                    detail += " (a larger working_context gives it more)"
                 continue
             if not act.answers:
                 said = Message(role="assistant", content=act.shown, tool_calls=act.calls)
@@ -184,9 +250,17 @@ class Session:
         )
 
     def _read(self, completion: Completion) -> Act:
-        return read_act(
+        """What a reply says.
+
+        Raises:
+            UnusableReply: nothing, or not yet: it was cut off, and might not be with more room.
+        """
+        act = read_act(
             completion, native=self.plan.native, step=self.steps, tools=tuple(self._tools)
         )
+        if act.is_cut_off and not self._has_room:
+            raise UnusableReply(CUT_OFF)
+        return act
 
     def _told(self, request: ChatRequest, completion: Completion) -> Sequence[Event]:
         if request.kind != "act":
@@ -211,20 +285,38 @@ class Session:
         Raises:
             _Stop: it cannot be done.
         """
-        while buffer.due:
-            before = buffer.messages
-            try:
-                done = await buffer.compact()
-            except OutOfSummaries as error:
-                raise _Stop(StopReason.OUT_OF_SUMMARIES, str(error)) from error
-            except CompactionFailed as error:
-                raise _Stop(StopReason.UNUSABLE_REPLY, str(error)) from error
-            except LimitReached as limit:
-                raise _Stop(StopReason.LIMIT, str(limit)) from limit
-            if done is None:
-                return
-            self.summaries = buffer.summaries
-            await self._keep(_segments(before, done), done)
+        while buffer.due and await self._compact(buffer):
+            pass
+
+    async def _compact(self, buffer: SummaryBuffer, *, force: bool = False) -> bool:
+        """Compacts once, and says whether anything was done.
+
+        Args:
+            buffer: the context.
+            force: also where it is not due, after a reply that was cut off; it may be that nothing can be spared.
+
+        Raises:
+            _Stop: it cannot be done.
+        """
+        before = buffer.messages
+        self._model.unusable.discard("summary")
+        try:
+            done = await buffer.compact(force=force)
+        except OutOfSummaries as error:
+            why = f"step {self.steps}: {CUT_OFF}, and " if force else ""
+            raise _Stop(StopReason.OUT_OF_SUMMARIES, f"{why}{error}") from error
+        except CompactionFailed as error:
+            # A replay comes to the same, unless it was for want of a summary.
+            if force and "summary" not in self._model.unusable:
+                return False
+            raise _Stop(StopReason.UNUSABLE_REPLY, str(error)) from error
+        except LimitReached as limit:
+            raise _Stop(StopReason.LIMIT, str(limit)) from limit
+        if done is None:
+            return False
+        self.summaries = buffer.summaries
+        await self._keep(segments(before, done), done)
+        return True
 
     async def _keep(
         self, conversations: Sequence[Conversation], done: Compaction | None = None
@@ -242,37 +334,13 @@ class Session:
 
     async def _end(self, messages: tuple[Message, ...], answer: str, *, truncated: bool) -> None:
         """Commits the last conversation and the answer."""
-        await self._keep(_sampled(messages))
+        await self._keep(sampled(messages))
         answered = Answered(answer=answer, form_found=True, truncated=truncated, usage=Usage())
-        body = {"answer": answer, "steps": self.steps, "summaries": self.summaries}
+        self.truncated = truncated
+        body = {
+            "answer": answer,
+            "steps": self.steps,
+            "summaries": self.summaries,
+            "truncated": truncated,
+        }
         await self._effects.once(ANSWER, body, answered)
-
-
-def _shown(act: Act, results: Iterable[tuple[ToolCall, ToolOutput]]) -> list[Message]:
-    """What the model is shown of its calls' outputs."""
-    shown = [
-        Message(role="tool", content=output.text, tool_call_id=call.id) for call, output in results
-    ]
-    return [*shown, Message(role="user", content=act.problem)] if act.problem else shown
-
-
-def _sampled(messages: tuple[Message, ...]) -> tuple[Conversation, ...]:
-    """The conversation that a context is: up to the model's last words, since it saw nothing of what stands behind.
-
-    Without any words of the model there is none.
-    """
-    said = [place for place, message in enumerate(messages) if message.role == "assistant"]
-    return (Conversation(messages=messages[: said[-1] + 1], kind="act"),) if said else ()
-
-
-def _segments(before: tuple[Message, ...], done: Compaction) -> list[Conversation]:
-    """The conversations that a compaction ended: what was in the context, and how it was summarised.
-
-    A summary behind all that the model said is the end of that conversation. Else (a turn was left out, or there were
-    several passes) the context stands by itself, so that nothing that was sampled is lost.
-    """
-    own = _sampled(before)
-    for context, summary in zip(own, done.conversations, strict=False):
-        if summary.messages[: len(context.messages)] == context.messages:
-            return list(done.conversations)
-    return [*own, *done.conversations] or [Conversation(messages=before, kind="act")]

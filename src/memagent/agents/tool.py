@@ -137,6 +137,7 @@ class ToolAgent(Agent):
         Raises:
             RunNotFound: the store has no such run.
             RunMismatch: this agent's settings or tools differ from the run's.
+            ConfigError: the run has more steps or summaries than `max_steps` or `max_summaries` allow.
         """
         stream = self.resume_stream(run_id)
         return self._finish(stream.run_id, stream.finish())
@@ -257,4 +258,5 @@ def _result(store: RunStore, run_id: str, session: Session) -> SessionResult:
         run_id=run_id,
         trajectory=Trajectory(segments, answer, reason),
         detail=detail,
+        truncated=session.truncated,
     )

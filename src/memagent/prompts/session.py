@@ -26,8 +26,6 @@ _FIELDS = {
     "instruction": ("words",),
     "continuation": ("stage", "summary", "ledger"),
     "again": ("shown",),
-    "stale": ("tool", "call"),
-    "duplicate": ("call",),
 }
 """What each template shows exactly once. The others may show what they are given as often as they want."""
 
@@ -64,9 +62,9 @@ class SessionPrompts(Leaf):
     again: str
     """Stands behind the continuation: shows `shown`, what was not summarised."""
     stale: str = Field(min_length=1)
-    """For a result that a later `call` of the same `tool` has replaced."""
+    """For a result that a later call has replaced. `call`: tool and arguments; `handle`, `can_read`: see `clipped`."""
     duplicate: str = Field(min_length=1)
-    """For a result whose text a later `call` gave as well."""
+    """For a result whose text a later `call` gave as well; otherwise as `stale`."""
     clipped: str = Field(min_length=1)
     """For the characters `start` to `end` of a text that is kept as `handle`; `can_read`: there is a tool for that."""
     missing: str = Field(min_length=1)
@@ -166,6 +164,11 @@ class SessionPrompts(Leaf):
             line = self.render("clipped", handle="(mark)", start=1, end=2, can_read=can_read)
             if "(mark)" not in line:
                 raise PromptSetError(f"{name!r}: 'clipped' does not show 'handle'")
+            for template in ("stale", "duplicate"):
+                line = self.render(template, call="(call)", handle="(mark)", can_read=can_read)
+                for field, mark in (("call", "(call)"), ("handle", "(mark)")):
+                    if mark not in line and (field == "call" or can_read):
+                        raise PromptSetError(f"{name!r}: {template!r} does not show {field!r}")
 
     def read_summary(self, completion: Completion) -> str:
         """The summary that a reply holds: what stands in its summary tags, all of it without tags.

@@ -17,11 +17,11 @@ from memagent.prompts.session import SessionPrompts
 from memagent.sessions.archive import READ_ARCHIVED, Archive, FileArchive, ReadArchived
 from memagent.sessions.compaction import State, compacted, state_of
 from memagent.sessions.early import Beginner
+from memagent.sessions.incoming import harmless, read_message
 from memagent.sessions.plan import Past, SessionPlan, plan_of
 from memagent.sessions.summarise import Spent, Summariser
 from memagent.sessions.turns import placed
 from memagent.threads import in_thread
-from memagent.tokens.measured import well_formed
 from memagent.tools.base import Tool
 
 P = ParamSpec("P")
@@ -66,7 +66,7 @@ class SummaryBuffer:
             `memagent.sessions.archive.READ_ARCHIVED` among them, clipped texts say how to read the rest.
         idempotent: names of the tools that may be called twice: their turn is dropped when it overflows, and the
             ledger lists them as read.
-        native: calls travel in fields of their own; False: in the text of messages (`memagent.tools.text`).
+        native: calls travel in fields of their own; False: in the text of messages (`memagent.tools.protocol`).
         prompts: the wording: a set, or the path of one; None takes memagent's own.
         archive: keeps what leaves the context; by default a temporary file that goes with `aclose`.
         sampling: of the summary calls.
@@ -104,6 +104,10 @@ class SummaryBuffer:
             raise ConfigError(f"max_summaries={max_summaries!r}: give 0 or more")
         if early is not None and not 0 < early < 1:
             raise ConfigError(f"early={early!r} is no share of the limit; give one between 0 and 1")
+        if not hasattr(model, "complete"):
+            raise ConfigError(
+                f"model={model!r} is no ChatModel: give one, memagent.open_model({model!r}) for instance"
+            )
         self._model, self._sampling, self._seed = model, sampling or Sampling(), seed
         self._sizes = (working_context, window, summary_tokens)
         self._tools, self._idempotent, self._native = tuple(tools), frozenset(idempotent), native
@@ -112,7 +116,7 @@ class SummaryBuffer:
         self._own = FileArchive() if archive is None else None
         self._archive: Archive = archive if self._own is None else self._own  # type: ignore[assignment]
         self._opened: _Opened | None = None
-        self._early = Beginner(early, max_summaries)
+        self._early = Beginner(early)
         self._spent = Spent()
         self._lock = asyncio.Lock()
 
@@ -134,7 +138,7 @@ class SummaryBuffer:
                 raise ConfigError(
                     "this buffer is open already: make another one for another session"
                 )
-            prompt = tuple(_message(message) for message in messages)
+            prompt = tuple(read_message(message) for message in messages)
             context, window, summary = self._sizes
             plan = await self._counting(
                 plan_of,
@@ -154,11 +158,12 @@ class SummaryBuffer:
             summariser = Summariser(plan, self._model, self._sampling, self._seed)
             self._opened = _Opened(plan, summariser, state)
 
-    async def append(self, message: Message | Mapping[str, Any]) -> None:
-        """Adds a message behind the others; missing and repeated ids are repaired.
+    async def append(self, message: Message | Mapping[str, Any], *, ok: bool = True) -> None:
+        """Adds a message behind the others; missing and repeated ids are repaired, control tokens made harmless.
 
         Args:
             message: an assistant's, a tool's or a user's; a mapping is one in OpenAI's form.
+            ok: False marks a tool's message as a failure, which takes the place of no earlier result.
 
         Raises:
             ConfigError: not opened yet, or no message.
@@ -166,7 +171,7 @@ class SummaryBuffer:
         """
         async with self._lock:
             opened = self._ready
-            state = await self._counting(self._with, opened, _message(message))
+            state = await self._counting(self._with, opened, read_message(message), ok)
             opened.number += len(state.turns) - len(opened.state.turns)
             opened.state = state
             self._early.begin(opened.plan, opened.summariser, state)
@@ -223,15 +228,20 @@ class SummaryBuffer:
         run = ReadArchived(plan.archive, plan.counter, plan.shown)
         return Tool(READ_ARCHIVED, run, idempotent=True)
 
-    async def compact(self) -> Compaction | None:
+    async def compact(self, *, force: bool = False) -> Compaction | None:
         """Makes the prompt smaller if it is due.
+
+        Args:
+            force: makes room although it is not due, where a reply did not fit `room` for instance: by a summary if
+                the cheap tiers free less than a tenth of the working context.
 
         Returns:
             What was done; None where it is not due, or the only turn that could be made smaller still waits for
-            results.
+            results. It stays due then: write `if buffer.due`, or end a `while buffer.due` at None.
 
         Raises:
-            CompactionFailed: no usable summary after two retries, or nothing that could be made smaller.
+            CompactionFailed: no usable summary after two retries, or less than a tenth of the working context could be
+                freed.
             OutOfSummaries: a summary is needed, and `max_summaries` are written.
             ModelError: a summary call failed.
             LimitReached: a summary call would pass a usage limit.
@@ -240,7 +250,7 @@ class SummaryBuffer:
         """
         async with self._lock:
             opened = self._ready
-            if not self.due:
+            if not self.due and not force:
                 return None
             found = await compacted(
                 opened.plan,
@@ -249,6 +259,7 @@ class SummaryBuffer:
                 self._spent,
                 max_summaries=self._max,
                 early=await self._early.finished(self._spent),
+                force=force,
             )
             if found is None:
                 return None
@@ -275,21 +286,12 @@ class SummaryBuffer:
             raise ConfigError("this buffer has no prompt yet: await open(messages) first")
         return self._opened
 
-    def _with(self, opened: _Opened, message: Message) -> State:
+    def _with(self, opened: _Opened, message: Message, ok: bool) -> State:
         """The state with a message more. Blocks."""
         plan, state = opened.plan, opened.state
-        if message.role == "tool":
-            safe = plan.neutraliser.safe(well_formed(message.content))
-            message = message.model_copy(update={"content": safe})
-        turns = placed(state.turns, message, opened.number, plan.prompts)
+        turns = placed(state.turns, harmless(plan, message), opened.number, plan.prompts, ok=ok)
         return state_of(plan, state.past, turns)
 
     async def _counting(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs work that counts tokens in a thread. Where a server counts and is away, it is waited for."""
         return await patiently(lambda: in_thread(work, *args, **kwargs), name=self._model.name)
-
-
-def _message(message: Message | Mapping[str, Any]) -> Message:
-    if isinstance(message, Message):
-        return message
-    return Message.from_openai(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from memagent.chunking.fitting import ends
 from memagent.messages import Message, ToolCall
@@ -47,13 +48,14 @@ def clipped_result(plan: SessionPlan, call: ToolCall, result: Result, limit: int
     if read is None:
         whole = result.text if result.handle is None else plan.archive.get(result.handle)
         text, handle = clipped(plan, whole, limit)
-        return Result(text, handle)
+        return replace(result, text=text, handle=handle)
     handle, start, end = read
     rest = limit - plan.line
     first, _ = ends(result.text, rest, plan.counter, tail=False)
     stop = start + len(result.text) if end is None else end
     line = plan.left_out(handle, start + first, max(stop, start + first))
-    return Result("\n".join(part for part in (result.text[:first], line) if part), handle)
+    short = "\n".join(part for part in (result.text[:first], line) if part)
+    return replace(result, text=short, handle=handle)
 
 
 def clipped_turn(plan: SessionPlan, turn: Turn, limit: int) -> Turn:

@@ -8,9 +8,9 @@ from memagent.compaction import Change, Compaction, Tier
 from memagent.errors import CompactionFailed, OutOfSummaries
 from memagent.messages import Message
 from memagent.sessions.plan import Past, SessionPlan
-from memagent.sessions.split import Split, split
+from memagent.sessions.split import Split, divided_early, split
 from memagent.sessions.summarise import Spent, Summariser, Summary
-from memagent.sessions.tiers import lighter
+from memagent.sessions.tiers import Lighter, lighter, without_repetition
 from memagent.sessions.turns import Turn, transcript
 from memagent.threads import in_thread
 
@@ -59,8 +59,9 @@ async def compacted(
     *,
     max_summaries: int,
     early: Early | None = None,
+    force: bool = False,
 ) -> tuple[State, Compaction] | None:
-    """Makes a state smaller that is over the limit.
+    """Makes a state smaller.
 
     Args:
         plan: the session's.
@@ -68,7 +69,9 @@ async def compacted(
         state: is not changed.
         spent: what summary calls cost adds up here, whatever happens.
         max_summaries: no more than so many are written.
-        early: a summary that is there already.
+        early: a summary that is there already. Where it suits it is what is used, and the cheap tiers are not asked
+            first: so what is done does not depend on `max_summaries`, and a larger one continues the same session.
+        force: room is made even below the limit.
 
     Returns:
         The new state and what was done; None where only a turn is left that still waits for results.
@@ -83,17 +86,27 @@ async def compacted(
     summary: Summary | None = None
     swapped = early is not None and early.suits(state)
     if early is not None and swapped:
+        _allow(plan, state, max_summaries)
         parts = Split(summarised=early.turns, kept=state.turns[len(early.turns) :])
         state, left = await in_thread(_after, plan, state.past, parts, early.summary)
         summary, changes = early.summary, [*left]
         tiers.append("summary")
-    if not swapped or state.tokens >= plan.limit:
+    if (
+        not swapped
+        or state.tokens >= plan.limit
+        or (force and before - state.tokens < plan.progress)
+    ):
         light = await in_thread(lighter, plan, state.past, state.turns, state.tokens)
         parts = None
         if not light.enough:
-            parts = await in_thread(split, plan, state.past, light.turns)
+            if state.tokens >= plan.limit:
+                parts = await in_thread(split, plan, state.past, light.turns)
+            else:
+                parts = divided_early(state.past, light.turns)
             if parts is None and not swapped:
-                return None
+                return _nothing(state)
+            if parts is not None and (parts.dropped or parts.again):
+                light, parts = await in_thread(_apart, plan, state, light, parts)
         tiers += light.tiers
         changes += light.changes
         if parts is None:
@@ -103,11 +116,7 @@ async def compacted(
             state, left = await in_thread(_after, plan, state.past, parts, None)
             changes += left
         elif await in_thread(_gains, plan, state, parts):
-            if state.past.stage >= max_summaries:
-                raise OutOfSummaries(
-                    f"the prompt takes {state.tokens} tokens of {plan.limit}, and {max_summaries} summaries are "
-                    f"written, as many as there may be: allow more with max_summaries="
-                )
+            _allow(plan, state, max_summaries)
             new = await summariser.summary(state.past, parts.summarised, spent)
             conversations = () if summary is None else summary.conversations
             summary = replace(new, conversations=(*conversations, *new.conversations))
@@ -121,7 +130,7 @@ async def compacted(
                     f"{plan.progress} have to be freed; use a larger working_context"
                 )
         elif not swapped:
-            return None
+            return _nothing(state)
     return state, Compaction(
         tiers=tuple(tiers),
         changes=tuple(changes),
@@ -138,9 +147,48 @@ async def compacted(
     )
 
 
+def _allow(plan: SessionPlan, state: State, most: int) -> None:
+    """One summary more.
+
+    Raises:
+        OutOfSummaries: as many as there may be are written.
+    """
+    if state.past.stage >= most:
+        written = "1 summary is" if most == 1 else f"{most} summaries are"
+        raise OutOfSummaries(
+            f"the prompt takes {state.tokens} tokens of {plan.limit}, and {written} written, as many as there may "
+            f"be: allow more with max_summaries="
+        )
+
+
+def _nothing(state: State) -> None:
+    """There is nothing to leave out, yet.
+
+    Raises:
+        CompactionFailed: and it would help nothing to wait for results.
+    """
+    if not state.turns or not state.turns[-1].pending:
+        raise CompactionFailed(
+            f"the prompt takes {state.tokens} tokens, and leaving out what it can spare would free less than a tenth "
+            f"of the working context: use a larger working_context"
+        )
+
+
+def _apart(plan: SessionPlan, state: State, light: Lighter, parts: Split) -> tuple[Lighter, Split]:
+    """The same, where the last turn leaves without being summarised: it makes nothing stale. Blocks."""
+    *_, last = state.turns
+    older, changes = without_repetition(plan, state.turns[:-1])
+    tokens = plan.count(plan.render(state.past, (*older, last)))
+    stale = state.tokens - tokens >= plan.progress
+    own = tuple(change for change in light.changes if parts.again and change.turn == last.number)
+    light = replace(light, changes=(*changes, *own), tiers=("stale",) if stale else ())
+    dropped = (last,) if parts.dropped else ()
+    return light, replace(parts, summarised=older, dropped=dropped)
+
+
 def _gains(plan: SessionPlan, state: State, parts: Split) -> bool:
-    """Whether any summary would free a tenth of the working context, beside a turn that waits for results. Blocks."""
-    if not any(turn.pending for turn in parts.kept):
+    """Whether any summary would free a tenth of the working context, beside what stays. Blocks."""
+    if state.tokens >= plan.limit and not any(turn.pending for turn in parts.kept):
         return True  # the working context was divided so
     past = Past(stage=state.past.stage + 1)
     most = plan.count(plan.render(past, parts.kept)) + plan.summary + plan.ledger

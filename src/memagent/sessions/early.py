@@ -24,15 +24,15 @@ class Beginner:
     """Begins at most one summary at a time, and hands it out once it is due.
 
     Whoever wants it waits for it, even where a new one would be as fast: so what a session does depends on its
-    messages and replies alone, not on how long they took.
+    messages and replies alone, not on how long they took. It is begun even where there may be no more summaries, so
+    that a session which is continued with more of them is the same up to there.
 
     Args:
         share: of the limit, from which a summary is begun; None begins none.
-        most: summaries that there may be.
     """
 
-    def __init__(self, share: float | None, most: int) -> None:
-        self._share, self._most = share, most
+    def __init__(self, share: float | None) -> None:
+        self._share = share
         self._begun: _Begun | None = None
 
     def begin(self, plan: SessionPlan, summariser: Summariser, state: State) -> None:
@@ -40,7 +40,7 @@ class Beginner:
         if self._share is None or self._begun is not None or not state.turns:
             return
         early = self._share * plan.limit <= state.tokens < plan.limit
-        if not early or state.turns[-1].pending or state.past.stage >= self._most:
+        if not early or state.turns[-1].pending:
             return
         spent = Spent()
 

@@ -50,7 +50,7 @@ class Ledger:
 
         Args:
             turns: that left.
-            idempotent: tools whose calls are `read`.
+            idempotent: tools whose calls are `read`, unless they failed.
             dropped: the turns left without being summarised: nothing of them was seen, so they are `pending`.
         """
         entries = {(entry.kind, entry.call): entry for entry in self.entries}
@@ -60,7 +60,7 @@ class Ledger:
                 entries.pop(("pending", name), None)
                 if dropped or result is None:
                     entry = Entry("pending", name)
-                elif call.name in idempotent:
+                elif call.name in idempotent and result.ok:
                     entry = Entry("read", name)
                 else:
                     entry = Entry("done", name, _short(result.text, RESULT_CHARS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from memagent.errors import ConfigError, WindowTooSmall, WindowUnknown
 from memagent.messages import Message, ToolSpec
@@ -14,6 +15,7 @@ from memagent.sessions.archive import READ_ARCHIVED, Archive
 from memagent.sessions.ledger import EMPTY, Ledger
 from memagent.sessions.turns import Turn, as_text, joined, native
 from memagent.tokens.base import TokenCounter
+from memagent.tokens.byte_bound import ByteBound
 
 LIMIT_SHARE = 0.95
 """Of the working context, as published (SUPO): a longer prompt is compacted."""
@@ -50,6 +52,9 @@ class SessionPlan:
     prompts: SessionPrompts
     counter: TokenCounter
     neutraliser: Neutraliser
+    """For what tools return and what is shown in a field."""
+    spoken: Neutraliser
+    """For what the model and the user say: tags are theirs to write, control tokens are not."""
     archive: Archive
     tools: tuple[ToolSpec, ...]
     """What requests offer; none where calls travel as text."""
@@ -61,6 +66,8 @@ class SessionPlan:
     """W: most tokens of prompt plus output."""
     summary: int
     """Most tokens of a summary."""
+    fixed: bool = False
+    """Whether the user gave that number."""
     limit: int = 0
     """L: a prompt of so many tokens is compacted."""
     base: int = 0
@@ -81,27 +88,47 @@ class SessionPlan:
         Raises:
             WindowTooSmall: there are not.
         """
-        whole = self.window
         empty = self.count(self.prompt)
         instruction = self.count(self.asking(self.prompt)) - empty + JOINT_SLACK
-        limit = min(int(LIMIT_SHARE * whole), whole - instruction - self.summary)
         widest = Past(stage=WIDEST, summary=self.prompts.empty_summary)
         frame = self.count(self.render(widest, ()))
         again = self.count(self.render(replace(widest, shown="x"), ())) - frame
         line = self.counter.count(self.left_out("t" + "0" * 16, WIDEST, WIDEST)) + JOINT_SLACK
-        ledger = whole // LEDGER_SHARE
-        base = frame + self.summary + ledger + JOINT_SLACK
-        turns = max(whole // PROGRESS_SHARE, 2 * line)
-        shown = min(limit - base - turns - again - JOINT_SLACK, whole // 4)
-        if shown < 2 * line:
-            missing = 2 * line - (limit - base - turns - again - JOINT_SLACK)
+        costs = _Costs(instruction, frame, again, line)
+        shares = costs.shares(self.window, self.summary)
+        if shares.shown < 2 * line:
+            turns = costs.turns(self.window) + again + 2 * line
             raise WindowTooSmall(
-                f"a working context of {whole!r} tokens is too small for a session: the prompt takes {empty}, the "
-                f"instruction to summarise {instruction}, a summary {self.summary} and what stands around it "
-                f"{frame - empty}, the ledger {ledger}, and turns need {turns + again + 2 * line}; about {missing} "
-                f"are missing: use a larger working_context, a shorter prompt or fewer tools"
+                f"a working context of {self.window!r} tokens is too small for a session: the prompt takes {empty}, "
+                f"the instruction to summarise {instruction}, a summary {self.summary} and what stands around it "
+                f"{frame - empty}, the ledger {shares.ledger}, and turns need {turns}; some of these grow with it, so "
+                f"that it takes at least {self._least(costs)}: use a larger working_context, a shorter prompt or "
+                f"fewer tools{_overstated(self.counter)}"
             )
-        return replace(self, limit=limit, base=base, line=line, ledger=ledger, shown=shown)
+        return replace(
+            self,
+            limit=shares.limit,
+            base=shares.base,
+            line=line,
+            ledger=shares.ledger,
+            shown=shares.shown,
+        )
+
+    def _least(self, costs: _Costs) -> int:
+        """The smallest working context with room for turns. Blocks."""
+        low, high = self.window, 2 * self.window
+        while not self._holds(costs, high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._holds(costs, middle) else (middle, high)
+        return high
+
+    def _holds(self, costs: _Costs, whole: int) -> bool:
+        # The instruction names the words of a summary: a larger number may take a few tokens more.
+        summary = self.summary if self.fixed else share_of_summary(whole)
+        longer = replace(costs, instruction=costs.instruction + len(str(summary)) - 1)
+        return longer.shares(whole, summary).shown >= 2 * costs.line
 
     @property
     def progress(self) -> int:
@@ -141,11 +168,69 @@ class SessionPlan:
         text = self.prompts.render("instruction", words=words)
         return joined([*messages, Message(role="user", content=text)])
 
+    def replaced(self, template: Literal["stale", "duplicate"], call: str, handle: str) -> str:
+        """The line that stands for a result which a later one makes needless.
+
+        Args:
+            template: why.
+            call: the later one: tool and arguments.
+            handle: of the whole text.
+        """
+        call = self.neutraliser.safe(call)
+        return self.prompts.render(template, call=call, handle=handle, can_read=self.can_read)
+
     def left_out(self, handle: str, start: int, end: int) -> str:
         """The line that stands for characters which are left out of a text."""
         return self.prompts.render(
             "clipped", handle=handle, start=start, end=end, can_read=self.can_read
         )
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """How a working context is divided; the names are those of `SessionPlan`."""
+
+    limit: int
+    base: int
+    ledger: int
+    shown: int
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Tokens that do not depend on the working context."""
+
+    instruction: int
+    frame: int
+    """The prompt and what stands around a summary."""
+    again: int
+    line: int
+
+    def turns(self, whole: int) -> int:
+        """Tokens that a working context of so many keeps for turns."""
+        return max(whole // PROGRESS_SHARE, 2 * self.line)
+
+    def shares(self, whole: int, summary: int) -> _Shares:
+        """Divides a working context. What is shown again gets what is left, which may be less than nothing."""
+        limit = min(int(LIMIT_SHARE * whole), whole - self.instruction - summary)
+        ledger = whole // LEDGER_SHARE
+        base = self.frame + summary + ledger + JOINT_SLACK
+        rest = limit - base - self.turns(whole) - self.again - JOINT_SLACK
+        return _Shares(limit, base, ledger, min(rest, whole // 4))
+
+
+def share_of_summary(whole: int) -> int:
+    """Most tokens of a summary, where the user does not say."""
+    return max(whole // SUMMARY_SHARE, MIN_SUMMARY)
+
+
+def _overstated(counter: TokenCounter) -> str:
+    if counter.name != ByteBound.name:
+        return ""
+    return (
+        f"; tokens are counted by {ByteBound.name}, which overstates them about four times: give the model a "
+        f"tokenizer"
+    )
 
 
 def plan_of(
@@ -196,17 +281,18 @@ def plan_of(
                 f"stands before them, and append the others"
             )
     whole: int = min([*known, *([] if working_context is None else [working_context])])
-    summary = max(whole // SUMMARY_SHARE, MIN_SUMMARY) if summary_tokens is None else summary_tokens
     return SessionPlan(
         prompt=joined(prompt),
         prompts=prompts,
         counter=counter,
         neutraliser=Neutraliser(prompts.tags.names, counter.control_tokens),
+        spoken=Neutraliser(None, counter.control_tokens),
         archive=archive,
         tools=tools if is_native else (),
         native=is_native,
         can_read=any(tool.name == READ_ARCHIVED.name for tool in tools),
         idempotent=idempotent,
         window=whole,
-        summary=summary,
+        summary=share_of_summary(whole) if summary_tokens is None else summary_tokens,
+        fixed=summary_tokens is not None,
     ).divided()

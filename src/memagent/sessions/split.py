@@ -65,6 +65,17 @@ def split(plan: SessionPlan, past: Past, turns: tuple[Turn, ...]) -> Split | Non
     return Split(summarised=older, again=(last,), shown=text, changes=(change,))
 
 
+def divided_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
+    """Divides the turns of a prompt that is below the limit: the last one fits, and is summarised with the others.
+
+    Returns:
+        None where there is nothing to summarise: one turn that waits for results or is the user's stays.
+    """
+    kept = tuple(turn for turn in turns[-1:] if turn.pending or turn.head.role != "assistant")
+    older = turns[: len(turns) - len(kept)]
+    return Split(summarised=older, kept=kept) if older or past.shown else None
+
+
 def fits(plan: SessionPlan, past: Past, turns: tuple[Turn, ...]) -> bool:
     """Whether these turns can be summarised by one call. Blocks."""
     return plan.count(plan.asking(plan.render(past, turns))) + plan.summary <= plan.window

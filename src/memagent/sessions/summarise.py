@@ -64,8 +64,25 @@ class Summary:
     conversations: tuple[Conversation, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Passes:
+    """How far a summary has come whose turns do not fit one call."""
+
+    whole: tuple[Past, tuple[Turn, ...]]
+    """What it is to stand for."""
+    summary: Summary
+    """Of the passes that are through."""
+    past: Past
+    turns: tuple[Turn, ...]
+    """Those that are left."""
+    number: int
+    """Of the next pass."""
+
+
 class Summariser:
     """Asks a model for the summaries of one session.
+
+    Passes that are through are kept where a later one fails: asked again for the same turns it goes on from there.
 
     Args:
         plan: the session's.
@@ -76,6 +93,7 @@ class Summariser:
 
     def __init__(self, plan: SessionPlan, model: ChatModel, sampling: Sampling, seed: int) -> None:
         self._plan, self._model, self._sampling, self._seed = plan, model, sampling, seed
+        self._through: _Passes | None = None
 
     async def summary(
         self, past: Past, turns: tuple[Turn, ...], spent: Spent, *, early: bool = False
@@ -93,11 +111,15 @@ class Summariser:
             ModelError: a call failed.
             LimitReached: a call was not sent.
         """
-        stage = past.stage + 1
-        summary = Summary("")
+        stage, whole = past.stage + 1, (past, turns)
         # They left: what has not come is not waited for.
         turns = tuple(settled(turn, self._plan.prompts.render("missing")) for turn in turns)
-        for number in range(len(turns) + 2):  # one more may be needed for what is shown again
+        most = len(turns) + 2  # one more may be needed for what is shown again
+        passes = _Passes(whole, Summary(""), past, turns, 0)
+        if self._through is not None and self._through.whole == whole:
+            passes = self._through
+        summary, past, turns = passes.summary, passes.past, passes.turns
+        for number in range(passes.number, most):
             messages, taken = await in_thread(next_pass, self._plan, past, turns)
             parts = {"early": "yes"} if early else {}
             reply = await self._ask(messages, f"{stage}:{number}", spent, parts)
@@ -109,8 +131,10 @@ class Summariser:
             )
             turns = turns[taken:]
             if not turns:
+                self._through = None
                 return summary
             past = replace(past, stage=stage, summary=reply.text, shown="")
+            self._through = _Passes(whole, summary, past, turns, number + 1)
         raise CompactionFailed("a summary took more passes than there are turns")
 
     async def _ask(
@@ -159,8 +183,8 @@ class Summariser:
             )
             return Summary(kept, cut, joiners, (conversation,))
         raise CompactionFailed(
-            f"{detail}, {1 + UNUSABLE_RETRIES} times in a row; the history is as it was: call compact() again, with "
-            f"another model or more summary_tokens"
+            f"no summary was written: {detail}, {1 + UNUSABLE_RETRIES} times in a row; the history is as it was, so "
+            f"that it may be tried again, with another model or more summary_tokens"
         )
 
     def _bounded(self, text: str, cut_off: bool) -> tuple[str, bool, int]:

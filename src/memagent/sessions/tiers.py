@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from memagent.compaction import Change, Tier
+from memagent.messages import ToolCall
 from memagent.sessions.clip import clipped_result
-from memagent.sessions.ledger import canonical
+from memagent.sessions.ledger import canonical, described
 from memagent.sessions.plan import Past, SessionPlan
-from memagent.sessions.turns import Result, Turn
+from memagent.sessions.turns import Turn
 
 MIN_DUPLICATE = 20
 """Tokens: shorter texts are alike by chance, and a line in their place frees nothing."""
@@ -76,39 +78,42 @@ def lighter(plan: SessionPlan, past: Past, turns: tuple[Turn, ...], before: int)
 def without_repetition(
     plan: SessionPlan, turns: tuple[Turn, ...]
 ) -> tuple[tuple[Turn, ...], tuple[Change, ...]]:
-    """The turns without results that a later one repeats or replaces, and what was changed. Blocks."""
-    calls: dict[tuple[str, str], str] = {}
-    texts: dict[str, str] = {}
-    lines: list[tuple[int, int, str, str]] = []
+    """The turns without results that a later one repeats or replaces, and what was changed. Blocks.
+
+    A failure replaces nothing but failures of the same text. A turn that waits for results is left alone, and makes
+    nothing stale: once they have come it may be dropped.
+    """
+    calls: set[tuple[str, str]] = set()
+    texts: dict[tuple[bool, str], ToolCall] = {}
+    lines: list[tuple[int, int, Literal["stale", "duplicate"], ToolCall]] = []
     for at in range(len(turns) - 1, -1, -1):
+        if at == len(turns) - 1 and turns[at].pending:
+            continue
         for place in range(len(turns[at].results) - 1, -1, -1):
             call, result = turns[at].steps[place]
             if result is None or result.fixed:
                 continue
             key = (call.name, canonical(call.arguments))
             # Of other tools each call may have told something else: the next page, another throw of a die.
-            again = key in calls and call.name in plan.idempotent
-            if at == len(turns) - 1 and turns[at].pending:
-                pass  # left alone, but what it returned so far makes others stale
-            elif again:
-                line = plan.prompts.render("stale", tool=call.name, call=calls[key])
-                lines.append((at, place, "stale", line))
-            elif result.text in texts:
-                line = plan.prompts.render("duplicate", call=texts[result.text])
-                lines.append((at, place, "duplicate", line))
-            calls.setdefault(key, call.id)
-            texts.setdefault(result.text, call.id)
+            if key in calls and call.name in plan.idempotent:
+                lines.append((at, place, "stale", call))
+            elif (result.ok, result.text) in texts:
+                lines.append((at, place, "duplicate", texts[result.ok, result.text]))
+            if result.ok:
+                calls.add(key)
+            texts.setdefault((result.ok, result.text), call)
     changes: list[Change] = []
-    for at, place, what, line in reversed(lines):
+    for at, place, what, call in reversed(lines):
         _, result = turns[at].steps[place]
-        if result is None:
-            continue
-        size, left = plan.counter.count(result.text), plan.counter.count(line)
-        if size < MIN_DUPLICATE or left >= size:
+        if result is None or (size := plan.counter.count(result.text)) < MIN_DUPLICATE:
             continue
         handle = result.handle or plan.archive.put(result.text)
+        line = plan.replaced(what, described(call), handle)
+        left = plan.counter.count(line)
+        if left >= size:
+            continue
         changes.append(_change(turns[at], place, what, size, left, handle))
-        other = turns[at].with_result(place, Result(line, handle, fixed=True))
+        other = turns[at].with_result(place, replace(result, text=line, handle=handle, fixed=True))
         turns = (*turns[:at], other, *turns[at + 1 :])
     return turns, tuple(changes)
 

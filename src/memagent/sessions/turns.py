@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from memagent.messages import Message, ToolCall
 from memagent.prompts.session import SessionPrompts
 from memagent.tokens.measured import well_formed
-from memagent.tools.protocol import CALL, write_call, write_result
+from memagent.tools.protocol import read_calls, write_call, write_result
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Result:
     """Where the whole text is in the archive, if this is not all of it."""
     fixed: bool = False
     """Not to be made shorter any more: it is a line that stands for what left."""
+    ok: bool = True
+    """False: the call failed, and the text says how."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,12 @@ class Turn:
 
 
 def placed(
-    turns: tuple[Turn, ...], message: Message, number: int, prompts: SessionPrompts
+    turns: tuple[Turn, ...],
+    message: Message,
+    number: int,
+    prompts: SessionPrompts,
+    *,
+    ok: bool = True,
 ) -> tuple[Turn, ...]:
     """The turns with a message more.
 
@@ -72,6 +79,7 @@ def placed(
         message: to be added; a result's text is safe already.
         number: of the next turn.
         prompts: say what stands before a result without a call.
+        ok: False where a result tells of a failure.
     """
     if message.role != "tool":
         ids = tuple(call.id for call in message.tool_calls)
@@ -92,8 +100,10 @@ def placed(
     turn = turns[at]
     place, open_ = _place_of(turn, message.tool_call_id)
     old = turn.results[place]
-    text = message.content if open_ or old is None else f"{old.text}\n{message.content}"
-    return (*turns[:at], turn.with_result(place, Result(text)), *turns[at + 1 :])
+    added = Result(message.content, ok=ok)
+    if old is not None and not open_:
+        added = Result(f"{old.text}\n{message.content}", ok=old.ok and ok)
+    return (*turns[:at], turn.with_result(place, added), *turns[at + 1 :])
 
 
 def _unique(ids: tuple[str, ...], number: int) -> list[str]:
@@ -164,11 +174,13 @@ def as_text(turns: Iterable[Turn], missing: str) -> list[Message]:
     messages: list[Message] = []
     for turn in turns:
         content = turn.head.content
-        if f"<{CALL}>" not in content:
+        if turn.calls and not read_calls(content)[1]:  # else they stand in it as they were written
             content = "\n".join(filter(None, (content, *map(write_call, turn.calls))))
         messages.append(Message(role=turn.head.role, content=content))
         shown = [
-            write_result(call.name, missing if result is None else result.text, ok=True)
+            write_result(call.name, missing, ok=True)
+            if result is None
+            else write_result(call.name, result.text, ok=result.ok)
             for call, result in turn.steps
             if result is not None or turn is not turns[-1]
         ]

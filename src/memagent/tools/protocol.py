@@ -2,13 +2,17 @@
 
 A reply with calls holds one or more of `<call>{"name": "search", "arguments": {"query": "fog"}}</call>`. A result is
 shown as `<result name="search">...</result>` in a message of the user.
+
+Models write calls in the forms that they were trained on, too. These are read where they can mean nothing else:
+`<tool_call>` (Qwen, Hermes), capitals, `<call name="search">{"query": "fog"}</call>`, a call without its opening tag,
+and JSON by itself, in a fence or as the whole reply, that names a tool and its arguments.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from memagent.messages import ToolCall, ToolSpec
@@ -21,11 +25,20 @@ TAGS = (CALL, RESULT)
 FORM = f'<{CALL}>{{"name": "...", "arguments": {{...}}}}</{CALL}>'
 """How a call is written, for prompts."""
 
-_OPEN = re.compile(rf"<{CALL}\s*>\s*(?:```\w*\s*)?")
+_NAME = rf"(?:{CALL}|tool_call)"
+_OPENED = rf"<{_NAME}(?:\s[^<>]{{0,300}})?>"
+_TAG = re.compile(rf"(?P<open>{_OPENED})|</{_NAME}\s*>", re.IGNORECASE)
+_FENCED = re.compile(r"\s*(?:```\w*\s*)?")
 # A closing tag may be cut off by a stop text, or be left out before the next call.
-_CLOSE = re.compile(rf"\s*(?:```\s*)?(?:</{CALL}\s*(?:>|$)|(?=<{CALL}\s*>)|$)")
+_CLOSE = re.compile(rf"\s*(?:```\s*)?(?:</{_NAME}\s*(?:>|$)|(?={_OPENED})|$)", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"""\sname\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
 _EMPTY_FENCE = re.compile(r"```\w*\s*```")
+_FENCE = re.compile(r"```\w*\s*(?=[{\[])")
+_FENCE_END = re.compile(r"\s*(?:```|$)")
+_NAMED = re.compile(r"""[\s\[]*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")""")
 _DECODER = json.JSONDecoder(strict=False)
+_Member = tuple[Any, int, int]
+"""A value of an object, where it begins, and where it ends."""
 
 
 class _Unreadable(Exception):
@@ -46,31 +59,30 @@ def read_calls(
     """Reads the calls of a reply whose reasoning is taken off.
 
     Arguments are kept as the model wrote them; whether they fit is for whoever runs the call. A code fence around the
-    JSON is allowed, and so is a call that the reply ends in without its closing tag.
+    JSON is allowed, and so is a call that the reply ends in without its closing tag. A tag that is only spoken of (in
+    backquotes, or with neither JSON nor a closing tag behind it) is no call.
 
     Args:
         text: the reply.
-        names: the tools that there are, for the problem's text.
+        names: the tools that there are: for the problem's text, and to know JSON without tags for a call.
 
     Returns:
         What was said around the calls, the calls (`call-0`, `call-1`, ...), and None. Without calls the reply is an
         answer, and said as it is. If one cannot be read then there are no calls, and a text instead of None that tells
         the model what is wrong and how it is written: nothing was run.
     """
-    text = sendable(text)
+    text, names = sendable(text), tuple(names)
     said: list[str] = []
     calls: list[ToolCall] = []
-    place = 0
-    while found := _OPEN.search(text, place):
-        said.append(text[place : found.start()])
-        try:
-            call, place = _read(text, found.end(), f"call-{len(calls)}")
-        except _Unreadable as error:
-            return _joined(said), (), _problem(len(calls), str(error), names)
-        calls.append(call)
+    try:
+        rest = _tagged(text, said, calls)
+        if not calls:
+            rest = _bare(text, frozenset(names), said, calls)
+    except _Unreadable as error:
+        return _joined(said), (), _problem(len(calls), str(error), names)
     if not calls:
         return text, (), None
-    return _joined([*said, text[place:]]), tuple(calls), None
+    return _joined([*said, text[rest:]]), tuple(calls), None
 
 
 def write_call(call: ToolCall) -> str:
@@ -94,19 +106,124 @@ def write_result(name: str, text: str, ok: bool) -> str:
     return f'<{RESULT} name="{plain}"{failed}>\n{text}\n</{RESULT}>'
 
 
-def _read(text: str, place: int, call_id: str) -> tuple[ToolCall, int]:
-    """One call whose JSON begins at `place`, and where it ends."""
+def _tagged(text: str, said: list[str], calls: list[ToolCall]) -> int:
+    """Reads the calls that stand in tags. What was said before each, and where the last one ends."""
+    place = looked = 0
+    while tag := _TAG.search(text, looked):
+        begin = _FENCED.match(text, tag.end()).end()  # type: ignore[union-attr] - it matches nothing as well
+        before, name = tag.start(), None
+        if tag["open"] is None:
+            # Only the closing tag: its JSON, if there is any, stands before it.
+            before = begin = text.find("{", looked, tag.start())
+            meant = begin >= 0
+        else:
+            meant = text[begin : begin + 1] in ("{", "[", "") or _closes(text, tag.end())
+            name = _ATTRIBUTE.search(tag["open"])
+        if (
+            not meant
+            or text[tag.start() - 1 : tag.start()] == text[tag.end() : tag.end() + 1] == "`"
+        ):
+            looked = tag.end()
+            continue
+        said.append(text[place:before])
+        call, place = _read(text, begin, f"call-{len(calls)}", None if name is None else name[1])
+        if tag["open"] is None and place != tag.end():
+            raise _Unreadable(f"<{CALL}> is missing before its JSON")
+        calls.append(call)
+        looked = place
+    return place
+
+
+def _closes(text: str, place: int) -> bool:
+    """Whether the next tag is a closing one."""
+    tag = _TAG.search(text, place)
+    return tag is not None and tag["open"] is None
+
+
+def _bare(text: str, names: frozenset[str], said: list[str], calls: list[ToolCall]) -> int:
+    """Reads JSON without tags that names a tool: the whole reply, or what stands in fences at its end."""
+    if _names(text, 0, names) or _is_named(text, names):
+        call, place = _alone(text, _past(text, 0), 0)
+        if text[place:].strip():
+            raise _Unreadable(f"only <{CALL}> and </{CALL}> tell several calls, or a text, apart")
+        calls.append(call)
+        return place
+    place = looked = 0
+    while fence := _FENCE.search(text, looked):
+        looked = fence.end()
+        if not _names(text, looked, names):
+            continue
+        said.append(text[place : fence.start()])
+        call, place = _alone(text, looked, len(calls))
+        end = _FENCE_END.match(text, place)
+        if end is None:
+            raise _Unreadable(f"</{CALL}> has to follow the JSON")
+        calls.append(call)
+        looked = place = end.end()
+    if calls and text[place:].strip():
+        raise _Unreadable(f"it stands in the middle of a text, without <{CALL}>")
+    return place
+
+
+def _names(text: str, place: int, names: frozenset[str]) -> bool:
+    """Whether the JSON at `place` begins with the name of a tool."""
+    found = _NAMED.match(text, place)
+    try:
+        return found is not None and json.loads(found[1], strict=False) in names
+    except ValueError:
+        return False
+
+
+def _is_named(text: str, names: frozenset[str]) -> bool:
+    """Whether all of the reply is a JSON object that names a tool somewhere."""
+    try:
+        members, end = _members(text, _past(text, 0))
+    except _Unreadable:
+        return False
+    name = _said(members)
+    return isinstance(name, str) and name in names and not text[end:].strip()
+
+
+def _alone(text: str, place: int, number: int) -> tuple[ToolCall, int]:
+    """One call without tags whose JSON begins at `place`, and where that ends."""
+    members, end = _members(text, place)
+    if "arguments" not in members:
+        raise _Unreadable("its 'arguments' are missing")
+    return _call(text, members, f"call-{number}"), end
+
+
+def _read(text: str, place: int, call_id: str, name: str | None) -> tuple[ToolCall, int]:
+    """One call whose JSON begins at `place`, and where it ends.
+
+    Args:
+        text: the reply.
+        place: of the JSON.
+        call_id: of the call.
+        name: from the tag: the JSON is the arguments then, unless it says the name again.
+    """
     members, end = _members(text, place)
     close = _CLOSE.match(text, end)
     if close is None:
         after = text[end : end + 40].strip()
         raise _Unreadable(f"</{CALL}> has to follow the JSON, not {shown(after)}")
+    if name is None or (members.keys() <= {"name", "arguments"} and _said(members) == name):
+        return _call(text, members, call_id), close.end()
+    return ToolCall(id=call_id, name=name, arguments=text[place:end]), close.end()
+
+
+def _said(members: Mapping[str, _Member]) -> Any:
+    """The name in a call's JSON."""
+    return members["name"][0] if "name" in members else None
+
+
+def _call(text: str, members: Mapping[str, _Member], call_id: str) -> ToolCall:
+    """The call that the members of its JSON make."""
     others = [name for name in members if name not in ("name", "arguments")]
     if others:
         raise _Unreadable(
             f"{shown(others[0])} does not belong there; what the tool is given goes into 'arguments'"
         )
-    name = members["name"][0] if "name" in members else None
+    name = _said(members)
     if not isinstance(name, str) or not name:
         raise _Unreadable("the tool's 'name' is missing, or no text")
     arguments, begin, after = members.get("arguments", (None, 0, 0))
@@ -119,16 +236,16 @@ def _read(text: str, place: int, call_id: str) -> tuple[ToolCall, int]:
             written = "{}"
         case _:
             raise _Unreadable(f"the 'arguments' are no JSON object, but {shown(arguments)}")
-    return ToolCall(id=call_id, name=sendable(name), arguments=written), close.end()
+    return ToolCall(id=call_id, name=sendable(name), arguments=written)
 
 
-def _members(text: str, place: int) -> tuple[dict[str, tuple[Any, int, int]], int]:
+def _members(text: str, place: int) -> tuple[dict[str, _Member], int]:
     """The members of the JSON object at `place`, each with where it stands, and the object's end."""
     if not text.startswith("{", place):
         raise _Unreadable(
             f"a JSON object has to follow <{CALL}>, not {shown(text[place : place + 40])}"
         )
-    members: dict[str, tuple[Any, int, int]] = {}
+    members: dict[str, _Member] = {}
     place = _past(text, place + 1)
     if text.startswith("}", place):
         return members, place + 1
