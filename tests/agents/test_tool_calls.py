@@ -160,12 +160,15 @@ async def test_an_event_says_what_is_made_harmless(store: RunStore) -> None:
 
 async def test_a_store_that_fails_ends_all_calls_beside_it(store: RunStore) -> None:
     through: list[str] = []
+    both = asyncio.Event()
 
     async def quick() -> str:
+        await both.wait()
         store.close()
         return "quick"
 
     async def slow() -> str:
+        both.set()
         await asyncio.sleep(0.05)
         through.append("slow")
         return "slow"
