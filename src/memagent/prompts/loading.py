@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tomllib
+from abc import abstractmethod
 from collections.abc import Collection
 from functools import lru_cache
 from importlib import resources
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 
 from memagent.errors import PromptSetError
+from memagent.messages import Leaf
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -56,6 +59,45 @@ def parsed(kind: type[M], raw: bytes, name: str) -> tuple[M, str]:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise PromptSetError(f"{name!r}, {where}: {first['msg']} (see docs/prompts.md)") from error
+
+
+class Wording(Leaf):
+    """A set of texts that stands in a TOML file."""
+
+    name: str = Field(min_length=1)
+    _read: str = PrivateAttr(default="")
+    """The TOML text that this set was read from, normalised; empty where it was made otherwise."""
+
+    @property
+    def source(self) -> str:
+        """The set as TOML: the text that it was read from, or one written anew where it has changed since.
+
+        Raises:
+            PromptSetError: a field holds what TOML cannot.
+        """
+        try:
+            fields = self.model_dump(warnings=False)
+            if self._read and self.model_validate(tomllib.loads(self._read)).model_dump() == fields:
+                return self._read
+            text = self._toml(fields)
+            text.encode()
+        except (TypeError, ValueError, AttributeError) as error:
+            raise PromptSetError(f"prompt set {self.name!r} cannot be written: {error}") from error
+        return text
+
+    @property
+    def hash(self) -> str:
+        """First 16 hex digits of the SHA-256 of the normalised TOML bytes.
+
+        Raises:
+            PromptSetError: a field holds what TOML cannot.
+        """
+        return hashlib.sha256(self.source.encode()).hexdigest()[:16]
+
+    @staticmethod
+    @abstractmethod
+    def _toml(fields: dict[str, Any]) -> str:
+        """The fields as TOML."""
 
 
 @lru_cache(maxsize=64)

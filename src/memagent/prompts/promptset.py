@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import Field, field_validator
 
 from memagent.errors import PromptSetError
 from memagent.messages import CallKind, Leaf, Message, Role
-from memagent.prompts.loading import compiled, parsed, raw_bytes, toml_string
+from memagent.prompts.loading import Wording, compiled, parsed, raw_bytes, toml_string
 
 Gate = Literal["off", "update", "exit", "both"]
 """Which literals the model may answer with: keep (update gate), done (exit gate), both, or none."""
@@ -40,7 +38,7 @@ class Turn(Leaf):
     template: str
 
 
-class PromptSet(Leaf):
+class PromptSet(Wording):
     """Wording, as data.
 
     Templates see `question`, `memory`, `chunk` (update only), `tags`, `keep`, `done`, `can_keep`,
@@ -48,7 +46,6 @@ class PromptSet(Leaf):
     as it is, and nothing else may depend on their contents.
     """
 
-    name: str = Field(min_length=1)
     tags: Tags
     update: tuple[Turn, ...] = Field(min_length=1)
     answer: tuple[Turn, ...] = Field(min_length=1)
@@ -59,8 +56,6 @@ class PromptSet(Leaf):
     done: str = Field(default="[done]", min_length=1)
     """Alone on the last line, this ends the reading (exit gate)."""
     answer_form: AnswerForm = "plain"
-    _read: str = PrivateAttr(default="")
-    """The TOML text that this set was read from, normalised; empty where it was made otherwise."""
 
     @field_validator("keep", "done", "empty_memory")
     @classmethod
@@ -68,32 +63,6 @@ class PromptSet(Leaf):
         if value != value.strip() or "\n" in value:
             raise ValueError("must be one line without white space around it")
         return value
-
-    @property
-    def source(self) -> str:
-        """The set as TOML: the text that it was read from, or one written anew where it has changed since.
-
-        Raises:
-            PromptSetError: a field holds what TOML cannot.
-        """
-        try:
-            fields = self.model_dump(warnings=False)
-            if self._read and self.model_validate(tomllib.loads(self._read)).model_dump() == fields:
-                return self._read
-            text = _toml(fields)
-            text.encode()
-        except (TypeError, ValueError, AttributeError) as error:
-            raise PromptSetError(f"prompt set {self.name!r} cannot be written: {error}") from error
-        return text
-
-    @property
-    def hash(self) -> str:
-        """First 16 hex digits of the SHA-256 of the normalised TOML bytes.
-
-        Raises:
-            PromptSetError: a field holds what TOML cannot.
-        """
-        return hashlib.sha256(self.source.encode()).hexdigest()[:16]
 
     @classmethod
     def load(cls, spec: str | Path | PromptSet) -> PromptSet:
@@ -161,6 +130,23 @@ class PromptSet(Leaf):
         except Exception as error:  # a template can do whatever an expression can
             raise PromptSetError(f"prompt set {self.name!r}, {kind}: {error}") from error
 
+    @staticmethod
+    def _toml(fields: dict[str, Any]) -> str:
+        """The fields as TOML. Its strings are those of JSON, but for DEL, which it wants escaped."""
+        tables = {
+            "tags": [fields.pop("tags")],
+            "update": fields.pop("update"),
+            "answer": fields.pop("answer"),
+        }
+        blocks = [("", fields)]
+        for name, rows in tables.items():
+            head = "[tags]\n" if name == "tags" else f"[[{name}]]\n"
+            blocks += [(head, dict(row)) for row in rows]
+        return "\n".join(
+            head + "".join(f"{key} = {toml_string(value)}\n" for key, value in table.items())
+            for head, table in blocks
+        )
+
     def _check_fields(self, name: str) -> None:
         # Budgets add the fields to a frame that is rendered with empty ones, so a template that shows one
         # twice, changes it, or says more because of it would overflow.
@@ -193,20 +179,3 @@ class PromptSet(Leaf):
         question, memory, chunk = fields["question"], fields["memory"], fields["chunk"]
         messages = self.render(kind, question=question, memory=memory, chunk=chunk, gate=gate)
         return "\n".join(message.content for message in messages)
-
-
-def _toml(fields: dict[str, Any]) -> str:
-    """The fields as TOML. Its strings are those of JSON, but for DEL, which it wants escaped."""
-    tables = {
-        "tags": [fields.pop("tags")],
-        "update": fields.pop("update"),
-        "answer": fields.pop("answer"),
-    }
-    blocks = [("", fields)]
-    for name, rows in tables.items():
-        head = "[tags]\n" if name == "tags" else f"[[{name}]]\n"
-        blocks += [(head, dict(row)) for row in rows]
-    return "\n".join(
-        head + "".join(f"{key} = {toml_string(value)}\n" for key, value in table.items())
-        for head, table in blocks
-    )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import tomllib
 from os import PathLike, fspath
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
 from memagent.errors import PromptSetError
 from memagent.messages import Completion, Leaf
-from memagent.prompts.loading import compiled, parsed, raw_bytes, toml_string
+from memagent.prompts.loading import Wording, compiled, parsed, raw_bytes, toml_string
 from memagent.prompts.reply import UnusableReply, visible
 
 BUILT_IN = ("session",)
@@ -44,10 +42,9 @@ class SessionTags(Leaf):
         return self.summary, self.result, self.call
 
 
-class SessionPrompts(Leaf):
+class SessionPrompts(Wording):
     """Wording, as data. All but the name, the tags and the empty texts are Jinja templates, which also see `tags`."""
 
-    name: str = Field(min_length=1)
     tags: SessionTags
     native: str
     """The system message where calls travel in fields of their own."""
@@ -73,36 +70,6 @@ class SessionPrompts(Leaf):
     """Stands before a result without a call."""
     step: str = Field(min_length=1)
     """Stands before a turn that is summarised as one text, since it is too long to be shown as messages."""
-    _read: str = PrivateAttr(default="")
-
-    @property
-    def source(self) -> str:
-        """The set as TOML: the text that it was read from, or one written anew where it has changed since.
-
-        Raises:
-            PromptSetError: a field holds what TOML cannot.
-        """
-        try:
-            fields = self.model_dump(warnings=False)
-            if self._read and self.model_validate(tomllib.loads(self._read)).model_dump() == fields:
-                return self._read
-            tags = fields.pop("tags")
-            lines = [f"{key} = {toml_string(value)}\n" for key, value in fields.items()]
-            named = [f"{key} = {toml_string(value)}\n" for key, value in tags.items()]
-            text = "".join([*lines, "\n[tags]\n", *named])
-            text.encode()
-        except (TypeError, ValueError, AttributeError) as error:
-            raise PromptSetError(f"prompt set {self.name!r} cannot be written: {error}") from error
-        return text
-
-    @property
-    def hash(self) -> str:
-        """First 16 hex digits of the SHA-256 of the normalised TOML bytes.
-
-        Raises:
-            PromptSetError: a field holds what TOML cannot.
-        """
-        return hashlib.sha256(self.source.encode()).hexdigest()[:16]
 
     @classmethod
     def load(cls, spec: str | PathLike[str] | SessionPrompts | None = None) -> SessionPrompts:
@@ -139,6 +106,13 @@ class SessionPrompts(Leaf):
             return compiled(getattr(self, template)).render(tags=self.tags, **fields)
         except Exception as error:  # a template can do whatever an expression can
             raise PromptSetError(f"prompt set {self.name!r}, {template}: {error}") from error
+
+    @staticmethod
+    def _toml(fields: dict[str, Any]) -> str:
+        tags = fields.pop("tags")
+        lines = [f"{key} = {toml_string(value)}\n" for key, value in fields.items()]
+        named = [f"{key} = {toml_string(value)}\n" for key, value in tags.items()]
+        return "".join([*lines, "\n[tags]\n", *named])
 
     def _check(self, name: str) -> None:
         # Budgets add the fields to a frame that is rendered with empty ones, so a template that shows one
