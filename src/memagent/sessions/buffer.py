@@ -113,8 +113,10 @@ class SummaryBuffer:
         self._tools, self._idempotent, self._native = tuple(tools), frozenset(idempotent), native
         self._max = max_summaries
         self._prompts = prompts
-        self._own = FileArchive() if archive is None else None
-        self._archive: Archive = archive if self._own is None else self._own  # type: ignore[assignment]
+        self._own: FileArchive | None = None
+        if archive is None:
+            archive = self._own = FileArchive()
+        self._archive = archive
         self._opened: _Opened | None = None
         self._early = Beginner(early)
         self._spent = Spent()

@@ -110,7 +110,9 @@ def _tagged(text: str, said: list[str], calls: list[ToolCall]) -> int:
     """Reads the calls that stand in tags. What was said before each, and where the last one ends."""
     place = looked = 0
     while tag := _TAG.search(text, looked):
-        begin = _FENCED.match(text, tag.end()).end()  # type: ignore[union-attr] - it matches nothing as well
+        fence = _FENCED.match(text, tag.end())
+        assert fence is not None, "it matches nothing as well"
+        begin = fence.end()
         before, name = tag.start(), None
         if tag["open"] is None:
             # Only the closing tag: its JSON, if there is any, stands before it.
