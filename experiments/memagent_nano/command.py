@@ -107,6 +107,23 @@ def report(size: SizeName, out: Out, seeds: Seeds = "0") -> None:
             typer.echo(f"{table}\n")
 
 
+@app.command()
+def controls(
+    folder: Annotated[Path, typer.Argument(help="What memagent-bench notes wrote.")],
+    model: Annotated[Path, typer.Option(metavar="FOLDER", help="The policy that answered.")],
+) -> None:
+    """Ask a benchmark's questions again: with their memories, with none, and with other samples'."""
+    with _told():
+        from memagent_nano.controls import controls
+
+        for (task, length), shares in controls(folder, model).items():
+            for memory, found in shares.items():
+                interval = f"[{found['low']:.3f}, {found['high']:.3f}]"
+                typer.echo(
+                    f"{task:8} {length:8} {memory:8} {found['mean']:.3f} {interval} n={found['n']}"
+                )
+
+
 @app.command(hidden=True)
 def measure_one(size: SizeName, out: Out, seed: int, stage: str) -> None:
     """Measure one policy: the gate, and all cells."""

@@ -19,7 +19,7 @@ ROLLOUTS = "rollouts"
 """Lessons that are no file: the right ones among rollouts of the policy that a stage begins with."""
 DOCUMENTS = 2048
 """That it rolls out for them."""
-SETTLING = 3
+SETTLING = 2
 """Rounds of more copies, each with lessons of its own."""
 TRUNK = ("new", "echo", "copy", *(f"settle-{number}" for number in range(1, SETTLING + 1)))
 """Stages that all arms of all seeds begin with, trained once: what seeds differ in comes after."""

@@ -1,0 +1,114 @@
+"""Whether answers come from memories: the same questions again, with no memory and with another sample's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memagent.errors import ConfigError
+from memagent.events import MemoryUpdated
+from memagent.messages import ChatRequest
+from memagent.models.transformers.model import TransformersModel
+from memagent.prompts import PromptSet
+from memagent.tasks import SCORERS
+from memagent_bench.diagnose.diagnosis import open_runs
+from memagent_bench.record import Record
+from memagent_bench.records import read_records
+from memagent_bench.stats import estimate
+from memagent_bench.systems.base import Status
+from memagent_nano.gate import GREEDY
+
+SYSTEM = "memory"
+OWN, BLANK, SWAPPED = "own", "blank", "swapped"
+ROOM = 32
+"""Tokens of an answer: two names and a number take fewer."""
+Cell = tuple[str, int]
+"""Task and length."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A sample's record, and what its last memory held."""
+
+    record: Record
+    memory: str
+
+
+def controls(folder: Path, policy: Path) -> dict[Cell, dict[str, dict[str, float]]]:
+    """Asks the questions of a benchmark's folder once more, greedily. Blocks.
+
+    Args:
+        folder: what `memagent-bench notes --systems memory` wrote.
+        policy: that answered, as a folder with its prompts.
+
+    Returns:
+        By task and length, then by memory (`own`: the last of its run; `blank`: none; `swapped`: the last one of
+        another sample of the cell): mean score, its 95% interval, how many there were.
+
+    Raises:
+        ConfigError: the folder has fewer than two answered samples of a cell.
+        StoreError: it has no records or no runs.
+    """
+    found: dict[Cell, dict[str, dict[str, float]]] = {}
+    for cell, held in sorted(_held(folder).items()):
+        if len(held) < 2:
+            raise ConfigError(
+                f"{cell[0]} at {cell[1]} in {str(folder)!r} has {len(held)} answered sample: "
+                f"memories are swapped between at least 2"
+            )
+        asked = {
+            OWN: [one.memory for one in held],
+            BLANK: [""] * len(held),
+            SWAPPED: [one.memory for one in (*held[1:], held[0])],
+        }
+        found[cell] = asyncio.run(_scored(policy, [one.record for one in held], asked))
+    return found
+
+
+def _held(folder: Path) -> dict[Cell, list[Held]]:
+    """The answered samples of each cell, in order."""
+    answered = [
+        record
+        for record in read_records(folder)
+        if record.system == SYSTEM and record.status is Status.ANSWERED
+    ]
+    found: defaultdict[Cell, list[Held]] = defaultdict(list)
+    with open_runs(folder) as store:
+        for record in sorted(answered, key=lambda record: record.index):
+            memory = ""
+            for event in store.events(record.run_id or ""):
+                if isinstance(event, MemoryUpdated):
+                    memory = event.memory
+            found[record.task, record.length].append(Held(record, memory))
+    return found
+
+
+async def _scored(
+    policy: Path, records: Sequence[Record], memories: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """Mean score of the answers from each list of memories, one for each record."""
+    model, prompts = TransformersModel(policy), PromptSet.load(policy / "prompts.toml")
+
+    async def one(record: Record, memory: str) -> float:
+        messages = prompts.render(
+            "answer", question=record.question, memory=memory or prompts.empty_memory
+        )
+        request = ChatRequest(messages=messages, max_tokens=ROOM, sampling=GREEDY)
+        reply = await model.complete(request)
+        return SCORERS[record.scorer](reply.text, record.outputs)
+
+    try:
+        return {
+            label: _share(await asyncio.gather(*map(one, records, of_label)))
+            for label, of_label in memories.items()
+        }
+    finally:
+        await model.aclose()
+
+
+def _share(scores: Sequence[float]) -> dict[str, float]:
+    found = estimate([scores])
+    return {"mean": found.mean, "low": found.low, "high": found.high, "n": found.n}
