@@ -108,6 +108,46 @@ def report(size: SizeName, out: Out, seeds: Seeds = "0") -> None:
 
 
 @app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(help="What memagent-bench notes --nested wrote.")],
+    lengths: Annotated[str, typer.Option(metavar="L,L,...", help="In tokens: 1m,4m.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Where the forecasts go; not there yet.")
+    ],
+    longest: Annotated[
+        str, typer.Option(metavar="L", help="What is longer is left out of the hazard.")
+    ] = "256k",
+) -> None:
+    """Say how many answers the hazard of short documents leaves right in longer ones."""
+    with _told():
+        from memagent_bench.lengths import parse_lengths
+        from memagent_nano import survival, tables
+
+        if out.exists():
+            raise ConfigError(f"{str(out)!r} is there: what was said before is not said again")
+        (top,) = parse_lengths(longest)
+        hazards, forecasts = survival.predict(folder, parse_lengths(lengths), longest=top)
+        survival.write(hazards, forecasts, out)
+        typer.echo(f"{tables.hazards(hazards)}\n\n{tables.forecasts(forecasts, [])}")
+
+
+@app.command()
+def lengths(
+    folder: Annotated[Path, typer.Argument(help="What memagent-bench notes wrote.")],
+    said: Annotated[Path, typer.Option(metavar="FILE", help="What `predict` wrote.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The curve, a PNG.")],
+) -> None:
+    """Compare what was measured with what was said before."""
+    with _told():
+        from memagent_bench.records import read_records
+        from memagent_nano import plots, survival, tables
+
+        points, forecasts = survival.points(read_records(folder)), survival.read(said)
+        plots.survival(points, forecasts, out)
+        typer.echo(tables.forecasts(forecasts, points))
+
+
+@app.command()
 def controls(
     folder: Annotated[Path, typer.Argument(help="What memagent-bench notes wrote.")],
     model: Annotated[Path, typer.Option(metavar="FOLDER", help="The policy that answered.")],

@@ -8,6 +8,7 @@ from statistics import mean
 from memagent_bench.stats import estimate
 from memagent_nano.results import Measured, Results
 from memagent_nano.sizes import Size
+from memagent_nano.survival import Forecast, Hazard, Point
 
 TRAINED = ("once", "last", "hop")
 ABOUT = {
@@ -58,6 +59,34 @@ def gates(results: Results) -> str:
         if found:
             worst = [min((one[k]["share"] for one in found if k in one), default=0) for k in kinds]
             lines.append(_row((f"`{stage}`", *(f"{share:.3f}" for share in worst))))
+    return "\n".join(lines)
+
+
+def hazards(found: Sequence[Hazard]) -> str:
+    """What short documents say."""
+    lines = [
+        _row(("task", "losses", "chunk steps", "hazard", "right if not lost")),
+        _row(["---"] * 5),
+    ]
+    for one in found:
+        rate = f"{one.rate:.2e} [{one.low:.2e}, {one.high:.2e}]"
+        lines.append(_row((one.task, str(one.losses), f"{one.steps:,}", rate, f"{one.sound:.3f}")))
+    return "\n".join(lines)
+
+
+def forecasts(said: Sequence[Forecast], measured: Sequence[Point]) -> str:
+    """What was said, and what came of it, by task and length."""
+    seen = {(point.task, point.length): point for point in measured}
+    wanted = {(one.task, one.length): one for one in said}
+    lines = [_row(("task", "length", "chunks", "said", "measured", "n")), _row(["---"] * 6)]
+    for key in sorted(seen.keys() | wanted.keys()):
+        one, point = wanted.get(key), seen.get(key)
+        before = f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" if one else ""
+        after = f"{point.mean:.3f} [{point.low:.3f}, {point.high:.3f}]" if point else ""
+        chunks = f"{one.chunks:,.0f}" if one else ""
+        lines.append(
+            _row((key[0], f"{key[1]:,}", chunks, before, after, str(point.n) if point else ""))
+        )
     return "\n".join(lines)
 
 
