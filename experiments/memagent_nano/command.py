@@ -190,6 +190,15 @@ def sample_one(size: SizeName, out: Out, seed: int, stage: str, first: int, docu
         sample(_place(size, out, seed), stage, first, documents)
 
 
+@app.command(hidden=True)
+def gate_one(size: SizeName, out: Out, seed: int, stage: str) -> None:
+    """Write down what a policy makes of documents, for stage `gated`."""
+    with _told():
+        from memagent_nano.gated import make
+
+        make(_place(size, out, seed), stage)
+
+
 @dataclass
 class _Course(Going):
     """How a command here is gone on with."""

@@ -19,7 +19,7 @@ from memagent_bench.record import Record
 from memagent_bench.records import read_records
 from memagent_bench.stats import estimate
 from memagent_bench.systems.base import Status
-from memagent_nano.gate import GREEDY
+from memagent_nano.lessons import GREEDY
 
 SYSTEM = "memory"
 OWN, BLANK, SWAPPED = "own", "blank", "swapped"

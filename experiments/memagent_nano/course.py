@@ -7,13 +7,15 @@ from itertools import pairwise
 
 from memagent_nano.direct import DIRECT, WINDOW
 from memagent_nano.sizes import NANO, PICO, size_of
-from memagent_nano.stages import DOCUMENTS, ROLLOUTS, TRUNK, Stage
+from memagent_nano.stages import DOCUMENTS, GATED, ROLLOUTS, TRUNK, Stage
 
 CONSTANT = "optimizer.schedule=constant"
 FINE = "optimizer.learning_rate=1.5e-3"
 """After the trunk: from 3e-3 the loss stayed at four times what half of it reached."""
 TOSS = ("reward.use=memagent_train.smoke.control:toss", "evaluation.lengths=[]")
 """Arm (f). An evaluation while it trains would be tosses too."""
+BEST = "unshown-grpo"
+"""Arm: what is shipped."""
 ROUNDS = 3
 """Of rejection sampling: as many rollouts in all as reinforcement learning makes, and the rest of the computing."""
 START = ("new", "echo")
@@ -35,11 +37,17 @@ class Lengths:
     """Steps of reinforcement learning."""
     direct: tuple[int, int]
     """As much computing as imitation and `reward` take; (0, 0): this size has no such stage."""
+    gated: tuple[int, int]
+    """Likewise: only what is shipped learns to say that a memory stays as it is."""
 
 
 LENGTHS = {
-    PICO.name: Lengths((400, 64), (1500, 48), (2500, 48), (600, 24), (3000, 24), 100, (1500, 12)),
-    NANO.name: Lengths((400, 48), (2500, 32), (2500, 32), (2000, 12), (4000, 12), 120, (0, 0)),
+    PICO.name: Lengths(
+        (400, 64), (1500, 48), (2500, 48), (600, 24), (3000, 24), 100, (1500, 12), (0, 0)
+    ),
+    NANO.name: Lengths(
+        (400, 48), (2500, 32), (2500, 32), (2000, 12), (4000, 12), 120, (0, 0), (600, 12)
+    ),
 }
 
 
@@ -51,7 +59,7 @@ def arms(size: str) -> dict[str, Stage]:
     (a) `shown`: an expert shows which notes the question needs. (b) `unshown`: an expert keeps notes whatever the
     question. (c) `-grpo`: after that, reinforcement learning from answers alone. (d) `-more`: more imitation instead.
     (e) `-right`: rejection sampling instead. (f) `-toss`: rewards that say nothing. (g) `direct`: no memory; the window
-    holds all of a training's document.
+    holds all of a training's document. `gated`: behind reinforcement learning, the same memories with the update gate.
 
     Raises:
         ConfigError: there is no such size.
@@ -77,6 +85,8 @@ def arms(size: str) -> dict[str, Stage]:
     if lengths.direct[0]:
         direct = _imitate(DIRECT, TRUNK[-1], "direct", lengths.direct, f"traces.window={WINDOW}")
         stages.append(replace(direct, window=WINDOW))
+    if lengths.gated[0]:
+        stages.append(_imitate(GATED, BEST, GATED, lengths.gated, FINE))
     return {stage.name: stage for stage in stages}
 
 

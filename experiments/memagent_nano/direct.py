@@ -9,8 +9,9 @@ from memagent.messages import ChatRequest, Message
 from memagent.models.base import ChatModel
 from memagent.tasks import Sample
 from memagent_nano.expert import Expert, read_memory
+from memagent_nano.lessons import documents
 from memagent_nano.sizes import Size
-from memagent_nano.task import FAMILIES, UNTRAINED, notes
+from memagent_nano.task import UNTRAINED
 
 DIRECT = "direct"
 """The stage."""
@@ -59,14 +60,8 @@ async def agent(model: ChatModel, sample: Sample) -> str:
 
 def lessons(size: Size, count: int, seed: int) -> Iterator[tuple[str, str]]:
     """Documents as they come in the training, and answers in the form in which they are given from a memory."""
-    tasks = [
-        notes(family=family, size=size.name, length=length, seed=UNTRAINED + seed)
-        for family in FAMILIES
-        for length in size.lengths
-    ]
     expert = Expert("relevant", entries=size.entries, syllables=size.syllables)
-    for index in range(count):
-        sample = tasks[index % len(tasks)].sample(index)
+    for sample in documents(size, count, UNTRAINED + seed):
         memory = read_memory(expert.update(sample.question, [], sample.context))
         yield (
             prompt(sample.context, sample.question),

@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from memagent.errors import ConfigError
-from memagent.messages import ChatRequest, Message, Sampling
+from memagent.messages import ChatRequest, Message
 from memagent.models.transformers.model import TransformersModel
 from memagent_bench.stats import wilson
-from memagent_nano.lessons import Lesson, copies, traces
+from memagent_nano.lessons import GREEDY, Lesson, copies, traces
 from memagent_nano.sizes import Size
 
 HELD_OUT = 5 * 10**6
@@ -20,7 +20,6 @@ N = 1000
 """Copies, and conversations of the expert."""
 FEWEST = 3
 """Conversations of a document on average, at the least."""
-GREEDY = Sampling(temperature=0.0)
 
 
 def gate(size: Size, policy: Path, *, n: int = N) -> dict[str, dict[str, float]]:

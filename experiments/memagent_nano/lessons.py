@@ -6,14 +6,18 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from random import Random
 
 from memagent import MemoryAgent, Result
+from memagent.messages import Sampling
+from memagent.models.base import ChatModel
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts import PromptSet
 from memagent.tasks import Sample
 from memagent.tokens import load_counter
+from memagent.trajectory import Conversation
 from memagent_bench.notes.vocabulary import COINS, MASTER, TRAINED
 from memagent_nano.books import TRAINING, sentences_of
 from memagent_nano.expert import Entry, Expert, Keep, write_memory
@@ -21,12 +25,15 @@ from memagent_nano.sizes import Size
 from memagent_nano.task import FAMILIES, UNTRAINED, notes
 
 PROMPTS = Path(__file__).with_name("prompts.toml")
+GREEDY = Sampling(temperature=0.0)
 Lesson = tuple[str, str]
 """What is said to the policy, and what it has to reply."""
 
 
 PEOPLE = 7
 """In a copy."""
+AT_ONCE = 64
+"""Documents that are read side by side."""
 LONG = 100
 """Characters of a sentence of a book, at most, in a copy."""
 ANSWERS = 0.3
@@ -85,30 +92,41 @@ def traces(size: Size, keep: Keep, tokenizer: Path, count: int, seed: int) -> It
         count: of documents.
         seed: of documents, and of what the expert drops.
     """
+    samples = documents(size, count, UNTRAINED + seed)
+    counter = load_counter(tokenizer)
+    expert = ScriptedModel(teacher(size, keep, seed), window=size.window, counter=counter)
+    with reader(size, expert) as agent:
+        for conversation in conversations(agent, samples):
+            said, reply = conversation.messages
+            yield said.content, reply.content
+
+
+def conversations(agent: MemoryAgent, samples: Iterator[Sample]) -> Iterator[Conversation]:
+    """What an agent and its model say while it reads documents, some side by side. Blocks."""
+    while some := list(islice(samples, AT_ONCE)):
+        for result in asyncio.run(_read(agent, some)):
+            yield from result.trajectory.conversations
+
+
+def documents(size: Size, count: int, seed: int) -> Iterator[Sample]:
+    """Documents of all kinds and lengths of the training, in turn."""
     tasks = [
-        notes(family=family, size=size.name, length=length, seed=UNTRAINED + seed)
+        notes(family=family, size=size.name, length=length, seed=seed)
         for family in FAMILIES
         for length in size.lengths
     ]
-    samples = (tasks[index % len(tasks)].sample(index) for index in range(count))
-    with reader(size, keep, tokenizer, seed) as agent:
-        for result in asyncio.run(_read(agent, samples)):
-            for conversation in result.trajectory.conversations:
-                said, reply = conversation.messages
-                yield said.content, reply.content
+    return (tasks[index % len(tasks)].sample(index) for index in range(count))
 
 
-def reader(size: Size, keep: Keep, tokenizer: Path, seed: int) -> MemoryAgent:
-    """A memory agent with an expert in the place of the policy. Close it."""
-    model = ScriptedModel(
-        teacher(size, keep, seed), window=size.window, counter=load_counter(tokenizer)
-    )
+def reader(size: Size, model: ChatModel) -> MemoryAgent:
+    """A memory agent as it reads in the training, greedily. Close it."""
     return MemoryAgent(
         model,
         prompts=PROMPTS,
         window=size.window,
         chunk_tokens=size.chunk_tokens,
         memory_tokens=size.memory_tokens,
+        sampling=GREEDY,
         store=None,
     )
 
@@ -134,8 +152,8 @@ def _prompts() -> PromptSet:
     return PromptSet.load(PROMPTS)
 
 
-async def _read(agent: MemoryAgent, samples: Iterable[Sample]) -> list[Result]:
-    return [await agent.aask(sample.context, sample.question) for sample in samples]
+async def _read(agent: MemoryAgent, samples: Sequence[Sample]) -> list[Result]:
+    return await asyncio.gather(*(agent.aask(one.context, one.question) for one in samples))
 
 
 def _answered(

@@ -13,7 +13,7 @@ from memagent.errors import ConfigError
 from memagent_bench.folder import held
 from memagent_nano import direct, lessons
 from memagent_nano.lessons import Lesson
-from memagent_nano.stages import ROLLOUTS, SETTLING, Place
+from memagent_nano.stages import GATED, ROLLOUTS, SETTLING, Place
 
 DOCUMENTS = 6000
 """That an expert reads: about 37,000 conversations."""
@@ -40,7 +40,9 @@ def make(
         RunBusy: another process is at it.
         StoreReadOnly: it cannot be written.
     """
-    files = {name: place.lessons / f"{name}.jsonl" for name in sorted({*names} - {"", ROLLOUTS})}
+    files = {
+        name: place.lessons / f"{name}.jsonl" for name in sorted({*names} - {"", ROLLOUTS, GATED})
+    }
     if all(file.is_file() for file in files.values()):
         return
     try:

@@ -17,6 +17,8 @@ MADE = "made"
 """A policy that may not be whole yet."""
 ROLLOUTS = "rollouts"
 """Lessons that are no file: the right ones among rollouts of the policy that a stage begins with."""
+GATED = "gated"
+"""The stage whose lessons the policy before it gives, and the name of these."""
 DOCUMENTS = 2048
 """That it rolls out for them."""
 SETTLING = 2
@@ -132,6 +134,17 @@ def _train(place: Place, stage: Stage) -> None:
         asked = [place.size.name, place.seed, stage.after, stage.first, DOCUMENTS]
         arguments = [*map(str, asked), "--out", str(place.root)]
         python(place, stage.name, "memagent_nano", "sample-one", *arguments)
+    if stage.lessons == GATED:
+        asked = [place.size.name, place.seed, stage.after]
+        python(
+            place,
+            stage.name,
+            "memagent_nano",
+            "gate-one",
+            *map(str, asked),
+            "--out",
+            str(place.root),
+        )
     settings = [
         f"model.path={json.dumps(str(place.policy(stage.after)))}",
         f"optimizer.steps={stage.steps}",
@@ -158,7 +171,8 @@ def sft_settings(place: Place, stage: Stage) -> list[str]:
         path = json.dumps(str(place.of(stage.after) / TRACES))
         source = f'{{ kind = "rollouts", path = {path}, min_reward = 1.0 }}'
     else:
-        files = json.dumps([str(place.lessons / f"{stage.lessons}.jsonl")])
+        folder = place.of(stage.after) if stage.lessons == GATED else place.lessons
+        files = json.dumps([str(folder / f"{stage.lessons}.jsonl")])
         source = f'{{ kind = "messages", files = {files} }}'
     return [f"traces.source=[{source}]"]
 

@@ -3,11 +3,13 @@ from pathlib import Path
 
 import pytest
 
+from memagent import ScriptedModel
 from memagent.errors import ConfigError
 from memagent.messages import ChatRequest, Message
 from memagent.tasks import SCORERS
+from memagent.tokens import load_counter
 from memagent_nano.expert import NOTHING, Expert, Keep, read_memory, with_entry, write_memory
-from memagent_nano.lessons import reader
+from memagent_nano.lessons import reader, teacher
 from memagent_nano.sizes import PICO, SIZES, Size
 from memagent_nano.task import FAMILIES, notes
 
@@ -30,7 +32,8 @@ def rewards(size: Size, keep: Keep, tokenizer: Path, each: int) -> list[float]:
                 found.append(SCORERS[task.scorer](result.answer or "", sample.outputs))
         return found
 
-    with reader(size, keep, tokenizer, SEED) as agent:
+    expert, counter = teacher(size, keep, SEED), load_counter(tokenizer)
+    with reader(size, ScriptedModel(expert, window=size.window, counter=counter)) as agent:
         return asyncio.run(read())
 
 

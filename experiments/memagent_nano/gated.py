@@ -1,0 +1,57 @@
+"""Stage `gated`: a policy learns to say in a word that its memory stays as it is. What it keeps stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from memagent.models.transformers.model import TransformersModel
+from memagent.prompts import PromptSet
+from memagent.prompts.promptset import Gate
+from memagent_nano.lessons import PROMPTS, Lesson, conversations, documents, reader, write
+from memagent_nano.sizes import Size
+from memagent_nano.stages import GATED, Place
+
+SEED = 2 * 10**6
+"""Of the documents: no other training has them."""
+DOCUMENTS = 1500
+MARK = "..."
+
+
+def make(place: Place, stage: str) -> None:
+    """Writes the lessons that the policy of a stage gives, if they are not there yet. Blocks for minutes."""
+    file = place.of(stage) / f"{GATED}.jsonl"
+    if not file.is_file():
+        new = file.with_suffix(".new")
+        write(lessons(place.size, place.policy(stage), DOCUMENTS), new)
+        new.replace(file)
+
+
+def lessons(size: Size, policy: Path, count: int) -> Iterator[Lesson]:
+    """What a policy makes of documents, each update twice: as it was, and as the update gate has it. Blocks.
+
+    Args:
+        size: of the policy.
+        policy: reads greedily.
+        count: of documents, as they come in the training.
+    """
+    with reader(size, TransformersModel(policy)) as agent:
+        for conversation in conversations(agent, documents(size, count, SEED)):
+            said, reply = (message.content for message in conversation.messages)
+            yield said, reply
+            if conversation.kind == "update":
+                yield gated(said, reply)
+
+
+def gated(said: str, reply: str) -> Lesson:
+    """An update in the words of the update gate: where the memory stays as it was, it is kept in a word."""
+    prompts = PromptSet.load(PROMPTS)
+    plain, offered = (_tail(prompts, gate) for gate in ("off", "update"))
+    memory = said.split("Memory:\n", 1)[1].split("\nText:", 1)[0]
+    return said.removesuffix(plain) + offered, prompts.keep if reply == memory else reply
+
+
+def _tail(prompts: PromptSet, gate: Gate) -> str:
+    """What stands behind a chunk."""
+    (message,) = prompts.render("update", question="", memory="", chunk=MARK, gate=gate)
+    return message.content.split(MARK)[1]
