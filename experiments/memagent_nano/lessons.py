@@ -133,7 +133,7 @@ def reader(size: Size, model: ChatModel) -> MemoryAgent:
 
 def teacher(size: Size, keep: Keep, seed: int) -> Expert:
     """The expert of a size."""
-    return Expert(keep, entries=size.entries, syllables=size.syllables, seed=seed)
+    return Expert(keep, entries=size.kept, syllables=size.syllables, seed=seed)
 
 
 def write(lessons: Iterable[Lesson], file: Path) -> None:

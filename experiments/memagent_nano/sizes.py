@@ -24,12 +24,15 @@ class Size:
     memory_tokens: int
     entries: int
     """Most entries of a memory: with more it might be cut."""
+    kept: int
+    """Most that an expert keeps: fewer than there are notes in all but the shortest documents of the training, so that
+    what is worth keeping matters."""
     syllables: int
     digits: int
     lengths: tuple[int, ...]
-    """GPT-2 tokens of the documents that it is trained on: one to eight chunks."""
+    """GPT-2 tokens of the documents that it is trained on: two to four or five chunks."""
     every: int
-    """GPT-2 tokens of a document for each note in it: about two in a chunk of pico, three in one of nano."""
+    """GPT-2 tokens of a document for each note in it: about two in a chunk."""
 
     def words(self, *, held_out: bool = False) -> Vocabulary:
         """Names and numbers."""
@@ -46,9 +49,10 @@ PICO = Size(
     chunk_tokens=104,
     memory_tokens=48,
     entries=5,
+    kept=3,
     syllables=2,
     digits=2,
-    lengths=(192, 256, 320, 384, 448),
+    lengths=(128, 160, 192, 224),
     every=26,
 )
 NANO = Size(
@@ -61,10 +65,11 @@ NANO = Size(
     chunk_tokens=512,
     memory_tokens=128,
     entries=8,
+    kept=3,
     syllables=3,
     digits=4,
-    lengths=(400, 800, 1200, 1600, 2000, 2400, 2800, 3000),
-    every=128,
+    lengths=(600, 800, 1000, 1200),
+    every=160,
 )
 SIZES = {size.name: size for size in (PICO, NANO)}
 """By name."""

@@ -81,7 +81,7 @@ def test_experts_of_the_same_documents_are_told_apart_by_what_they_keep(
     }
     assert len(kept["relevant"]) == len(kept["random"])
     assert max(kept["relevant"]) <= 2  # somebody's master, and the master's number
-    assert max(kept["random"]) == PICO.entries
+    assert max(kept["random"]) == PICO.kept
 
 
 def test_files_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,9 @@ from memagent_nano.sizes import PICO
 from memagent_nano.stages import Place
 from memagent_train.runs import metrics
 
+OWN = PICO.lengths[-1]
+ONCE = f"once-{OWN}"
+
 
 def lay(place: Place, stage: str, rewards: Sequence[float | None], means: list[float]) -> None:
     run = place.run(stage)
@@ -21,7 +24,7 @@ def lay(place: Place, stage: str, rewards: Sequence[float | None], means: list[f
     measured = place.folder / stage / "measured"
     measured.mkdir()
     lines = [json.dumps({"reward": reward}) for reward in rewards]
-    (measured / "once-448.jsonl").write_text("\n".join(lines) + "\n")
+    (measured / f"{ONCE}.jsonl").write_text("\n".join(lines) + "\n")
 
 
 def test_what_is_there_is_gathered_and_comes_back_from_a_file(tmp_path: Path) -> None:
@@ -31,8 +34,8 @@ def test_what_is_there_is_gathered_and_comes_back_from_a_file(tmp_path: Path) ->
     (places[1].folder / "shown" / "gate.json").write_text('{"copy": {"share": 1.0}}')
     results = gather(places)
     assert results.measured == (
-        Measured(0, "shown-grpo", "once-448", (1.0, 0.0, 0.0)),
-        Measured(1, "shown", "once-448", (1.0, 1.0)),
+        Measured(0, "shown-grpo", ONCE, (1.0, 0.0, 0.0)),
+        Measured(1, "shown", ONCE, (1.0, 1.0)),
     )
     assert [one.mean for one in results.measured] == [1 / 3, 1.0]
     assert results.curves == (Curve(0, "shown-grpo", (0, 1), (0.25, 0.5)),)
@@ -57,7 +60,7 @@ def test_a_report_has_tables_and_curves(tmp_path: Path) -> None:
         lay(place, "shown-grpo", rewards, [0.25, 0.5])
         measured = place.folder / "shown-grpo" / "measured"
         for family in ("last", "hop"):
-            shutil.copy(measured / "once-448.jsonl", measured / f"{family}-448.jsonl")
+            shutil.copy(measured / f"{ONCE}.jsonl", measured / f"{family}-{OWN}.jsonl")
     told = CliRunner().invoke(app, ["report", "pico", "--out", str(tmp_path), "--seeds", "0,1"])
     assert told.exit_code == 0, told.output
     row = "| `shown-grpo` | (c) a, then GRPO | 2 |  | 0.75 (0.50-1.00) | 0.75 (0.50-1.00) | 0.75 (0.50-1.00) |  |"

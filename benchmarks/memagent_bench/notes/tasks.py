@@ -17,13 +17,13 @@ from memagent_bench.options import DataOptions, MakeTask
 from memagent_bench.tracking.puzzle import Fact, Layout, Puzzle
 from memagent_bench.tracking.scattered import ScatteredTask
 
-OTHERS = 5
+OTHERS = 8
 """People who are spoken of and not asked for."""
-EVERY = 128
+EVERY = 160
 """Tokens of a document for each note."""
 GENERATE = 24
 """Tokens that a reply may have: a number or two, and some words."""
-TRIES = 16
+TRIES = 256
 """Where the first sentence is too long for a short document, it begins with one of so many after it."""
 ROOM = 32
 """Tokens by which the shortest sentence of another sample may be longer."""

@@ -17,6 +17,7 @@ from memagent.errors import ConfigError
 from memagent.tasks import SCORERS, Sample, Task
 from memagent.tokens import ByteBound
 from memagent_bench.length_tokens import length_counter
+from memagent_bench.notes import tasks
 from memagent_bench.notes.families import FAMILIES, TAUGHT
 from memagent_bench.notes.tasks import TASKS, NotesTask
 from memagent_bench.notes.vocabulary import HELD_OUT, TRAINED, Vocabulary
@@ -75,9 +76,9 @@ def test_evidence_stands_where_it_is_said_to(name: str, options: DataOptions) ->
 @EVERY
 def test_there_is_a_note_for_every_so_many_tokens(name: str, options: DataOptions) -> None:
     for sample in samples(name, options)[:10]:
-        assert len(notes(sample)) == LENGTH // 128
+        assert len(notes(sample)) == LENGTH // tasks.EVERY
     for length in (1000, 30_000):
-        assert len(notes(TASKS[name](length, options).sample(0))) == length // 128
+        assert len(notes(TASKS[name](length, options).sample(0))) == length // tasks.EVERY
     # What an answer needs is said in any case.
     sample = TASKS[name](100, options).sample(0)
     assert solve(sample.context, sample.question) == ", ".join(sample.outputs)
@@ -120,11 +121,11 @@ def test_samples_depend_on_seed_task_index_and_length_alone(
 
 
 def test_samples_are_the_same_as_ever(options: DataOptions) -> None:
-    told = own(TASKS["hop"](400, options).sample(0))
+    told = own(TASKS["hop"](640, options).sample(0))
     # Policies were trained on samples that were drawn so.
     assert told == (
-        "The master of Tupiti is Menale. Kaboto is the servant of Nutoro. "
-        "There are 8734 coins in the purse of Nutoro."
+        "The purse of Fuzoge holds 8467 coins. Rukare works for Sokoru. "
+        "Sokoru has 7657 coins. The purse of Bofofa holds 6872 coins."
     )
 
 
@@ -170,7 +171,7 @@ def test_nested_samples_have_the_same_notes_at_the_same_shares_and_more_that_nob
             share = place.start / len(one.context)
             assert share == pytest.approx(later.start / len(other.context), abs=0.1)
         few, many = notes(one), notes(other)
-        assert (len(few), len(many)) == (LENGTH // 128, 8 * LENGTH // 128)
+        assert (len(few), len(many)) == (LENGTH // tasks.EVERY, 8 * LENGTH // tasks.EVERY)
         rest = iter(many)
         assert all(note in rest for note in few), "those of the shorter one, in their order"
         # The filler begins at the same sentence.
@@ -268,7 +269,7 @@ def test_what_a_record_has_to_say(options: DataOptions) -> None:
         family = FAMILIES[name.split("_")[0]]
         assert (task.name, task.scorer) == (name, family.scorer)
         facts = task.facts
-        assert (facts["kind"], facts["every"]) == (family.label, 128)
+        assert (facts["kind"], facts["every"]) == (family.label, 160)
         assert (facts["syllables"], facts["digits"]) == (3, 4)
         assert facts["length_tokenizer"] == "words"
         assert facts["names"] == ("held out" if name.endswith("_names") else "as in training")
