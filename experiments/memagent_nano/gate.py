@@ -18,7 +18,7 @@ HELD_OUT = 5 * 10**6
 """Seed of the lessons."""
 N = 1000
 """Copies, and conversations of the expert."""
-FEWEST = 3
+FEWEST = 2
 """Conversations of a document on average, at the least."""
 
 

@@ -30,9 +30,9 @@ class Size:
     syllables: int
     digits: int
     lengths: tuple[int, ...]
-    """GPT-2 tokens of the documents that it is trained on: two to four or five chunks."""
+    """GPT-2 tokens of the documents that it is trained on: one or two chunks, rarely three."""
     every: int
-    """GPT-2 tokens of a document for each note in it: about two in a chunk."""
+    """GPT-2 tokens of a document for each note in it: about four in a chunk."""
 
     def words(self, *, held_out: bool = False) -> Vocabulary:
         """Names and numbers."""
@@ -52,8 +52,8 @@ PICO = Size(
     kept=3,
     syllables=2,
     digits=2,
-    lengths=(128, 160, 192, 224),
-    every=26,
+    lengths=(96, 112, 128, 160),
+    every=20,
 )
 NANO = Size(
     name="nano",
@@ -68,8 +68,8 @@ NANO = Size(
     kept=3,
     syllables=3,
     digits=4,
-    lengths=(600, 800, 1000, 1200),
-    every=160,
+    lengths=(400, 500, 600, 800),
+    every=100,
 )
 SIZES = {size.name: size for size in (PICO, NANO)}
 """By name."""

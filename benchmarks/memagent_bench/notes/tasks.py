@@ -19,7 +19,7 @@ from memagent_bench.tracking.scattered import ScatteredTask
 
 OTHERS = 8
 """People who are spoken of and not asked for."""
-EVERY = 160
+EVERY = 100
 """Tokens of a document for each note."""
 GENERATE = 24
 """Tokens that a reply may have: a number or two, and some words."""

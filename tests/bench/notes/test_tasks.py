@@ -124,8 +124,8 @@ def test_samples_are_the_same_as_ever(options: DataOptions) -> None:
     told = own(TASKS["hop"](640, options).sample(0))
     # Policies were trained on samples that were drawn so.
     assert told == (
-        "The purse of Fuzoge holds 8467 coins. Rukare works for Sokoru. "
-        "Sokoru has 7657 coins. The purse of Bofofa holds 6872 coins."
+        "There are 4559 coins in the purse of Gopelu. The purse of Fuzoge holds 8467 coins. "
+        "Tuderu is the servant of Lorose. Rukare works for Sokoru. Sokoru has 7657 coins. The purse of Bofofa holds 6872 coins."
     )
 
 
@@ -269,7 +269,7 @@ def test_what_a_record_has_to_say(options: DataOptions) -> None:
         family = FAMILIES[name.split("_")[0]]
         assert (task.name, task.scorer) == (name, family.scorer)
         facts = task.facts
-        assert (facts["kind"], facts["every"]) == (family.label, 160)
+        assert (facts["kind"], facts["every"]) == (family.label, tasks.EVERY)
         assert (facts["syllables"], facts["digits"]) == (3, 4)
         assert facts["length_tokenizer"] == "words"
         assert facts["names"] == ("held out" if name.endswith("_names") else "as in training")
