@@ -125,7 +125,8 @@ def test_samples_are_the_same_as_ever(options: DataOptions) -> None:
     # Policies were trained on samples that were drawn so.
     assert told == (
         "There are 4559 coins in the purse of Gopelu. The purse of Fuzoge holds 8467 coins. "
-        "Tuderu is the servant of Lorose. Rukare works for Sokoru. Sokoru has 7657 coins. The purse of Bofofa holds 6872 coins."
+        "Tuderu is the servant of Lorose. Rukare works for Sokoru. Sokoru has 7657 coins. "
+        "The purse of Bofofa holds 6872 coins."
     )
 
 
