@@ -11,7 +11,7 @@ from memagent.errors import ConfigError
 from memagent.messages import ChatRequest, Message
 from memagent.models.transformers.model import TransformersModel
 from memagent_bench.stats import wilson
-from memagent_nano.lessons import GREEDY, Lesson, copies, traces
+from memagent_nano.lessons import GREEDY, Lesson, copies, memory_of, traces
 from memagent_nano.sizes import Size
 
 HELD_OUT = 5 * 10**6
@@ -74,8 +74,7 @@ def _kind(said: str, wanted: str) -> str:
     """What a lesson asks for."""
     if said.rstrip().endswith("Answer:"):
         return "answer"
-    memory = said.split("Memory:\n", 1)[1].split("\nText:", 1)[0]
-    return "copy" if memory == wanted else "change"
+    return "copy" if memory_of(said) == wanted else "change"
 
 
 def _share(found: list[bool]) -> dict[str, float]:

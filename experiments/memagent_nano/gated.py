@@ -8,7 +8,15 @@ from pathlib import Path
 from memagent.models.transformers.model import TransformersModel
 from memagent.prompts import PromptSet
 from memagent.prompts.promptset import Gate
-from memagent_nano.lessons import PROMPTS, Lesson, conversations, documents, reader, write
+from memagent_nano.lessons import (
+    PROMPTS,
+    Lesson,
+    conversations,
+    documents,
+    memory_of,
+    reader,
+    write,
+)
 from memagent_nano.sizes import Size
 from memagent_nano.stages import GATED, Place
 
@@ -47,8 +55,7 @@ def gated(said: str, reply: str) -> Lesson:
     """An update in the words of the update gate: where the memory stays as it was, it is kept in a word."""
     prompts = PromptSet.load(PROMPTS)
     plain, offered = (_tail(prompts, gate) for gate in ("off", "update"))
-    memory = said.split("Memory:\n", 1)[1].split("\nText:", 1)[0]
-    return said.removesuffix(plain) + offered, prompts.keep if reply == memory else reply
+    return said.removesuffix(plain) + offered, prompts.keep if reply == memory_of(said) else reply
 
 
 def _tail(prompts: PromptSet, gate: Gate) -> str:

@@ -108,6 +108,11 @@ def conversations(agent: MemoryAgent, samples: Iterator[Sample]) -> Iterator[Con
             yield from result.trajectory.conversations
 
 
+def memory_of(said: str) -> str:
+    """The memory that the prompt of an update shows."""
+    return said.split("Memory:\n", 1)[1].split("\nText:", 1)[0]
+
+
 def documents(size: Size, count: int, seed: int) -> Iterator[Sample]:
     """Documents of all kinds and lengths of the training, in turn."""
     tasks = [
