@@ -103,7 +103,12 @@ def report(size: SizeName, out: Out, seeds: Seeds = "0") -> None:
         results.write(found, out / "results.json")
         plots.learning(found, out / "learning.png")
         of = size_of(size)
-        for table in (tables.gates(found), tables.arms(found, of), tables.held_out(found, of)):
+        for table in (
+            tables.gates(found),
+            tables.arms(found, of),
+            tables.held_out(found, of),
+            tables.kept(found),
+        ):
             typer.echo(f"{table}\n")
 
 
@@ -169,13 +174,14 @@ def measure_one(size: SizeName, out: Out, seed: int, stage: str) -> None:
     """Measure one policy: the gate, and all cells."""
     with _told():
         from memagent_nano.gate import gate
-        from memagent_nano.measure import cells, gate_file
+        from memagent_nano.kept import kept
+        from memagent_nano.measure import cells, gate_file, kept_file
         from memagent_nano.measure import measure as answer
 
         place = _place(size, out, seed)
-        file = gate_file(place, stage)
-        if stage != DIRECT and not file.is_file():
-            file.write_text(json.dumps(gate(place.size, place.policy(stage)), indent=1) + "\n")
+        for file, look in ((gate_file(place, stage), gate), (kept_file(place, stage), kept)):
+            if stage != DIRECT and not file.is_file():
+                file.write_text(json.dumps(look(place.size, place.policy(stage)), indent=1) + "\n")
         for cell in cells(place.size):
             typer.echo(cell.name)
             answer(place, stage, cell)

@@ -56,10 +56,10 @@ class Expert:
     def update(self, question: str, memory: Sequence[Entry], chunk: str) -> str:
         """The memory after a chunk."""
         entries = list(memory)
-        for note in self._said(chunk):
+        for note in self.notes(chunk):
             if self._keep == "random":
                 entries.append(note)
-            elif self._wanted(question, entries, note):
+            elif note in self.needed(question, [*entries, note]):
                 entries = with_entry(entries, note)
         rng = Random(f"{self._seed}:{question}:{chunk}")
         while len(entries) > self._entries:
@@ -78,7 +78,19 @@ class Expert:
         number = numbers.get(chain[-1])
         return NOTHING if number is None else " ".join([*chain, number])
 
-    def _said(self, chunk: str) -> list[Entry]:
+    def needed(self, question: str, entries: Sequence[Entry]) -> list[Entry]:
+        """The entries that the answer to a question may hang on, as far as they all tell."""
+        kind, who = self._asked(question)
+        if kind == COINS:
+            return [one for one in entries if one[0] == who and one[1].isdigit()]
+        masters = [what for name, what in entries if name == who and not what.isdigit()]
+        return [
+            one
+            for one in entries
+            if (one[0] == who and not one[1].isdigit()) or (one[0] in masters and one[1].isdigit())
+        ]
+
+    def notes(self, chunk: str) -> list[Entry]:
         """The notes of a chunk in order."""
         found = [
             (match.start(), (match["who"], match["what"]))
@@ -96,15 +108,6 @@ class Expert:
         raise ConfigError(
             f"{question!r} is no question that an expert knows: ask one of {', '.join(TAUGHT)} in the words of training"
         )
-
-    def _wanted(self, question: str, entries: Sequence[Entry], note: Entry) -> bool:
-        """Whether the question needs a note, as far as the entries before it can tell."""
-        kind, who = self._asked(question)
-        name, what = note
-        if kind == COINS:
-            return name == who and what.isdigit()
-        masters = [master for servant, master in entries if servant == who]
-        return (name == who and not what.isdigit()) or (name in masters and what.isdigit())
 
 
 def _patterns(sentences: Sequence[str], who: str, what: str = "") -> list[re.Pattern[str]]:

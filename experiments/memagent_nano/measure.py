@@ -9,6 +9,7 @@ from pathlib import Path
 
 from memagent.errors import ConfigError
 from memagent_nano.direct import DIRECT
+from memagent_nano.kept import SEED
 from memagent_nano.sizes import Size
 from memagent_nano.stages import HERE, Place, agent_settings
 from memagent_train.config.sections import ModelSettings
@@ -16,8 +17,6 @@ from memagent_train.config.train import load_train
 from memagent_train.runs.evaluate import evaluate
 from memagent_train.runs.target import Target
 
-SEED = 10**7
-"""Of all samples that are measured on: no training has it."""
 MANY = 4096
 """Samples of a cell that could be asked for; the first ones are."""
 TRAINED = ("once", "last", "hop")
@@ -76,14 +75,21 @@ def answers(place: Place, stage: str, cell: Cell, label: str = "") -> Path:
 
 
 def measured(place: Place, stage: str) -> bool:
-    """Whether a stage's policy has answered all cells, and its gate is known."""
-    gated = stage == DIRECT or gate_file(place, stage).is_file()
-    return gated and all(answers(place, stage, cell).is_file() for cell in cells(place.size))
+    """Whether a stage's policy has answered all cells, and its gate and what it keeps are known."""
+    files = [answers(place, stage, cell) for cell in cells(place.size)]
+    if stage != DIRECT:
+        files += [gate_file(place, stage), kept_file(place, stage)]
+    return all(file.is_file() for file in files)
 
 
 def gate_file(place: Place, stage: str) -> Path:
     """Where `gate` is kept."""
     return place.of(stage) / "gate.json"
+
+
+def kept_file(place: Place, stage: str) -> Path:
+    """Where `kept` is."""
+    return place.of(stage) / "kept.json"
 
 
 def measure(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from memagent_nano.course import arms
+from memagent_nano.measure import gate_file, kept_file
 from memagent_nano.stages import TRUNK, Place
 from memagent_train.runs import metrics
 
@@ -53,6 +55,8 @@ class Results:
     curves: tuple[Curve, ...]
     gates: dict[str, dict[str, dict[str, float]]]
     """`seed-0/shown` -> kind of reply -> share that is exactly right."""
+    kept: dict[str, dict[str, dict[str, float]]]
+    """`seed-0/shown` -> kind of entry -> share that is kept, or made up."""
     hours: dict[str, float]
     """`seed-0/shown` -> hours that its training took, on one core beside others."""
 
@@ -62,6 +66,7 @@ def gather(places: Sequence[Place]) -> Results:
     measured: list[Measured] = []
     curves: list[Curve] = []
     gates: dict[str, dict[str, dict[str, float]]] = {}
+    kept: dict[str, dict[str, dict[str, float]]] = {}
     hours: dict[str, float] = {}
     for place in places:
         for stage in arms(place.size.name).values():
@@ -69,14 +74,14 @@ def gather(places: Sequence[Place]) -> Results:
                 continue
             name = f"{'trunk' if stage.name in TRUNK else f'seed-{place.seed}'}/{stage.name}"
             measured += _measured(place, stage.name)
-            gate = place.of(stage.name) / "gate.json"
-            if gate.is_file():
-                gates[name] = json.loads(gate.read_text(encoding="utf-8"))
+            for found, file in ((gates, gate_file), (kept, kept_file)):
+                with suppress(FileNotFoundError):
+                    found[name] = json.loads(file(place, stage.name).read_text(encoding="utf-8"))
             lines = metrics.read(place.run(stage.name) / "metrics.jsonl")
             if lines:
                 hours[name] = round(sum(line.get("seconds", 0.0) for line in lines) / 3600, 3)
             curves += _curves(place.seed, stage.name, lines)
-    return Results(tuple(measured), tuple(curves), gates, hours)
+    return Results(tuple(measured), tuple(curves), gates, kept, hours)
 
 
 def write(results: Results, file: Path) -> None:
@@ -103,6 +108,7 @@ def read(file: Path) -> Results:
             for one in plain["curves"]
         ),
         plain["gates"],
+        plain["kept"],
         plain["hours"],
     )
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import mean
+from typing import TypeVar
 
 from memagent_bench.stats import estimate
+from memagent_nano.kept import ASKED, MADE_UP, OTHER
 from memagent_nano.results import Measured, Results
 from memagent_nano.sizes import Size
 from memagent_nano.survival import Forecast, Hazard, Point
 
+T = TypeVar("T")
 TRAINED = ("once", "last", "hop")
+KINDS = (ASKED, OTHER, MADE_UP)
 ABOUT = {
     "copy": "copying and format only (what all begin with)",
     "shown": "(a) imitates an expert that keeps what is asked for",
@@ -54,11 +58,18 @@ def gates(results: Results) -> str:
     """The share of exact replies to one chunk, of the worst seed."""
     kinds = ("copy", "change", "answer", "read-copy", "read-change", "read-answer")
     lines = [_row(("policy", *kinds)), _row(["---"] * (1 + len(kinds)))]
-    for stage in ABOUT:
-        found = [gate for name, gate in results.gates.items() if name.split("/")[1] == stage]
-        if found:
-            worst = [min((one[k]["share"] for one in found if k in one), default=0) for k in kinds]
-            lines.append(_row((f"`{stage}`", *(f"{share:.3f}" for share in worst))))
+    for stage, found in _by_stage(results.gates):
+        worst = [min((one[k]["share"] for one in found if k in one), default=0) for k in kinds]
+        lines.append(_row((f"`{stage}`", *(f"{share:.3f}" for share in worst))))
+    return "\n".join(lines)
+
+
+def kept(results: Results) -> str:
+    """The share of notes that are kept where there is no room for all, and of entries that are made up."""
+    lines = [_row(("policy", "seeds", *KINDS)), _row(["---"] * (2 + len(KINDS)))]
+    for stage, found in _by_stage(results.kept):
+        shares = [_spread([one[kind]["share"] for one in found]) for kind in KINDS]
+        lines.append(_row((f"`{stage}`", str(len(found)), *shares)))
     return "\n".join(lines)
 
 
@@ -118,7 +129,19 @@ def _share(measured: Sequence[Measured], seeds: Sequence[int], cells: Sequence[s
     if len(found) == 1:
         one = estimate(rewards)
         return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]"
+    return _spread(found)
+
+
+def _spread(found: Sequence[float]) -> str:
     return f"{mean(found):.2f} ({min(found):.2f}-{max(found):.2f})"
+
+
+def _by_stage(found: Mapping[str, T]) -> Iterator[tuple[str, list[T]]]:
+    """Stages in the order of the tables, and what was found of their seeds."""
+    for stage in ABOUT:
+        of_stage = [one for name, one in found.items() if name.split("/")[1] == stage]
+        if of_stage:
+            yield stage, of_stage
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from memagent_nano.sizes import Size
 
 PAD, END, USER, POLICY = "<|pad|>", "<|end|>", "<|user|>", "<|policy|>"
 TEMPLATE = (
+    "{% if tools %}<|user|>{{ tools | tojson }}<|end|>{% endif %}"
     "{% for m in messages %}{{ '<|policy|>' if m.role == 'assistant' else '<|user|>' }}"
     "{{ m.content | trim }}<|end|>{% endfor %}{% if add_generation_prompt %}<|policy|>{% endif %}"
 )

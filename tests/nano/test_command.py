@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from memagent_nano import command, material, measure
 from memagent_nano.command import app
-from memagent_nano.measure import Cell, gate_file
+from memagent_nano.measure import Cell, gate_file, kept_file
 from memagent_nano.sizes import PICO, Size
 from memagent_nano.stages import Place, Stage
 
@@ -66,7 +66,8 @@ def test_what_is_missing_is_trained_and_measured(
 
     place = Place(tmp_path, PICO, 1)
     for stage in ("copy", "shown"):
-        gate_file(place, stage).write_text("{}")
+        for file in (gate_file, kept_file):
+            file(place, stage).write_text("{}")
     said = run("measure", *out, "--seeds", "0,1", "--only", "shown,copy")
     assert "not trained yet, left out: seed 0 shown" in said
     assert "2 policies to measure, 0 measured already" in said

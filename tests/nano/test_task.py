@@ -1,15 +1,17 @@
 import re
 from itertools import pairwise
+from random import Random
 
 import pytest
 
+from memagent.cli import needle
 from memagent.errors import ConfigError
 from memagent.tasks import Sample
 from memagent_bench.notes.vocabulary import HELD_OUT as NEW_WORDING
 from memagent_nano import gate, measure
 from memagent_nano.books import TRAINING, sentences_of
 from memagent_nano.expert import NOTHING, Expert, read_memory
-from memagent_nano.sizes import PICO, SIZES
+from memagent_nano.sizes import NANO, PICO, SIZES
 from memagent_nano.task import FAMILIES, UNTRAINED, notes
 
 N = 30
@@ -100,3 +102,9 @@ def test_what_there_is_none_of_is_refused() -> None:
         notes(family="once", size="piko", length=448)
     with pytest.raises(ConfigError, match="never"):
         notes(family="never", size="pico", length=448)
+
+
+def test_the_demo_hides_names_that_no_training_shows() -> None:
+    held_out = NANO.words(held_out=True)
+    assert set(needle.NAMES) <= set(held_out.names(12, Random(0)))
+    assert {len(str(count)) for count in needle.COUNTS} == {NANO.digits}

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,9 @@ def test_a_conversation(tokenizer: PreTrainedTokenizerFast) -> None:
     assert told == f"{USER}ask{END}{POLICY}- Tolu 12{END}"
     asked = tokenizer.apply_chat_template(chat[:1], tokenize=False, add_generation_prompt=True)
     assert asked == f"{USER}ask{END}{POLICY}"
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    offered = tokenizer.apply_chat_template(chat, tools=tools, tokenize=False)
+    assert offered == f"{USER}{json.dumps(tools)}{END}{told}"
 
 
 def test_it_is_always_the_same_and_of_its_size(tokenizers: dict[str, Path], tmp_path: Path) -> None:

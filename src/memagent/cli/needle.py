@@ -11,9 +11,9 @@ from random import Random
 
 FACT = "The purse of {who} holds {count} coins."
 QUESTION = "How many coins has {who}?"
-NAMES = ("Tolu", "Mira", "Bako", "Sefi", "Rano", "Dalu", "Kemi", "Vado")
-COUNTS = range(10, 100)
-"""The wording that `nano` was trained on, with names and numbers of the kind that it knows."""
+NAMES = ("Nudimi", "Tusozu", "Suzori", "Dedilo", "Dogilo", "Zufeva", "Bugife", "Fodite")
+COUNTS = range(1000, 10_000)
+"""The wording that `nano` was trained on, numbers of the kind that it knows, and names that it never saw."""
 
 BOOK = "samples/war_and_peace.txt.gz"
 BOOK_TOKENS = 849_497
