@@ -169,6 +169,25 @@ def controls(
                 )
 
 
+@app.command()
+def ship(
+    size: SizeName,
+    out: Out,
+    stage: Annotated[str, typer.Option(metavar="NAME", help="Whose policy.")],
+    to: Annotated[Path, typer.Option(metavar="DIR", help="A new folder: src/memagent/nano.")],
+    seed: Annotated[int, typer.Option(help="Of the course.")] = 0,
+) -> None:
+    """Write a policy as the wheel carries it, in half precision."""
+    with _told():
+        from memagent_nano.ship import ship as write
+
+        if stage not in arms(size):
+            raise ConfigError(f"--stage {stage!r}: give one of {', '.join(arms(size))}")
+        place = _place(size, out, seed)
+        write(place, stage, to)
+        typer.echo(f"{_title(place, stage)} is in {to}")
+
+
 @app.command(hidden=True)
 def measure_one(size: SizeName, out: Out, seed: int, stage: str) -> None:
     """Measure one policy: the gate, and all cells."""

@@ -18,6 +18,8 @@ BEST = "unshown-grpo"
 """Arm: what is shipped."""
 ROUNDS = 3
 """Of rejection sampling: as many rollouts in all as reinforcement learning makes, and the rest of the computing."""
+LONG = "shown-long"
+"""Arm: whether longer documents of the training lower the hazard."""
 START = ("new", "echo")
 """Stages that leave nothing to measure."""
 
@@ -32,7 +34,7 @@ class Lengths:
     """Of each round of more copies, at half the rate."""
     imitation: tuple[int, int]
     more: tuple[int, int]
-    """As much computing as `reward` takes."""
+    """As much computing as `reward` takes; likewise of `shown-long`."""
     reward: int
     """Steps of reinforcement learning."""
     direct: tuple[int, int]
@@ -46,7 +48,7 @@ LENGTHS = {
         (400, 64), (1500, 48), (2500, 48), (600, 24), (5000, 24), 300, (2500, 12), (0, 0)
     ),
     NANO.name: Lengths(
-        (400, 48), (2500, 32), (2500, 32), (2000, 12), (4000, 12), 120, (0, 0), (600, 12)
+        (400, 48), (2500, 32), (2500, 32), (2000, 12), (3500, 12), 120, (0, 0), (600, 12)
     ),
 }
 
@@ -57,9 +59,10 @@ def arms(size: str) -> dict[str, Stage]:
     `new`, `echo`, `copy` and the rounds of `settle` are what all others begin with: copying and format, nothing of what
     is worth keeping. They are trained once for all seeds.
     (a) `shown`: an expert shows which notes the question needs. (b) `unshown`: an expert keeps notes whatever the
-    question. (c) `-grpo`: after that, reinforcement learning from answers alone. (d) `-more`: more imitation instead.
-    (e) `-right`: rejection sampling instead. (f) `-toss`: rewards that say nothing. (g) `direct`: no memory; the window
-    holds all of a training's document. `gated`: behind reinforcement learning, the same memories with the update gate.
+    question. (c) `-grpo`: after that, reinforcement learning from answers alone. (d) `-more`: more imitation instead;
+    `shown-long`: likewise, of longer documents. (e) `-right`: rejection sampling instead. (f) `-toss`: rewards that say
+    nothing. (g) `direct`: no memory; the window holds all of a training's document. `gated`: behind reinforcement
+    learning, the same memories with the update gate.
 
     Raises:
         ConfigError: there is no such size.
@@ -82,6 +85,7 @@ def arms(size: str) -> dict[str, Stage]:
             *_rejection(start, lengths.more),
             Stage(f"{start}-toss", "grpo", start, steps=lengths.reward, settings=TOSS),
         ]
+    stages.append(_imitate(LONG, "shown", "relevant-long", lengths.more, FINE))
     if lengths.direct[0]:
         direct = _imitate(DIRECT, TRUNK[-1], "direct", lengths.direct, f"traces.window={WINDOW}")
         stages.append(replace(direct, window=WINDOW))

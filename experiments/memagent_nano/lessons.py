@@ -82,8 +82,16 @@ def copies(size: Size, count: int, seed: int) -> Iterator[Lesson]:
             yield _updated(rng, people, memory, size, question)
 
 
-def traces(size: Size, keep: Keep, tokenizer: Path, count: int, seed: int) -> Iterator[Lesson]:
-    """What an expert says who reads documents as they come in the training: about six conversations a document.
+def traces(
+    size: Size,
+    keep: Keep,
+    tokenizer: Path,
+    count: int,
+    seed: int,
+    *,
+    lengths: Sequence[int] = (),
+) -> Iterator[Lesson]:
+    """What an expert says who reads documents.
 
     Args:
         size: of documents and memories.
@@ -91,8 +99,9 @@ def traces(size: Size, keep: Keep, tokenizer: Path, count: int, seed: int) -> It
         tokenizer: a file or folder: what counts chunks.
         count: of documents.
         seed: of documents, and of what the expert drops.
+        lengths: of documents; default: as they come in the training.
     """
-    samples = documents(size, count, UNTRAINED + seed)
+    samples = documents(size, count, UNTRAINED + seed, lengths=lengths)
     counter = load_counter(tokenizer)
     expert = ScriptedModel(teacher(size, keep, seed), window=size.window, counter=counter)
     with reader(size, expert) as agent:
@@ -113,12 +122,14 @@ def memory_of(said: str) -> str:
     return said.split("Memory:\n", 1)[1].split("\nText:", 1)[0]
 
 
-def documents(size: Size, count: int, seed: int) -> Iterator[Sample]:
-    """Documents of all kinds and lengths of the training, in turn."""
+def documents(
+    size: Size, count: int, seed: int, *, lengths: Sequence[int] = ()
+) -> Iterator[Sample]:
+    """Documents of all kinds and lengths in turn; default: the lengths of the training."""
     tasks = [
         notes(family=family, size=size.name, length=length, seed=seed)
         for family in FAMILIES
-        for length in size.lengths
+        for length in lengths or size.lengths
     ]
     return (tasks[index % len(tasks)].sample(index) for index in range(count))
 

@@ -16,9 +16,11 @@ from memagent_nano.lessons import Lesson
 from memagent_nano.stages import GATED, ROLLOUTS, SETTLING, Place
 
 DOCUMENTS = 6000
-"""That an expert reads: about 37,000 conversations."""
-MORE = 12_000
+"""That an expert reads: 16,000 conversations of `pico`, 19,000 of `nano`."""
+MORE = 24_000
 """That it reads for the arm that imitates more of the same."""
+LONG = 8000
+"""Longer ones, for `shown-long`."""
 DIRECT = 20_000
 """That are answered at once."""
 ECHOES, COPIES = 40_000, 100_000
@@ -75,6 +77,9 @@ def _makers(place: Place, tokenizer: Path) -> Mapping[str, Callable[[], Iterator
         "relevant": lambda: lessons.traces(size, "relevant", tokenizer, DOCUMENTS, 0),
         "random": lambda: lessons.traces(size, "random", tokenizer, DOCUMENTS, 0),
         "relevant-more": lambda: lessons.traces(size, "relevant", tokenizer, MORE, 1),
+        "relevant-long": lambda: lessons.traces(
+            size, "relevant", tokenizer, LONG, 2, lengths=size.longer
+        ),
         "random-more": lambda: lessons.traces(size, "random", tokenizer, MORE, 1),
         "direct": lambda: direct.lessons(size, DIRECT, 0),
     }

@@ -31,6 +31,8 @@ class Size:
     digits: int
     lengths: tuple[int, ...]
     """GPT-2 tokens of the documents that it is trained on: one or two chunks, rarely three."""
+    longer: tuple[int, ...]
+    """Of those of stage `shown-long`: up to eight chunks."""
     every: int
     """GPT-2 tokens of a document for each note in it: about four in a chunk."""
 
@@ -53,6 +55,7 @@ PICO = Size(
     syllables=2,
     digits=2,
     lengths=(96, 112, 128, 160),
+    longer=(224, 320, 448),
     every=20,
 )
 NANO = Size(
@@ -69,6 +72,7 @@ NANO = Size(
     syllables=3,
     digits=4,
     lengths=(400, 500, 600, 800),
+    longer=(800, 1600, 2400),
     every=100,
 )
 SIZES = {size.name: size for size in (PICO, NANO)}

@@ -23,6 +23,7 @@ ABOUT = {
     "unshown-grpo": "(c) b, then GRPO",
     "shown-more": "(d) a, then as much more imitation",
     "unshown-more": "(d) b, then as much more imitation",
+    "shown-long": "as that, in documents of up to eight chunks",
     "shown-right": "(e) a, then rejection sampling",
     "unshown-right": "(e) b, then rejection sampling",
     "shown-toss": "(f) a, then GRPO with random rewards",

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from memagent.errors import ConfigError
-from memagent_nano.course import TOSS, arms
+from memagent_nano.course import LONG, TOSS, arms
 from memagent_nano.measure import NEW, TRAINED, cells
 from memagent_nano.sizes import SIZES
 from memagent_nano.stages import DOCUMENTS, ROLLOUTS
@@ -29,6 +31,8 @@ def test_arms_differ_in_one_thing_from_what_they_are_compared_with() -> None:
         assert [one.after for one in rounds] == [start, *(one.name for one in rounds[:-1])]
         assert {one.lessons for one in rounds} == {ROLLOUTS}
         assert [one.first for one in rounds] == [0, DOCUMENTS, 2 * DOCUMENTS]
+    long, more = stages[LONG], stages["shown-more"]
+    assert replace(long, name=more.name, lessons=more.lessons) == more
     shown, unshown = stages["shown"], stages["unshown"]
     assert (shown.after, shown.steps, shown.settings) == (
         unshown.after, unshown.steps, unshown.settings,

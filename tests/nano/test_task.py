@@ -19,6 +19,7 @@ SEEDS = {
     "rewards": 0,
     "imitation": UNTRAINED,
     "more imitation": UNTRAINED + 1,
+    "longer": UNTRAINED + 2,
     "gate": UNTRAINED + gate.HELD_OUT,
     "measured": measure.SEED,
 }

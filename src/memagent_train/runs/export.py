@@ -102,6 +102,7 @@ def _write(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:
     model.generation_config = GenerationConfig(
         eos_token_id=list(end_ids(model, tokenizer)), pad_token_id=tokenizer.pad_token_id, **SAMPLED
     )
+    model.config.use_cache = True  # trainings switch it off, and whoever loads this is to draw
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -112,11 +113,14 @@ def _check(model: PreTrainedModel, folder: Path) -> None:
     AutoTokenizer.from_pretrained(folder)
     ids = torch.arange(CHECKED)[None] % embeddings(model)
     with torch.no_grad():
-        gap = (model.eval()(ids).logits - again.eval()(ids).logits).abs().max().item()
-    # Half precision may round a merged weight differently when it is read back; another model differs by far more.
-    if not gap <= (1e-4 if model.dtype == torch.float32 else 0.1):
+        was, now = model.eval()(ids).logits.float(), again.eval()(ids).logits.float()
+    gap, scale = (now - was).abs().max().item(), was.abs().max().item()
+    # What is loaded in half precision keeps its rotary frequencies whole, and rounds with the size of the logits;
+    # another model differs by as much as they are large.
+    if not gap <= (1e-4 if model.dtype == torch.float32 else 0.05) * max(1.0, scale):
         raise TrainingError(
-            f"{str(folder)!r} does not load as the model that was exported (logits differ by {gap!r}): please report it"
+            f"{str(folder)!r} does not load as the model that was exported (logits of up to {scale:.3g} differ by "
+            f"{gap:.3g}): please report it"
         )
 
 

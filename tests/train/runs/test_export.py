@@ -78,7 +78,32 @@ def test_it_is_read_as_it_was_trained_without_being_told(run: Path, tmp_path: Pa
         assert agent.prompts.hash == PromptSet.load(str(PROMPTS)).hash
         result = agent.ask("sun moon sun", "sun")
     assert result.usage.calls == 2
-    assert AutoModelForCausalLM.from_pretrained(out).dtype == torch.bfloat16
+    loaded = AutoModelForCausalLM.from_pretrained(out)
+    assert loaded.dtype == torch.bfloat16
+    assert loaded.config.use_cache
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        1.0,
+        pytest.param(64.0, id="a policy that is as sure as copying makes it"),
+    ],
+)
+def test_half_precision_may_round_as_much_as_logits_are_large(
+    run: Path, tmp_path: Path, scale: float
+) -> None:
+    policy, _ = run_target(run).load()
+    with torch.no_grad():
+        policy.get_output_embeddings().weight.mul_(scale)  # pyright: ignore[reportArgumentType]
+    policy.to(torch.bfloat16).save_pretrained(tmp_path)  # pyright: ignore[reportArgumentType]
+    for file in (run.parent / "model").glob("tok*"):
+        shutil.copy(file, tmp_path)
+    module._check(policy, tmp_path)
+    with torch.no_grad():
+        policy.get_output_embeddings().weight[:4].mul_(-1)  # pyright: ignore[reportIndexIssue]
+    with pytest.raises(TrainingError, match="does not load as"):
+        module._check(policy, tmp_path)
 
 
 def test_a_dtype_that_nobody_knows_is_refused(run: Path, tmp_path: Path) -> None:
