@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +106,7 @@ def report(size: SizeName, out: Out, seeds: Seeds = "0") -> None:
         for table in (
             tables.gates(found),
             tables.arms(found, of),
+            tables.differences(found, of),
             tables.held_out(found, of),
             tables.kept(found),
         ):
@@ -116,6 +117,9 @@ def report(size: SizeName, out: Out, seeds: Seeds = "0") -> None:
 def predict(
     folder: Annotated[Path, typer.Argument(help="What memagent-bench notes --nested wrote.")],
     lengths: Annotated[str, typer.Option(metavar="L,L,...", help="In tokens: 1m,4m.")],
+    samples: Annotated[
+        str, typer.Option(metavar="N,N,...", help="How many of each length are to be read: 60,12.")
+    ],
     out: Annotated[
         Path, typer.Option(metavar="FILE", help="Where the forecasts go; not there yet.")
     ],
@@ -130,8 +134,15 @@ def predict(
 
         if out.exists():
             raise ConfigError(f"{str(out)!r} is there: what was said before is not said again")
-        (top,) = parse_lengths(longest)
-        hazards, forecasts = survival.predict(folder, parse_lengths(lengths), longest=top)
+        (top,), asked = parse_lengths(longest), parse_lengths(lengths)
+        parts = [part.strip() for part in samples.split(",")]
+        many = [int(part) for part in parts if part.isascii() and part.isdecimal() and int(part)]
+        if not len(asked) == len(parts) == len(many):
+            raise ConfigError(
+                f"--samples {samples!r}: give a number for each of the {len(asked)} lengths, such as 60,12"
+            )
+        wanted = dict(zip(asked, many, strict=True))
+        hazards, forecasts = survival.predict(folder, wanted, longest=top)
         survival.write(hazards, forecasts, out)
         typer.echo(f"{tables.hazards(hazards)}\n\n{tables.forecasts(forecasts, [])}")
 
@@ -163,10 +174,25 @@ def controls(
 
         for (task, length), shares in controls(folder, model).items():
             for memory, found in shares.items():
-                interval = f"[{found['low']:.3f}, {found['high']:.3f}]"
-                typer.echo(
-                    f"{task:8} {length:8} {memory:8} {found['mean']:.3f} {interval} n={found['n']}"
-                )
+                typer.echo(f"{task:8} {length:8} {memory:8} {_interval(found)}")
+
+
+@app.command()
+def cross(
+    size: SizeName,
+    out: Out,
+    writer: Annotated[str, typer.Option(metavar="STAGE", help="Whose policy reads.")],
+    answerer: Annotated[str, typer.Option(metavar="STAGE", help="Whose policy answers.")],
+    seed: Annotated[int, typer.Option(help="Of the course.")] = 0,
+) -> None:
+    """Have documents read by one policy, and answered from its memories by another."""
+    with _told():
+        from memagent_nano.crossed import crossed
+
+        place = _place(size, out, seed)
+        policies = [_policy(place, stage) for stage in (writer, answerer)]
+        for memory, found in crossed(place.size, *policies).items():
+            typer.echo(f"{memory:26} {_interval(found)}")
 
 
 @app.command()
@@ -253,6 +279,19 @@ def _places(size: str, out: Path, seeds: str) -> list[Place]:
 def _place(size: str, out: Path, seed: int) -> Place:
     # Relative paths in settings are taken to be relative to the file of settings.
     return Place(out.resolve(), size_of(size), seed)
+
+
+def _policy(place: Place, stage: str) -> Path:
+    """The weights that a stage has left."""
+    if not (place.policy(stage) / "config.json").is_file():
+        raise ConfigError(
+            f"stage {stage!r} has left no policy in {str(place.of(stage))!r}: train it first"
+        )
+    return place.policy(stage)
+
+
+def _interval(found: Mapping[str, float]) -> str:
+    return f"{found['mean']:.3f} [{found['low']:.3f}, {found['high']:.3f}] n={found['n']}"
 
 
 def _of(places: list[Place], stage: str) -> list[Place]:

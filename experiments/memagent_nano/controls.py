@@ -19,7 +19,7 @@ from memagent_bench.record import Record
 from memagent_bench.records import read_records
 from memagent_bench.stats import estimate
 from memagent_bench.systems.base import Status
-from memagent_nano.lessons import GREEDY
+from memagent_nano.lessons import GREEDY, PROMPTS
 
 SYSTEM = "memory"
 OWN, BLANK, SWAPPED = "own", "blank", "swapped"
@@ -27,6 +27,16 @@ ROOM = 32
 """Tokens of an answer: two names and a number take fewer."""
 Cell = tuple[str, int]
 """Task and length."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, and what a right answer is."""
+
+    question: str
+    outputs: tuple[str, ...]
+    scorer: str
+    """In `memagent.tasks.SCORERS`."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,10 @@ def controls(folder: Path, policy: Path) -> dict[Cell, dict[str, dict[str, float
             BLANK: [""] * len(held),
             SWAPPED: [one.memory for one in (*held[1:], held[0])],
         }
-        found[cell] = asyncio.run(_scored(policy, [one.record for one in held], asked))
+        questions = [
+            Asked(one.record.question, one.record.outputs, one.record.scorer) for one in held
+        ]
+        found[cell] = asyncio.run(scored(policy, questions, asked))
     return found
 
 
@@ -86,23 +99,27 @@ def _held(folder: Path) -> dict[Cell, list[Held]]:
     return found
 
 
-async def _scored(
-    policy: Path, records: Sequence[Record], memories: Mapping[str, Sequence[str]]
+async def scored(
+    policy: Path, questions: Sequence[Asked], memories: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
-    """Mean score of the answers from each list of memories, one for each record."""
-    model, prompts = TransformersModel(policy), PromptSet.load(policy / "prompts.toml")
+    """Mean score of the answers from each list of memories, one for each question, greedily; 95% interval, and n."""
+    model, prompts = TransformersModel(policy), PromptSet.load(PROMPTS)
 
-    async def one(record: Record, memory: str) -> float:
-        messages = prompts.render(
-            "answer", question=record.question, memory=memory or prompts.empty_memory
+    async def one(asked: Asked, memory: str) -> float:
+        shown = memory or prompts.empty_memory
+        request = ChatRequest(
+            messages=prompts.render("answer", question=asked.question, memory=shown),
+            max_tokens=ROOM,
+            sampling=GREEDY,
+            kind="answer",
+            parts={"question": asked.question, "memory": shown},
         )
-        request = ChatRequest(messages=messages, max_tokens=ROOM, sampling=GREEDY)
         reply = await model.complete(request)
-        return SCORERS[record.scorer](reply.text, record.outputs)
+        return SCORERS[asked.scorer](reply.text, asked.outputs)
 
     try:
         return {
-            label: _share(await asyncio.gather(*map(one, records, of_label)))
+            label: _share(await asyncio.gather(*map(one, questions, of_label)))
             for label, of_label in memories.items()
         }
     finally:

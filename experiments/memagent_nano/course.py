@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from memagent_nano.direct import DIRECT, WINDOW
 from memagent_nano.sizes import NANO, PICO, size_of
-from memagent_nano.stages import DOCUMENTS, GATED, ROLLOUTS, TRUNK, Stage
+from memagent_nano.stages import DOCUMENTS, GATED, ROLLOUTS, SETTLED, STRETCH, TRUNK, Stage
 
 CONSTANT = "optimizer.schedule=constant"
 FINE = "optimizer.learning_rate=1.5e-3"
@@ -17,7 +17,8 @@ TOSS = ("reward.use=memagent_train.smoke.control:toss", "evaluation.lengths=[]")
 BEST = "unshown-grpo"
 """Arm: what is shipped."""
 ROUNDS = 3
-"""Of rejection sampling: as many rollouts in all as reinforcement learning makes, and the rest of the computing."""
+"""Of rejection sampling: half of the updates of `more`, and rollouts for the rest of the computing. Reinforcement
+learning makes more rollouts (41,000 in 300 steps of `pico`, of which it trains on 12,000), and fewer updates."""
 LONG = "shown-long"
 """Arm: whether longer documents of the training lower the hazard."""
 START = ("new", "echo")
@@ -32,23 +33,33 @@ class Lengths:
     copy: tuple[int, int]
     settle: tuple[int, int]
     """Of each round of more copies, at half the rate."""
+    stretch: tuple[int, int]
+    """(0, 0): this size has no such stage."""
     imitation: tuple[int, int]
     more: tuple[int, int]
     """As much computing as `reward` takes; likewise of `shown-long`."""
     reward: int
     """Steps of reinforcement learning."""
     direct: tuple[int, int]
-    """As much computing as imitation and `reward` take; (0, 0): this size has no such stage."""
+    """As much computing as imitation and `reward` take. Likewise."""
     gated: tuple[int, int]
     """Likewise: only what is shipped learns to say that a memory stays as it is."""
 
 
 LENGTHS = {
     PICO.name: Lengths(
-        (400, 64), (1500, 48), (2500, 48), (600, 24), (5000, 24), 300, (2500, 12), (0, 0)
+        (400, 64), (1500, 48), (2500, 48), (0, 0), (600, 24), (5000, 24), 300, (2500, 12), (0, 0)
     ),
     NANO.name: Lengths(
-        (400, 48), (2500, 32), (2500, 32), (2000, 12), (3500, 12), 120, (0, 0), (600, 12)
+        (400, 48),
+        (2500, 32),
+        (2500, 32),
+        (2000, 16),
+        (2000, 12),
+        (3500, 12),
+        120,
+        (0, 0),
+        (600, 12),
     ),
 }
 
@@ -56,8 +67,8 @@ LENGTHS = {
 def arms(size: str) -> dict[str, Stage]:
     """The stages of a size by name; each stands behind the one that it begins with.
 
-    `new`, `echo`, `copy` and the rounds of `settle` are what all others begin with: copying and format, nothing of what
-    is worth keeping. They are trained once for all seeds.
+    `new`, `echo`, `copy`, the rounds of `settle` and `stretch` are what all others begin with: copying and format,
+    nothing of what is worth keeping. They are trained once for all seeds.
     (a) `shown`: an expert shows which notes the question needs. (b) `unshown`: an expert keeps notes whatever the
     question. (c) `-grpo`: after that, reinforcement learning from answers alone. (d) `-more`: more imitation instead;
     `shown-long`: likewise, of longer documents. (e) `-right`: rejection sampling instead. (f) `-toss`: rewards that say
@@ -74,12 +85,17 @@ def arms(size: str) -> dict[str, Stage]:
         _imitate("copy", "echo", "copies", lengths.copy),
         *(
             _imitate(name, before, f"copies-{number}", lengths.settle, FINE)
-            for number, (before, name) in enumerate(pairwise(TRUNK[TRUNK.index("copy") :]), start=1)
+            for number, (before, name) in enumerate(
+                pairwise(TRUNK[TRUNK.index("copy") : TRUNK.index(STRETCH)]), start=1
+            )
         ),
     ]
+    if lengths.stretch[0]:
+        stages.append(_imitate(STRETCH, SETTLED, "copies-long", lengths.stretch, FINE))
+    begun = stages[-1].name
     for start, lessons in (("shown", "relevant"), ("unshown", "random")):
         stages += [
-            _imitate(start, TRUNK[-1], lessons, lengths.imitation, FINE),
+            _imitate(start, begun, lessons, lengths.imitation, FINE),
             Stage(f"{start}-grpo", "grpo", start, steps=lengths.reward),
             _imitate(f"{start}-more", start, f"{lessons}-more", lengths.more, FINE),
             *_rejection(start, lengths.more),
@@ -87,7 +103,7 @@ def arms(size: str) -> dict[str, Stage]:
         ]
     stages.append(_imitate(LONG, "shown", "relevant-long", lengths.more, FINE))
     if lengths.direct[0]:
-        direct = _imitate(DIRECT, TRUNK[-1], "direct", lengths.direct, f"traces.window={WINDOW}")
+        direct = _imitate(DIRECT, begun, "direct", lengths.direct, f"traces.window={WINDOW}")
         stages.append(replace(direct, window=WINDOW))
     if lengths.gated[0]:
         stages.append(_imitate(GATED, BEST, GATED, lengths.gated, FINE))

@@ -16,7 +16,7 @@ from memagent_nano.task import UNTRAINED
 DIRECT = "direct"
 """The stage."""
 WINDOW = 1536
-"""Tokens: the longest documents of pico's training take about 1,000."""
+"""Tokens: the longest documents of pico's measurements take about 1,100."""
 ANSWER = 16
 """Tokens of a reply."""
 MOST = 8
@@ -59,9 +59,13 @@ async def agent(model: ChatModel, sample: Sample) -> str:
 
 
 def lessons(size: Size, count: int, seed: int) -> Iterator[tuple[str, str]]:
-    """Documents as they come in the training, and answers in the form in which they are given from a memory."""
+    """Documents as they come in the training, and answers in the form in which they are given from a memory.
+
+    There are longer ones too, as long as any that this arm is measured on: what a window is to hold it has to see.
+    """
     expert = Expert("relevant", entries=size.entries, syllables=size.syllables)
-    for sample in documents(size, count, UNTRAINED + seed):
+    lengths = (*size.lengths, *size.longer, 4 * size.lengths[-1])
+    for sample in documents(size, count, UNTRAINED + seed, lengths=lengths):
         memory = read_memory(expert.update(sample.question, [], sample.context))
         yield (
             prompt(sample.context, sample.question),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from random import Random
 from typing import Literal
 
@@ -127,9 +128,9 @@ def with_entry(entries: Sequence[Entry], new: Entry) -> list[Entry]:
 
 
 def read_memory(memory: str) -> list[Entry]:
-    """The entries of a memory."""
+    """The entries of a memory: words side by side. A line of three, which rewards may teach, has two entries."""
     lines = [line.removeprefix("- ").split() for line in memory.splitlines()]
-    return [(parts[0], parts[1]) for parts in lines if len(parts) == 2]
+    return [entry for words in lines for entry in pairwise(words)]
 
 
 def write_memory(entries: Sequence[Entry]) -> str:

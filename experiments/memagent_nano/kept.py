@@ -1,70 +1,105 @@
-"""What a policy keeps of a memory and a chunk that hold more than it has room for."""
+"""What a policy keeps of memories and chunks that hold more than an expert keeps: the same ones for every policy."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from memagent.errors import ConfigError
+from memagent.messages import ChatRequest, Message
 from memagent.models.transformers.model import TransformersModel
 from memagent_bench.stats import wilson
-from memagent_nano.expert import Entry, Expert, read_memory, with_entry
-from memagent_nano.lessons import conversations, documents, memory_of, reader, teacher
+from memagent_nano.expert import Entry, read_memory, with_entry
+from memagent_nano.lessons import GREEDY, memory_of, teacher, traces
 from memagent_nano.sizes import Size
 
-N = 300
-"""Documents."""
+DOCUMENTS = 600
 SEED = 10**7
 """Of all documents that are measured on: no training has it."""
-ASKED, OTHER, MADE_UP = "asked", "other", "made up"
+ASKED, OTHER, MADE_UP, AGAIN = "asked", "other", "made up", "again"
+CHANCE = "asked, by chance", "other, by chance"
+"""What the expert that keeps anything keeps of the same."""
+KINDS = (ASKED, OTHER, *CHANCE, MADE_UP, AGAIN)
 
 
-def kept(size: Size, policy: Path, *, n: int = N) -> dict[str, dict[str, float]]:
-    """Has held-out documents, as training has them, read greedily. Blocks.
+def kept(size: Size, policy: Path, *, documents: int = DOCUMENTS) -> dict[str, dict[str, float]]:
+    """Shows a policy what the expert that keeps anything was shown in held-out documents, and reads its new memories.
 
     Args:
         size: of the policy.
-        policy: its folder.
-        n: documents.
+        policy: its folder. It replies greedily.
+        documents: that the expert reads, as training has them.
 
     Returns:
-        Kind -> share, its 95% interval, and of how many. `asked`: of the notes that the question may need, as far as
-        memory and chunk tell, those that the next memory holds; `other`: likewise, of all other notes. Both only where
-        memory and chunk hold more notes than an expert keeps; what a later note makes outdated counts for neither.
-        `made up`: of the entries of all memories, those that neither the memory before nor the chunk holds.
+        Kind -> share, its 95% interval as if notes were independent, and of how many. `asked`: of the notes that the
+        question may need, as far as memory and chunk tell, those that the new memory holds; `other`: likewise, of all
+        other notes; what a later note makes outdated counts for neither. A memory holds a note where a line has who and
+        what side by side. Of the links of all lines, `made up` are in neither memory nor chunk, and `again` stood in a
+        line before.
 
     Raises:
         ConfigError: there is no policy.
     """
     if not (policy / "config.json").is_file():
         raise ConfigError(f"there is no policy in {str(policy)!r}: train it first")
-    expert, found = teacher(size, "random", 0), Counter[tuple[str, bool]]()
-    with reader(size, TransformersModel(policy)) as agent:
-        for conversation in conversations(agent, documents(size, n, SEED)):
-            if conversation.kind == "update":
-                said, reply = (message.content for message in conversation.messages)
-                found.update(_counted(size, expert, said, reply))
-    return {kind: _share(found[kind, True], found[kind, False]) for kind in (ASKED, OTHER, MADE_UP)}
+    expert = teacher(size, "random", 0)
+    shown: list[tuple[str, str]] = []
+    notes: list[list[Entry]] = []
+    for said, reply in traces(size, "random", policy, documents, SEED):
+        if said.rstrip().endswith("Answer:"):
+            continue
+        told = [*read_memory(memory_of(said)), *expert.notes(said.split("\nText:", 1)[1])]
+        if len(_current(told)) > size.kept:
+            shown.append((said, reply))
+            notes.append(told)
+    found: dict[str, list[bool]] = {kind: [] for kind in KINDS}
+    replies = asyncio.run(_replies(size, policy, [said for said, _ in shown]))
+    for (said, by_chance), told, reply in zip(shown, notes, replies, strict=True):
+        needed = expert.needed(_question(said), _current(told))
+        for entry in _current(told):
+            asked = entry in needed
+            found[ASKED if asked else OTHER].append(entry in read_memory(reply))
+            found[CHANCE[0] if asked else CHANCE[1]].append(entry in read_memory(by_chance))
+        for kind, was in _blemishes(read_memory(reply), told):
+            found[kind].append(was)
+    return {kind: _share(was) for kind, was in found.items()}
 
 
-def _counted(size: Size, expert: Expert, said: str, reply: str) -> Iterable[tuple[str, bool]]:
-    """What became of the notes of one update."""
-    question = said.split("\n", 1)[0].removeprefix("Question: ")
-    before, after = read_memory(memory_of(said)), read_memory(reply)
-    told = [*before, *expert.notes(said.split("\nText:", 1)[1])]
-    for entry in after:
-        yield MADE_UP, entry not in told
-    current: list[Entry] = []
+def _question(said: str) -> str:
+    return said.split("\n", 1)[0].removeprefix("Question: ")
+
+
+def _current(told: Sequence[Entry]) -> list[Entry]:
+    """Without what is outdated."""
+    entries: list[Entry] = []
     for entry in told:
-        current = with_entry(current, entry)
-    if len(current) > size.kept:
-        needed = expert.needed(question, current)
-        for entry in current:
-            yield ASKED if entry in needed else OTHER, entry in after
+        entries = with_entry(entries, entry)
+    return entries
 
 
-def _share(yes: int, no: int) -> dict[str, float]:
-    n = yes + no
-    low, high = wilson(yes / n if n else 0.0, n) if n else (0.0, 1.0)
-    return {"share": yes / n if n else 0.0, "low": low, "high": high, "n": n}
+def _blemishes(entries: Sequence[Entry], told: Sequence[Entry]) -> Iterator[tuple[str, bool]]:
+    for place, entry in enumerate(entries):
+        yield MADE_UP, entry not in told
+        yield AGAIN, entry in entries[:place]
+
+
+async def _replies(size: Size, policy: Path, prompts: Sequence[str]) -> list[str]:
+    model = TransformersModel(policy)
+
+    async def one(said: str) -> str:
+        message = Message(role="user", content=said)
+        request = ChatRequest(messages=(message,), max_tokens=size.memory_tokens, sampling=GREEDY)
+        return (await model.complete(request)).text
+
+    try:
+        return list(await asyncio.gather(*map(one, prompts)))
+    finally:
+        await model.aclose()
+
+
+def _share(found: Sequence[bool]) -> dict[str, float]:
+    n = len(found)
+    share = sum(found) / n if n else 0.0
+    low, high = wilson(share, n) if n else (0.0, 1.0)
+    return {"share": share, "low": low, "high": high, "n": n}

@@ -60,8 +60,8 @@ def echoes(size: Size, tokens: Sequence[str], count: int, seed: int) -> Iterator
             yield text, text
 
 
-def copies(size: Size, count: int, seed: int) -> Iterator[Lesson]:
-    """Memories of anything and short texts, mostly notes, all of which are noted: most of a reply is copied.
+def copies(size: Size, count: int, seed: int, *, longest: float = 0) -> Iterator[Lesson]:
+    """Memories of anything and texts, mostly notes, all of which are noted: most of a reply is copied.
 
     What would not fit a memory is not said, so that every reply is the only right one.
 
@@ -69,6 +69,7 @@ def copies(size: Size, count: int, seed: int) -> Iterator[Lesson]:
         size: of memories, names and numbers.
         count: of lessons.
         seed: of all of them.
+        longest: characters up to which sentences of books are put between the notes; default: one sentence at most.
     """
     rng, words = Random(f"{seed} copies"), size.words()
     expert = teacher(size, "random", seed)
@@ -79,7 +80,8 @@ def copies(size: Size, count: int, seed: int) -> Iterator[Lesson]:
         if rng.random() < ANSWERS:
             yield _answered(rng, people, memory, size, expert)
         else:
-            yield _updated(rng, people, memory, size, question)
+            chars = rng.uniform(0, longest) if longest else 0.0
+            yield _updated(rng, people, memory, size, question, chars)
 
 
 def traces(
@@ -183,14 +185,21 @@ def _answered(
 
 
 def _updated(
-    rng: Random, people: Sequence[str], memory: Sequence[Entry], size: Size, question: str
+    rng: Random,
+    people: Sequence[str],
+    memory: Sequence[Entry],
+    size: Size,
+    question: str,
+    chars: float,
 ) -> Lesson:
-    """A text of notes that fit the memory, or of one sentence of a book, and the memory after it."""
+    """A text of notes that fit the memory, or of sentences of a book, and the memory after it."""
     told = [_entry(rng, people, size) for _ in range(rng.randint(0, size.entries))]
     told = told[: size.entries - len(memory)]
     parts = [_said(rng, note) for note in told]
     for _ in range(rng.choice((0, 1)) if parts else 1):
         parts.insert(rng.randint(0, len(parts)), rng.choice(sentences_of(TRAINING))[:LONG])
+    while sum(map(len, parts)) < chars:
+        parts.insert(rng.randint(0, len(parts)), rng.choice(sentences_of(TRAINING)))
     text, chunk = write_memory(memory), " ".join(parts)
     said = _prompts().render("update", question=question, memory=text, chunk=chunk)[0]
     return said.content, write_memory([*memory, *told])

@@ -27,6 +27,10 @@ ECHOES, COPIES = 40_000, 100_000
 """Texts, and conversations."""
 
 
+LONGEST = 2.5
+"""Characters of a copy's text for each token of a chunk: whole chunks, and no more."""
+
+
 def make(
     place: Place, names: Collection[str], *, say: Callable[[str], object] = lambda _: None
 ) -> None:
@@ -74,6 +78,9 @@ def _makers(place: Place, tokenizer: Path) -> Mapping[str, Callable[[], Iterator
             f"copies-{number}": partial(lessons.copies, size, COPIES, number)
             for number in range(1, SETTLING + 1)
         },
+        "copies-long": lambda: lessons.copies(
+            size, COPIES, SETTLING + 1, longest=LONGEST * size.chunk_tokens
+        ),
         "relevant": lambda: lessons.traces(size, "relevant", tokenizer, DOCUMENTS, 0),
         "random": lambda: lessons.traces(size, "random", tokenizer, DOCUMENTS, 0),
         "relevant-more": lambda: lessons.traces(size, "relevant", tokenizer, MORE, 1),

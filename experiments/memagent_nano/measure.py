@@ -18,9 +18,11 @@ from memagent_train.runs.evaluate import evaluate
 from memagent_train.runs.target import Target
 
 MANY = 4096
-"""Samples of a cell that could be asked for; the first ones are."""
+"""Samples of a cell that could be asked for; some are, the same ones always."""
 TRAINED = ("once", "last", "hop")
 NEW = ("count", "pair", "sign")
+ROLLOUTS = 0.7
+"""Temperature of those that are rewarded."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Cell:
     new: str = ""
     """What of the documents no training shows: `names` (and numbers), `wording`, `books`; nothing else."""
     temperature: float = 0.0
-    """0: greedy."""
+    """0: greedy. Otherwise as rollouts are drawn."""
 
     @property
     def name(self) -> str:
@@ -60,7 +62,7 @@ def cells(size: Size) -> Iterator[Cell]:
     own = size.lengths[-1]
     for family in TRAINED:
         yield Cell(family, own, 200)
-        yield Cell(family, own, 200, temperature=1.0)
+        yield Cell(family, own, 200, temperature=ROLLOUTS)
         yield Cell(family, 4 * own, 100)
         for new in ("names", "wording", "books"):
             yield Cell(family, own, 100, new)

@@ -19,11 +19,14 @@ ROLLOUTS = "rollouts"
 """Lessons that are no file: the right ones among rollouts of the policy that a stage begins with."""
 GATED = "gated"
 """The stage whose lessons the policy before it gives, and the name of these."""
-DOCUMENTS = 2048
-"""That it rolls out for them."""
+DOCUMENTS = 8192
+"""That it rolls out for them, a round."""
 SETTLING = 2
 """Rounds of more copies, each with lessons of its own."""
-TRUNK = ("new", "echo", "copy", *(f"settle-{number}" for number in range(1, SETTLING + 1)))
+SETTLED = f"settle-{SETTLING}"
+STRETCH = "stretch"
+"""Copies again, out of texts as long as chunks are: where these are long."""
+TRUNK = ("new", "echo", "copy", *(f"settle-{number}" for number in range(1, SETTLING + 1)), STRETCH)
 """Stages that all arms of all seeds begin with, trained once: what seeds differ in comes after."""
 TRUNK_SEED = 0
 

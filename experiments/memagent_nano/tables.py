@@ -7,30 +7,43 @@ from statistics import mean
 from typing import TypeVar
 
 from memagent_bench.stats import estimate
-from memagent_nano.kept import ASKED, MADE_UP, OTHER
+from memagent_nano.direct import DIRECT
+from memagent_nano.kept import KINDS
 from memagent_nano.results import Measured, Results
 from memagent_nano.sizes import Size
+from memagent_nano.stages import SETTLED, STRETCH
 from memagent_nano.survival import Forecast, Hazard, Point
 
 T = TypeVar("T")
 TRAINED = ("once", "last", "hop")
-KINDS = (ASKED, OTHER, MADE_UP)
 ABOUT = {
-    "copy": "copying and format only (what all begin with)",
+    SETTLED: "copying and format only (what all of `pico` begin with)",
+    STRETCH: "the same out of whole chunks (what all of `nano` begin with)",
     "shown": "(a) imitates an expert that keeps what is asked for",
     "unshown": "(b) imitates an expert that keeps anything",
     "shown-grpo": "(c) a, then GRPO",
     "unshown-grpo": "(c) b, then GRPO",
     "shown-more": "(d) a, then as much more imitation",
     "unshown-more": "(d) b, then as much more imitation",
-    "shown-long": "as that, in documents of up to eight chunks",
+    "shown-long": "(d) a, then as much more in longer documents",
     "shown-right": "(e) a, then rejection sampling",
     "unshown-right": "(e) b, then rejection sampling",
     "shown-toss": "(f) a, then GRPO with random rewards",
     "unshown-toss": "(f) b, then GRPO with random rewards",
-    "direct": "(g) no memory: all of the document in a long window",
+    DIRECT: "(g) no memory: all of the document in a long window",
 }
 """The arms, in the order of the tables."""
+PAIRS = (
+    *(
+        (f"{start}-grpo", f"{start}{other}")
+        for start in ("unshown", "shown")
+        for other in ("", "-more", "-right", "-toss")
+    ),
+    ("shown-more", "shown"),
+    ("shown-long", "shown-more"),
+    ("unshown-grpo", "shown"),
+)
+"""Arms that are compared."""
 
 
 def arms(results: Results, size: Size) -> str:
@@ -42,6 +55,29 @@ def arms(results: Results, size: Size) -> str:
         "4 times as long": [f"{family}-{4 * own}" for family in TRAINED],
     }
     return _table(results, columns)
+
+
+def differences(results: Results, size: Size) -> str:
+    """What arms differ in from others, seed by seed, on the same samples: means, and all seeds."""
+    own = size.lengths[-1]
+    columns = {
+        "as long as in training": [f"{family}-{own}" for family in TRAINED],
+        "4 times as long": [f"{family}-{4 * own}" for family in TRAINED],
+    }
+    lines = [_row(("", *columns)), _row(["---"] * (1 + len(columns)))]
+    for one, other in PAIRS:
+        shares: list[str] = []
+        for cells in columns.values():
+            with_one, with_other = (_seeds(results, stage, cells) for stage in (one, other))
+            gaps = [
+                _mean(with_one[seed], cells) - _mean(with_other[seed], cells)
+                for seed in with_one.keys() & with_other.keys()
+            ]
+            seeds = ", ".join(f"{gap:+.2f}" for gap in gaps)
+            shares.append(f"{mean(gaps):+.2f} ({seeds})" if gaps else "")
+        if any(shares):
+            lines.append(_row((f"`{one}` less `{other}`", *shares)))
+    return "\n".join(lines)
 
 
 def held_out(results: Results, size: Size) -> str:
@@ -56,17 +92,19 @@ def held_out(results: Results, size: Size) -> str:
 
 
 def gates(results: Results) -> str:
-    """The share of exact replies to one chunk, of the worst seed."""
+    """The share of exact replies to one chunk, of the worst seed, of what was shown no other way to keep."""
     kinds = ("copy", "change", "answer", "read-copy", "read-change", "read-answer")
     lines = [_row(("policy", *kinds)), _row(["---"] * (1 + len(kinds)))]
     for stage, found in _by_stage(results.gates):
+        if stage.startswith("unshown"):
+            continue
         worst = [min((one[k]["share"] for one in found if k in one), default=0) for k in kinds]
         lines.append(_row((f"`{stage}`", *(f"{share:.3f}" for share in worst))))
     return "\n".join(lines)
 
 
 def kept(results: Results) -> str:
-    """The share of notes that are kept where there is no room for all, and of entries that are made up."""
+    """The share of notes that are kept where there are more than an expert keeps, and of entries that are wrong."""
     lines = [_row(("policy", "seeds", *KINDS)), _row(["---"] * (2 + len(KINDS)))]
     for stage, found in _by_stage(results.kept):
         shares = [_spread([one[kind]["share"] for one in found]) for kind in KINDS]
@@ -77,12 +115,15 @@ def kept(results: Results) -> str:
 def hazards(found: Sequence[Hazard]) -> str:
     """What short documents say."""
     lines = [
-        _row(("task", "losses", "chunk steps", "hazard", "right if not lost")),
-        _row(["---"] * 5),
+        _row(("task", "lengths", "losses", "chunk steps", "hazard", "right if not lost")),
+        _row(["---"] * 6),
     ]
     for one in found:
         rate = f"{one.rate:.2e} [{one.low:.2e}, {one.high:.2e}]"
-        lines.append(_row((one.task, str(one.losses), f"{one.steps:,}", rate, f"{one.sound:.3f}")))
+        lengths = "; ".join(f"{length:,}" for length in one.lengths)
+        lines.append(
+            _row((one.task, lengths, str(one.losses), f"{one.steps:,}", rate, f"{one.sound:.3f}"))
+        )
     return "\n".join(lines)
 
 
@@ -108,29 +149,33 @@ def _table(results: Results, columns: dict[str, list[str]]) -> str:
         _row(["---"] * (3 + len(columns))),
     ]
     for stage, about in ABOUT.items():
-        of_stage = [one for one in results.measured if one.stage == stage]
-        if of_stage:
-            seeds = sorted({one.seed for one in of_stage})
-            shares = [_share(of_stage, seeds, cells) for cells in columns.values()]
+        seeds = _seeds(results, stage, [cell for cells in columns.values() for cell in cells])
+        if seeds:
+            shares = [_share(seeds, cells) for cells in columns.values()]
             lines.append(_row((f"`{stage}`", about, str(len(seeds)), *shares)))
     return "\n".join(lines)
 
 
-def _share(measured: Sequence[Measured], seeds: Sequence[int], cells: Sequence[str]) -> str:
+def _seeds(results: Results, stage: str, cells: Sequence[str]) -> dict[int, dict[str, Measured]]:
+    """The seeds of a stage that have all of the cells; seed -> cell -> what was measured."""
+    found: dict[int, dict[str, Measured]] = {}
+    for one in results.measured:
+        if one.stage == stage:
+            found.setdefault(one.seed, {})[one.cell] = one
+    return {seed: of for seed, of in sorted(found.items()) if of.keys() >= {*cells}}
+
+
+def _share(seeds: Mapping[int, Mapping[str, Measured]], cells: Sequence[str]) -> str:
     """Mean of the seeds, each the mean of its cells; of one seed alone with the interval of its samples."""
-    found: list[float] = []
-    rewards: list[Sequence[float]] = []
-    for seed in seeds:
-        of_seed = [one for one in measured if one.seed == seed and one.cell in cells]
-        if len(of_seed) == len(cells):
-            found.append(mean(one.mean for one in of_seed))
-            rewards = [one.rewards for one in of_seed]
-    if not found:
-        return ""
-    if len(found) == 1:
-        one = estimate(rewards)
-        return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]"
-    return _spread(found)
+    if len(seeds) > 1:
+        return _spread([_mean(of, cells) for of in seeds.values()])
+    (of,) = seeds.values()
+    one = estimate([of[cell].rewards for cell in cells])
+    return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]"
+
+
+def _mean(of: Mapping[str, Measured], cells: Sequence[str]) -> float:
+    return mean(of[cell].mean for cell in cells)
 
 
 def _spread(found: Sequence[float]) -> str:

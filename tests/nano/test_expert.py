@@ -128,7 +128,7 @@ def test_of_two_entries_the_later_one_counts() -> None:
     ]
 
 
-@pytest.mark.parametrize("memory", ["", NOTHING, "- Tolu", "???\n\n- a b c"])
+@pytest.mark.parametrize("memory", ["", NOTHING, "- Tolu", "???\n\n- a"])
 def test_what_is_no_memory_has_no_entries(memory: str) -> None:
     assert read_memory(memory) == []
 

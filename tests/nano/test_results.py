@@ -6,6 +6,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from memagent_nano.command import app
+from memagent_nano.measure import cells
 from memagent_nano.results import Curve, Measured, gather, read, write
 from memagent_nano.sizes import PICO
 from memagent_nano.stages import Place
@@ -55,17 +56,27 @@ def test_of_nothing_there_are_empty_results(tmp_path: Path) -> None:
 
 
 def test_a_report_has_tables_and_curves(tmp_path: Path) -> None:
-    for seed, rewards in ((0, [1.0, 0.0]), (1, [1.0, 1.0])):
-        place = Place(tmp_path, PICO, seed)
-        lay(place, "shown-grpo", rewards, [0.25, 0.5])
-        measured = place.folder / "shown-grpo" / "measured"
-        for family in ("last", "hop"):
-            shutil.copy(measured / f"{ONCE}.jsonl", measured / f"{family}-{OWN}.jsonl")
+    for stage, of_seeds in (
+        ("shown-grpo", ([1.0, 0.0], [1.0, 1.0])),
+        ("shown", ([0.0, 0.0], [1.0, 0.0])),
+        ("unshown-grpo", ([1.0, 0.0],)),
+    ):
+        for seed, rewards in enumerate(of_seeds):
+            place = Place(tmp_path, PICO, seed)
+            lay(place, stage, rewards, [0.25, 0.5])
+            measured = place.folder / stage / "measured"
+            for cell in cells(PICO):
+                if cell.name != ONCE:
+                    shutil.copy(measured / f"{ONCE}.jsonl", measured / f"{cell.name}.jsonl")
     told = CliRunner().invoke(app, ["report", "pico", "--out", str(tmp_path), "--seeds", "0,1"])
     assert told.exit_code == 0, told.output
-    row = "| `shown-grpo` | (c) a, then GRPO | 2 |  | 0.75 (0.50-1.00) | 0.75 (0.50-1.00) | 0.75 (0.50-1.00) |  |"
+    row = "| `shown-grpo` | (c) a, then GRPO | 2 | " + " | ".join(["0.75 (0.50-1.00)"] * 5) + " |"
     assert row in told.output
-    assert len(read(tmp_path / "results.json").measured) == 6
+    assert "| `unshown-grpo` | (c) b, then GRPO | 1 | 0.50 [" in told.output
+    gaps = " | ".join(["+0.50 (+0.50, +0.50)"] * 2)
+    assert f"| `shown-grpo` less `shown` | {gaps} |" in told.output
+    assert f"| `unshown-grpo` less `shown` | {' | '.join(['+0.50 (+0.50)'] * 2)} |" in told.output
+    assert len(read(tmp_path / "results.json").measured) == 5 * len([*cells(PICO)])
     assert (tmp_path / "learning.png").read_bytes().startswith(b"\x89PNG")
 
 

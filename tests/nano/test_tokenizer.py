@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -48,7 +49,7 @@ def test_a_conversation(tokenizer: PreTrainedTokenizerFast) -> None:
     assert told == f"{USER}ask{END}{POLICY}- Tolu 12{END}"
     asked = tokenizer.apply_chat_template(chat[:1], tokenize=False, add_generation_prompt=True)
     assert asked == f"{USER}ask{END}{POLICY}"
-    tools = [{"type": "function", "function": {"name": "look"}}]
+    tools: list[Any] = [{"type": "function", "function": {"name": "look"}}]
     offered = tokenizer.apply_chat_template(chat, tools=tools, tokenize=False)
     assert offered == f"{USER}{json.dumps(tools)}{END}{told}"
 

@@ -1,0 +1,49 @@
+"""One policy reads and another answers: is it the memories that got better, or how they are answered from?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from memagent.models.transformers.model import TransformersModel
+from memagent.tasks import Sample
+from memagent_nano.controls import BLANK, OWN, SWAPPED, Asked, scored
+from memagent_nano.kept import SEED
+from memagent_nano.lessons import documents, reader
+from memagent_nano.sizes import Size
+
+N = 240
+"""Documents: as many of each family and length."""
+ELSE = "read for another question"
+
+
+def crossed(size: Size, writer: Path, answerer: Path, *, n: int = N) -> dict[str, dict[str, float]]:
+    """Has held-out documents read by one policy, and their questions answered by another. Greedy. Blocks.
+
+    Args:
+        size: of both.
+        writer: the folder of the policy that writes memories.
+        answerer: of the one that answers from them.
+        n: documents, as training has them.
+
+    Returns:
+        Mean score, its 95% interval and n, by memory: `own`; `read for another question`: of the same document, read
+        for a question about somebody who is not in it; `swapped`: another document's; `blank`.
+    """
+    samples = list(documents(size, n, SEED))
+    questions = [sample.question for sample in samples]
+    own = asyncio.run(_memories(size, writer, samples, questions))
+    other = asyncio.run(_memories(size, writer, samples, [*questions[1:], questions[0]]))
+    asked = [Asked(one.question, one.outputs, "number_match") for one in samples]
+    memories = {OWN: own, ELSE: other, SWAPPED: [*own[1:], own[0]], BLANK: [""] * n}
+    return asyncio.run(scored(answerer, asked, memories))
+
+
+async def _memories(
+    size: Size, policy: Path, samples: Sequence[Sample], questions: Sequence[str]
+) -> list[str]:
+    async with reader(size, TransformersModel(policy)) as agent:
+        pairs = zip(samples, questions, strict=True)
+        results = await asyncio.gather(*(agent.aask(one.context, asked) for one, asked in pairs))
+        return [result.memory for result in results]
