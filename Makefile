@@ -2,6 +2,7 @@ PYTHON ?= python3
 JOBS ?= 2
 ENGINES ?= vllm sglang
 LAYERS ?= 16
+TOKENS ?= 64k
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +17,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train check-train test-train train-smoke pico nano demo test browser engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
+.PHONY: help venv venv-train check-train test-train demo-nano train-smoke pico nano demo test browser engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -55,6 +56,9 @@ test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train, of the experiment
 	OMP_NUM_THREADS=1 $(TRAIN)/python -m pytest -n $(JOBS) --timeout 300 tests/train tests/nano tests/models/transformers \
 	    tests/contracts/test_chat_model.py \
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/training.md]"
+
+demo-nano: $(STAMP_TRAIN) ## Have the shipped policy find a fact in 64 thousand tokens of a book (TOKENS=64k)
+	OMP_NUM_THREADS=1 $(TRAIN)/memagent demo --model nano --tokens $(TOKENS)
 
 train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (10 minutes)
 	OMP_NUM_THREADS=1 $(TRAIN)/python -m memagent_train.smoke

@@ -199,7 +199,7 @@ def _updated(
     for _ in range(rng.choice((0, 1)) if parts else 1):
         parts.insert(rng.randint(0, len(parts)), rng.choice(sentences_of(TRAINING))[:LONG])
     while sum(map(len, parts)) < chars:
-        parts.insert(rng.randint(0, len(parts)), rng.choice(sentences_of(TRAINING)))
+        parts.insert(rng.randint(0, len(parts)), rng.choice(sentences_of(TRAINING))[: 3 * LONG])
     text, chunk = write_memory(memory), " ".join(parts)
     said = _prompts().render("update", question=question, memory=text, chunk=chunk)[0]
     return said.content, write_memory([*memory, *told])

@@ -4,18 +4,26 @@ from typing import Any
 
 import pytest
 from tests.contracts.subjects import LOCAL, Subject
-from tests.engines import venvs
+from tests.engines import commands, venvs
+from tests.engines.fixtures import API_KEY, StartServer
 from tests.engines.servers import EngineServer
 
+from memagent.models.nano import FOLDER, open_nano
 from memagent.models.openai import OpenAIModel
+from memagent.models.policy import policy_of
 
 NEEDS_SERVER = "streaming"
+NANO = "nano"
+"""The package's own policy, at the real server too."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     engine = metafunc.config.getoption("--engine", default=None)
     if "subject" in metafunc.fixturenames:
-        metafunc.parametrize("subject", [engine] if engine else list(LOCAL), indirect=True)
+        subjects = [engine, NANO] if engine else list(LOCAL)
+        metafunc.parametrize("subject", subjects, indirect=True)
+    if engine and NEEDS_SERVER in metafunc.fixturenames:
+        metafunc.parametrize(NEEDS_SERVER, [engine, NANO], indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -33,18 +41,27 @@ def subject(request: pytest.FixtureRequest) -> Subject:
     """One kind of model."""
     if request.param in LOCAL:
         return LOCAL[request.param]()
-    return request.getfixturevalue("engine_subject")
+    return _served(request)
 
 
 @pytest.fixture
 def streaming(request: pytest.FixtureRequest) -> Subject:
     """A served model: it streams, and gives ids."""
-    return request.getfixturevalue("engine_subject")
+    return _served(request)
 
 
-@pytest.fixture
-def engine_subject(engine: EngineServer) -> Subject:
-    """`OpenAIModel` at the real server that `--engine` names."""
+@pytest.fixture(scope="session")
+def nano_server(request: pytest.FixtureRequest, start_server: StartServer) -> EngineServer:
+    """The package's own policy at the engine that `--engine` names."""
+    engine: str = request.config.getoption("--engine") or ""
+    flags = (*commands.REPORTING[engine], commands.MODEL_FLAG[engine], str(FOLDER))
+    return start_server(window=policy_of(open_nano()).window, api_key=API_KEY, flags=flags)
+
+
+def _served(request: pytest.FixtureRequest) -> Subject:
+    """`OpenAIModel` at the real server of a parameter."""
+    nano = request.param == NANO
+    engine: EngineServer = request.getfixturevalue("nano_server" if nano else "engine")
 
     def make(**options: Any) -> OpenAIModel:
         return OpenAIModel(
@@ -60,7 +77,21 @@ def engine_subject(engine: EngineServer) -> Subject:
         engine.window,
         engine.requests,
         engine=True,
-        thinks=True,
+        thinks=not nano,
         secret=engine.api_key or "",
-        tokenizers=(None, str(venvs.tiny_model())),
+        tokenizers=(None, str(FOLDER if nano else venvs.tiny_model())),
+        **({"talk": _copied()} if nano else {}),
     )
+
+
+def _copied() -> str:
+    """A prompt of the package's own policy: what it holds of two people is to be written again."""
+    prompts = policy_of(open_nano()).prompts
+    assert prompts
+    (message,) = prompts.render(
+        "update",
+        question="How many coins has the master of Nudimi?",
+        memory="- Nudimi Tusozu\n- Tusozu 4821",
+        chunk="It rained all day.",
+    )
+    return message.content

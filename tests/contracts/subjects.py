@@ -35,6 +35,8 @@ class Subject:
     secret: str = ""
     tokenizers: tuple[str | None, ...] = (None,)
     """Tokenizers to count with."""
+    talk: str = "Where was the old prince?"
+    """What it replies to with twelve tokens or more."""
 
 
 def extractive() -> Subject:

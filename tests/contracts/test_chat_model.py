@@ -198,7 +198,7 @@ async def test_64_runs_at_once_never_pass_the_window(subject: Subject) -> None:
 
 async def test_a_stream_is_the_reply_in_pieces(streaming: Subject) -> None:
     model = streaming.make()
-    ask = request("Where was the old prince?", max_tokens=24)
+    ask = request(streaming.talk, max_tokens=24)
     whole = await model.complete(ask)
     items = [item async for item in model.stream(ask)]  # type: ignore[attr-defined]
     *pieces, completion = items
@@ -214,7 +214,7 @@ async def test_a_stream_is_the_reply_in_pieces(streaming: Subject) -> None:
 
 async def test_ids_and_log_probabilities_are_those_of_the_call(streaming: Subject) -> None:
     model = streaming.make(tokens=True)
-    ask = request("Where was the old prince?", max_tokens=12)
+    ask = request(streaming.talk, max_tokens=12)
     first, again = await model.complete(ask), await model.complete(ask)
     tokens = first.tokens
     assert tokens is not None

@@ -26,6 +26,9 @@ REPORTING: dict[str, tuple[str, ...]] = {
 }
 """The flags with which an engine reports cached tokens and has numbers at `/metrics`."""
 
+MODEL_FLAG = {"vllm": "--model", "sglang": "--model-path"}
+"""What names another model than the tiny one, given again."""
+
 ENVIRONMENT: dict[str, dict[str, str]] = {
     "vllm": {
         # Two servers at once would be bound to the same core.

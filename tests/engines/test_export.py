@@ -13,7 +13,6 @@ from tests.engines.fixtures import StartServer
 ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / ".venv-train" / "bin"
 WINDOW = 2048
-MODEL_FLAG = {"vllm": "--model", "sglang": "--model-path"}
 SETTINGS = """
 [model]
 path = "policy"
@@ -114,7 +113,7 @@ def test_an_export_is_served_and_answers_as_transformers_does(
         run([str(BIN / "python"), "-c", GREEDY, str(exported), json.dumps(QUESTIONS)], exported)
     )
     engine: str = request.config.getoption("--engine") or ""
-    server = start_server(window=WINDOW, flags=(MODEL_FLAG[engine], str(exported)))
+    server = start_server(window=WINDOW, flags=(commands.MODEL_FLAG[engine], str(exported)))
     for question, expected in zip(QUESTIONS, told, strict=True):
         reply = httpx.post(
             f"{server.url}/chat/completions",

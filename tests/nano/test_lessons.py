@@ -10,7 +10,7 @@ from memagent.tokens import load_counter
 from memagent_nano import lessons, material
 from memagent_nano.expert import Expert, read_memory
 from memagent_nano.lessons import Lesson
-from memagent_nano.sizes import PICO, SIZES, Size
+from memagent_nano.sizes import NANO, PICO, SIZES, Size
 from memagent_nano.stages import Place
 
 N = 300
@@ -40,6 +40,18 @@ def test_replies_fit_a_memory_and_prompts_the_window(
         assert replies <= size.memory_tokens
         assert max(prompts) + size.memory_tokens <= size.window
     assert all(reply == reply.strip() != "" for _, reply in made)
+
+
+def test_texts_of_long_copies_are_up_to_a_chunk_and_fit_the_window(
+    tokenizers: dict[str, Path],
+) -> None:
+    counter = load_counter(tokenizers["nano"])
+    made = list(lessons.copies(NANO, N, 3, longest=material.LONGEST * NANO.chunk_tokens))
+    texts = [said.split("\nText: ")[1] for said, _ in made if "\nText: " in said]
+    lengths = sorted(map(counter.count, texts))
+    assert NANO.chunk_tokens / 4 < lengths[len(lengths) // 2] < NANO.chunk_tokens
+    assert lengths[-1] > 0.9 * NANO.chunk_tokens
+    assert max(counter.count(said + reply) for said, reply in made) + 16 <= NANO.window
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -32,7 +32,8 @@ TRACKING = (
 )
 NOTES = """Measure short notes about people and their coins in books, made for very small models.
 
-    Tasks with _names or _wording have names and numbers, or sentences, that no training of ours shows.
+    Tasks with _names or _wording have names and numbers, or sentences, that no training of ours shows;
+    those with _sparse have few notes that nobody needs.
     """
 
 app = typer.Typer(

@@ -21,6 +21,8 @@ OTHERS = 8
 """People who are spoken of and not asked for."""
 EVERY = 100
 """Tokens of a document for each note."""
+SPARSE = 2000
+"""Likewise, where notes are few."""
 GENERATE = 24
 """Tokens that a reply may have: a number or two, and some words."""
 TRIES = 256
@@ -142,5 +144,10 @@ TASKS: dict[str, MakeTask] = {
         f"{name}_wording": partial(NotesTask, name, wording=HELD_OUT, name=f"{name}_wording")
         for name in TAUGHT
     },
+    **{
+        f"{name}_sparse": partial(NotesTask, name, every=SPARSE, name=f"{name}_sparse")
+        for name in TAUGHT
+    },
 }
-"""By name: families, and those that are trained on with names and numbers, or sentences, that no training shows."""
+"""By name: families, and those that are trained on with names and numbers, or sentences, that no training shows, and
+with few notes."""

@@ -1,0 +1,48 @@
+"""The weights that the package carries."""
+
+import pytest
+
+from memagent import MemoryAgent, open_model
+from memagent.models.nano import FOLDER
+from memagent.models.policy import policy_of
+
+STORY = "It rained all day, and the old prince stayed in his room. Nobody came to see him. "
+
+
+def test_it_is_small_and_says_what_it_cannot_do() -> None:
+    assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 10 * 2**20
+    card = (FOLDER / "README.md").read_text()
+    assert "cannot do" in card
+    assert "It is no language model of use" in card
+
+
+@pytest.mark.parametrize(
+    ("note", "question"),
+    [
+        ("The purse of Zeboso holds 5807 coins. ", "How many coins has Zeboso?"),
+        ("Zeboso has 3942 coins. Zeboso now holds 5807 coins. ", "What is in the purse of Zeboso?"),
+        (
+            "The master of Binazi is Zeboso. Zeboso has 5807 coins. ",
+            "How many coins has the master of Binazi?",
+        ),
+    ],
+    ids=["said once", "the last counts", "two hops"],
+)
+def test_it_keeps_what_is_asked_for_without_being_told_how_to_read(
+    note: str, question: str
+) -> None:
+    """Names that no training shows."""
+    with MemoryAgent("nano", store=None) as agent:
+        assert (agent.settings.window, agent.settings.chunk_tokens) == (1024, 512)
+        assert agent.settings.sampling.temperature == 0
+        result = agent.ask(STORY * 20 + note + STORY * 60, question)
+    assert result.chunks > 3
+    assert result.answer is not None
+    assert "5807" in result.answer.split()
+
+
+def test_its_policy_is_that_of_its_folder() -> None:
+    policy = policy_of(open_model("nano"))
+    assert (policy.window, policy.memory_tokens, policy.gate) == (1024, 128, "off")
+    assert policy.prompts is not None
+    assert policy.prompts.name == "nano"
