@@ -42,6 +42,8 @@ ANSWERABLE = 0.9
 """Share of those that the memory holds."""
 MASTERS = 1 / 3
 """Share of masters among the entries of copies; the others are numbers."""
+FEW = 10
+"""Times as far as in the training notes are from each other, where there are few."""
 
 
 def echoes(size: Size, tokens: Sequence[str], count: int, seed: int) -> Iterator[Lesson]:
@@ -69,7 +71,8 @@ def copies(size: Size, count: int, seed: int, *, longest: float = 0) -> Iterator
         size: of memories, names and numbers.
         count: of lessons.
         seed: of all of them.
-        longest: characters up to which sentences of books are put between the notes; default: one sentence at most.
+        longest: characters up to which sentences of books are put between the notes, and at least half as many;
+            default: one sentence at most.
     """
     rng, words = Random(f"{seed} copies"), size.words()
     expert = teacher(size, "random", seed)
@@ -80,7 +83,7 @@ def copies(size: Size, count: int, seed: int, *, longest: float = 0) -> Iterator
         if rng.random() < ANSWERS:
             yield _answered(rng, people, memory, size, expert)
         else:
-            chars = rng.uniform(0, longest) if longest else 0.0
+            chars = rng.uniform(longest / 2, longest) if longest else 0.0
             yield _updated(rng, people, memory, size, question, chars)
 
 
@@ -91,7 +94,7 @@ def traces(
     count: int,
     seed: int,
     *,
-    lengths: Sequence[int] = (),
+    longer: bool = False,
 ) -> Iterator[Lesson]:
     """What an expert says who reads documents.
 
@@ -101,9 +104,9 @@ def traces(
         tokenizer: a file or folder: what counts chunks.
         count: of documents.
         seed: of documents, and of what the expert drops.
-        lengths: of documents; default: as they come in the training.
+        longer: see `documents`.
     """
-    samples = documents(size, count, UNTRAINED + seed, lengths=lengths)
+    samples = documents(size, count, UNTRAINED + seed, longer=longer)
     counter = load_counter(tokenizer)
     expert = ScriptedModel(teacher(size, keep, seed), window=size.window, counter=counter)
     with reader(size, expert) as agent:
@@ -124,14 +127,13 @@ def memory_of(said: str) -> str:
     return said.split("Memory:\n", 1)[1].split("\nText:", 1)[0]
 
 
-def documents(
-    size: Size, count: int, seed: int, *, lengths: Sequence[int] = ()
-) -> Iterator[Sample]:
-    """Documents of all kinds and lengths in turn; default: the lengths of the training."""
+def documents(size: Size, count: int, seed: int, *, longer: bool = False) -> Iterator[Sample]:
+    """Documents of all kinds and lengths in turn: as in the training, or longer, half of them with few notes."""
     tasks = [
-        notes(family=family, size=size.name, length=length, seed=seed)
+        notes(family=family, size=size.name, length=length, seed=seed, every=every)
         for family in FAMILIES
-        for length in lengths or size.lengths
+        for length in (size.longer if longer else size.lengths)
+        for every in ((size.every, FEW * size.every) if longer else (size.every,))
     ]
     return (tasks[index % len(tasks)].sample(index) for index in range(count))
 

@@ -23,7 +23,7 @@ LONG = 8000
 """Longer ones, for `shown-long`."""
 DIRECT = 20_000
 """That are answered at once."""
-ECHOES, COPIES = 40_000, 100_000
+ECHOES, COPIES, LONG_COPIES = 40_000, 100_000, 20_000
 """Texts, and conversations."""
 
 
@@ -79,14 +79,12 @@ def _makers(place: Place, tokenizer: Path) -> Mapping[str, Callable[[], Iterator
             for number in range(1, SETTLING + 1)
         },
         "copies-long": lambda: lessons.copies(
-            size, COPIES, SETTLING + 1, longest=LONGEST * size.chunk_tokens
+            size, LONG_COPIES, SETTLING + 1, longest=LONGEST * size.chunk_tokens
         ),
         "relevant": lambda: lessons.traces(size, "relevant", tokenizer, DOCUMENTS, 0),
         "random": lambda: lessons.traces(size, "random", tokenizer, DOCUMENTS, 0),
         "relevant-more": lambda: lessons.traces(size, "relevant", tokenizer, MORE, 1),
-        "relevant-long": lambda: lessons.traces(
-            size, "relevant", tokenizer, LONG, 2, lengths=size.longer
-        ),
+        "relevant-long": lambda: lessons.traces(size, "relevant", tokenizer, LONG, 2, longer=True),
         "random-more": lambda: lessons.traces(size, "random", tokenizer, MORE, 1),
         "direct": lambda: direct.lessons(size, DIRECT, 0),
     }

@@ -25,6 +25,7 @@ def notes(
     new_wording: bool = False,
     new_books: bool = False,
     nested: bool = False,
+    every: int = 0,
 ) -> NotesTask:
     """Notes of a family, for a size.
 
@@ -37,6 +38,7 @@ def notes(
         new_wording: sentences that no training shows.
         new_books: five books that no training shows, instead of the four of the training.
         nested: samples of an index have the same notes that matter at all lengths.
+        every: tokens of a document for each note; default: the size's.
 
     Raises:
         ConfigError: there is no such family or size.
@@ -54,5 +56,5 @@ def notes(
         options,
         words=of.words(held_out=new_names),
         wording=HELD_OUT if new_wording else TRAINED,
-        every=of.every,
+        every=every or of.every,
     )

@@ -12,6 +12,7 @@ from memagent_nano.expert import Expert, read_memory
 from memagent_nano.lessons import Lesson
 from memagent_nano.sizes import NANO, PICO, SIZES, Size
 from memagent_nano.stages import Place
+from memagent_nano.task import FAMILIES
 
 N = 300
 KINDS = ("echoes", "copies", "relevant", "random")
@@ -116,3 +117,13 @@ def test_files_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     material.make(place, ["copies", "echoes"], say=said.append)
     assert (place.lessons / "copies.jsonl").read_text() == "mine"
     assert len(said) == 2
+
+
+def test_every_other_of_the_longer_documents_has_few_notes() -> None:
+    reader = Expert("random", entries=999, syllables=NANO.syllables)
+    made = list(lessons.documents(NANO, 6 * len(FAMILIES), 0, longer=True))
+    notes = [len(reader.notes(sample.context)) for sample in made]
+    assert all(many > 5 > few for many, few in zip(notes[::2], notes[1::2], strict=True))
+    assert max(len(sample.context) for sample in made) > 2 * max(
+        len(sample.context) for sample in lessons.documents(NANO, 12, 0)
+    )

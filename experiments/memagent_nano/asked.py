@@ -1,0 +1,76 @@
+"""What the commands of a course have in common: options, places, and how they end."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memagent.errors import ConfigError
+from memagent_nano.sizes import size_of
+from memagent_nano.stages import TRUNK, Place
+from memagent_train.cli.going import Going, training
+from memagent_train.runs.signals import interruptible
+
+SizeName = Annotated[str, typer.Argument(metavar="SIZE", help="pico or nano.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of all that is made.")]
+
+
+@dataclass
+class Course(Going):
+    """How a command here is gone on with."""
+
+    def resume_command(self, run_id: str | None) -> str | None:
+        """The command line again."""
+        return shlex.join(["python", "-m", "memagent_nano", *sys.argv[1:]])
+
+
+@contextmanager
+def told() -> Generator[None]:
+    """Turns whatever ends a command into words on standard error and an exit code."""
+    with training(Course(json=False)), interruptible():
+        yield
+
+
+def places_of(size: str, out: Path, seeds: str) -> list[Place]:
+    """Where the courses of the seeds lie, each once.
+
+    Raises:
+        ConfigError: these are no numbers, or there is no such size.
+    """
+    parts = [part.strip() for part in seeds.split(",")]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise ConfigError(
+            f"--seeds {seeds!r}: give numbers from 0 on with commas between, such as 0,1,2"
+        )
+    return [place_of(size, out, seed) for seed in dict.fromkeys(map(int, parts))]
+
+
+def place_of(size: str, out: Path, seed: int) -> Place:
+    """Where the course of one seed lies."""
+    # Relative paths in settings are taken to be relative to the file of settings.
+    return Place(out.resolve(), size_of(size), seed)
+
+
+def policy_of(place: Place, stage: str) -> Path:
+    """The weights that a stage has left.
+
+    Raises:
+        ConfigError: it has left none.
+    """
+    if not (place.policy(stage) / "config.json").is_file():
+        raise ConfigError(
+            f"stage {stage!r} has left no policy in {str(place.of(stage))!r}: train it first"
+        )
+    return place.policy(stage)
+
+
+def title_of(place: Place, stage: str) -> str:
+    """What people are told."""
+    return f"trunk {stage}" if stage in TRUNK else f"seed {place.seed} {stage}"

@@ -1,0 +1,120 @@
+"""Commands that put claims to the test, and ship what has stood it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memagent.errors import ConfigError
+from memagent_nano.asked import Out, SizeName, place_of, policy_of, title_of, told
+from memagent_nano.course import arms
+
+app = typer.Typer()
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(help="What memagent-bench notes --nested wrote.")],
+    lengths: Annotated[str, typer.Option(metavar="L,L,...", help="In tokens: 1m,4m.")],
+    samples: Annotated[
+        str, typer.Option(metavar="N,N,...", help="How many of each length are to be read: 60,12.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Where the forecasts go; not there yet.")
+    ],
+    longest: Annotated[
+        str, typer.Option(metavar="L", help="What is longer is left out of the hazard.")
+    ] = "256k",
+) -> None:
+    """Say how many answers the hazard of short documents leaves right in longer ones."""
+    with told():
+        from memagent_bench.lengths import parse_lengths
+        from memagent_nano import survival, tables
+
+        if out.exists():
+            raise ConfigError(f"{str(out)!r} is there: what was said before is not said again")
+        (top,), asked = parse_lengths(longest), parse_lengths(lengths)
+        parts = [part.strip() for part in samples.split(",")]
+        many = [int(part) for part in parts if part.isascii() and part.isdecimal() and int(part)]
+        if not len(asked) == len(parts) == len(many):
+            raise ConfigError(
+                f"--samples {samples!r}: give a number for each of the {len(asked)} lengths, such as 60,12"
+            )
+        wanted = dict(zip(asked, many, strict=True))
+        hazards, forecasts = survival.predict(folder, wanted, longest=top)
+        survival.write(hazards, forecasts, out)
+        typer.echo(f"{tables.hazards(hazards)}\n\n{tables.forecasts(forecasts, [])}")
+
+
+@app.command()
+def lengths(
+    folder: Annotated[Path, typer.Argument(help="What memagent-bench notes wrote.")],
+    said: Annotated[Path, typer.Option(metavar="FILE", help="What `predict` wrote.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The curve, a PNG.")],
+) -> None:
+    """Compare what was measured with what was said before."""
+    with told():
+        from memagent_bench.records import read_records
+        from memagent_nano import plots, survival, tables
+
+        points, forecasts = survival.points(read_records(folder)), survival.read(said)
+        plots.survival(points, forecasts, out)
+        typer.echo(tables.forecasts(forecasts, points))
+
+
+@app.command()
+def controls(
+    folder: Annotated[Path, typer.Argument(help="What memagent-bench notes wrote.")],
+    model: Annotated[Path, typer.Option(metavar="FOLDER", help="The policy that answered.")],
+) -> None:
+    """Ask a benchmark's questions again: with their memories, with none, and with other samples'."""
+    with told():
+        from memagent_nano.controls import controls
+
+        for (task, length), shares in controls(folder, model).items():
+            for memory, found in shares.items():
+                typer.echo(f"{task:8} {length:8} {memory:8} {_interval(found)}")
+
+
+@app.command()
+def cross(
+    size: SizeName,
+    out: Out,
+    writer: Annotated[str, typer.Option(metavar="STAGE", help="Whose policy reads.")],
+    answerer: Annotated[str, typer.Option(metavar="STAGE", help="Whose policy answers.")],
+    seed: Annotated[int, typer.Option(help="Of the course.")] = 0,
+) -> None:
+    """Have documents read by one policy, and answered from its memories by another."""
+    with told():
+        from memagent_nano.crossed import crossed
+
+        place = place_of(size, out, seed)
+        policies = [policy_of(place, stage) for stage in (writer, answerer)]
+        for memory, found in crossed(place.size, *policies).items():
+            typer.echo(f"{memory:26} {_interval(found)}")
+
+
+@app.command()
+def ship(
+    size: SizeName,
+    out: Out,
+    stage: Annotated[str, typer.Option(metavar="NAME", help="Whose policy.")],
+    to: Annotated[Path, typer.Option(metavar="DIR", help="A new folder: src/memagent/nano.")],
+    seed: Annotated[int, typer.Option(help="Of the course.")] = 0,
+) -> None:
+    """Write a policy as the wheel carries it, in half precision."""
+    with told():
+        from memagent_nano.ship import ship as write
+
+        if stage not in arms(size):
+            raise ConfigError(f"--stage {stage!r}: give one of {', '.join(arms(size))}")
+        place = place_of(size, out, seed)
+        write(place, stage, to)
+        typer.echo(f"{title_of(place, stage)} is in {to}")
+
+
+def _interval(found: Mapping[str, float]) -> str:
+    return f"{found['mean']:.3f} [{found['low']:.3f}, {found['high']:.3f}] n={found['n']}"
