@@ -17,7 +17,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train check-train test-train demo-nano train-smoke pico nano demo test browser engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
+.PHONY: help venv venv-train check-train test-train demo-nano train-smoke pico nano nano-curve demo test browser engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -67,13 +67,24 @@ pico: SEEDS ?= 0,1,2,3,4
 pico: OUT ?= build/pico
 nano: SEEDS ?= 0
 nano: OUT ?= build/nano
-nano: ONLY ?= unshown-grpo
+nano: ONLY ?= shown,shown-long,gated
 pico: $(STAMP_TRAIN) ## Train and measure all arms of pico (OUT=build/pico, SEEDS=0,1,2,3,4, ONLY=STAGES, JOBS=2; many hours)
-nano: $(STAMP_TRAIN) ## Train and measure nano by the best course (OUT=build/nano, SEEDS=0, ONLY=unshown-grpo, JOBS=2)
+nano: $(STAMP_TRAIN) ## Train and measure nano by the best course (OUT=build/nano, SEEDS=0, ONLY=STAGES, JOBS=2; hours)
 pico nano:
 	$(NANO) train $@ --out $(OUT) --seeds $(SEEDS) $(if $(ONLY),--only $(ONLY)) --jobs $(JOBS)
 	$(NANO) measure $@ --out $(OUT) --seeds $(SEEDS) $(if $(ONLY),--only $(ONLY)) --jobs $(JOBS)
 	$(NANO) report $@ --out $(OUT) --seeds $(SEEDS)
+
+CURVE ?= build/nano-curve
+POLICY ?= src/memagent/nano
+LENGTHS ?= 4k,16k,64k,256k
+SAMPLES ?= 60
+TASKS ?= once_sparse,last_sparse
+UNREAD := david_copperfield don_quixote middlemarch moby_dick war_and_peace
+nano-curve: $(STAMP_TRAIN) ## Have nano read longer and longer documents of books that no training shows (CURVE=DIR, LENGTHS, SAMPLES, TASKS, POLICY)
+	OMP_NUM_THREADS=1 $(TRAIN)/memagent-bench notes --model transformers:$(POLICY) --systems memory --nested \
+	    --tasks $(TASKS) --lengths $(LENGTHS) --samples $(SAMPLES) --concurrency 32 --out $(CURVE) \
+	    $(UNREAD:%=--essays experiments/memagent_nano/books/%.txt.gz)
 
 engines: $(STAMP) ## Install real engines into the user's cache (ENGINES="vllm sglang"; 4 GB)
 	$(BIN)/python tests/engines/venvs.py $(ENGINES)

@@ -10,6 +10,7 @@ from memagent.prompts import PromptSet
 from memagent.prompts.promptset import Gate
 from memagent_nano.lessons import (
     PROMPTS,
+    SPREAD,
     Lesson,
     conversations,
     documents,
@@ -22,7 +23,7 @@ from memagent_nano.stages import GATED, Place
 
 SEED = 2 * 10**6
 """Of the documents: no other training has them."""
-DOCUMENTS = 1500
+DOCUMENTS = 800
 MARK = "..."
 
 
@@ -41,10 +42,11 @@ def lessons(size: Size, policy: Path, count: int) -> Iterator[Lesson]:
     Args:
         size: of the policy.
         policy: reads greedily.
-        count: of documents, as they come in the training.
+        count: of documents: longer ones, half of them with few notes.
     """
     with reader(size, TransformersModel(policy)) as agent:
-        for conversation in conversations(agent, documents(size, count, SEED)):
+        samples = documents(size, count, SEED, lengths=size.longer, spread=SPREAD)
+        for conversation in conversations(agent, samples):
             said, reply = (message.content for message in conversation.messages)
             yield said, reply
             if conversation.kind == "update":

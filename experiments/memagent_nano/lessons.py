@@ -42,8 +42,8 @@ ANSWERABLE = 0.9
 """Share of those that the memory holds."""
 MASTERS = 1 / 3
 """Share of masters among the entries of copies; the others are numbers."""
-FEW = 10
-"""Times as far as in the training notes are from each other, where there are few."""
+SPREAD = (1, 10)
+"""Of notes in longer documents: every other document has few."""
 
 
 def echoes(size: Size, tokens: Sequence[str], count: int, seed: int) -> Iterator[Lesson]:
@@ -94,7 +94,8 @@ def traces(
     count: int,
     seed: int,
     *,
-    longer: bool = False,
+    lengths: Sequence[int] = (),
+    spread: Sequence[int] = (1,),
 ) -> Iterator[Lesson]:
     """What an expert says who reads documents.
 
@@ -104,9 +105,10 @@ def traces(
         tokenizer: a file or folder: what counts chunks.
         count: of documents.
         seed: of documents, and of what the expert drops.
-        longer: see `documents`.
+        lengths: see `documents`.
+        spread: likewise.
     """
-    samples = documents(size, count, UNTRAINED + seed, longer=longer)
+    samples = documents(size, count, UNTRAINED + seed, lengths=lengths, spread=spread)
     counter = load_counter(tokenizer)
     expert = ScriptedModel(teacher(size, keep, seed), window=size.window, counter=counter)
     with reader(size, expert) as agent:
@@ -127,13 +129,28 @@ def memory_of(said: str) -> str:
     return said.split("Memory:\n", 1)[1].split("\nText:", 1)[0]
 
 
-def documents(size: Size, count: int, seed: int, *, longer: bool = False) -> Iterator[Sample]:
-    """Documents of all kinds and lengths in turn: as in the training, or longer, half of them with few notes."""
+def documents(
+    size: Size,
+    count: int,
+    seed: int,
+    *,
+    lengths: Sequence[int] = (),
+    spread: Sequence[int] = (1,),
+) -> Iterator[Sample]:
+    """Documents of all kinds and lengths in turn.
+
+    Args:
+        size: of names and numbers.
+        count: of documents.
+        seed: of all of them.
+        lengths: in GPT-2 tokens; default: those of the training.
+        spread: times as far as in the training that notes are from each other, in turn.
+    """
     tasks = [
-        notes(family=family, size=size.name, length=length, seed=seed, every=every)
+        notes(family=family, size=size.name, length=length, seed=seed, every=far * size.every)
         for family in FAMILIES
-        for length in (size.longer if longer else size.lengths)
-        for every in ((size.every, FEW * size.every) if longer else (size.every,))
+        for length in lengths or size.lengths
+        for far in spread
     ]
     return (tasks[index % len(tasks)].sample(index) for index in range(count))
 

@@ -84,7 +84,9 @@ def _makers(place: Place, tokenizer: Path) -> Mapping[str, Callable[[], Iterator
         "relevant": lambda: lessons.traces(size, "relevant", tokenizer, DOCUMENTS, 0),
         "random": lambda: lessons.traces(size, "random", tokenizer, DOCUMENTS, 0),
         "relevant-more": lambda: lessons.traces(size, "relevant", tokenizer, MORE, 1),
-        "relevant-long": lambda: lessons.traces(size, "relevant", tokenizer, LONG, 2, longer=True),
+        "relevant-long": lambda: lessons.traces(
+            size, "relevant", tokenizer, LONG, 2, lengths=size.longer, spread=lessons.SPREAD
+        ),
         "random-more": lambda: lessons.traces(size, "random", tokenizer, MORE, 1),
         "direct": lambda: direct.lessons(size, DIRECT, 0),
     }

@@ -121,9 +121,7 @@ def test_files_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_every_other_of_the_longer_documents_has_few_notes() -> None:
     reader = Expert("random", entries=999, syllables=NANO.syllables)
-    made = list(lessons.documents(NANO, 6 * len(FAMILIES), 0, longer=True))
+    count = 2 * len(NANO.longer) * len(FAMILIES)
+    made = list(lessons.documents(NANO, count, 0, lengths=NANO.longer, spread=lessons.SPREAD))
     notes = [len(reader.notes(sample.context)) for sample in made]
     assert all(many > 5 > few for many, few in zip(notes[::2], notes[1::2], strict=True))
-    assert max(len(sample.context) for sample in made) > 2 * max(
-        len(sample.context) for sample in lessons.documents(NANO, 12, 0)
-    )
