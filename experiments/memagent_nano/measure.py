@@ -23,6 +23,8 @@ TRAINED = ("once", "last", "hop")
 NEW = ("count", "pair", "sign")
 ROLLOUTS = 0.7
 """Temperature of those that are rewarded."""
+LONGER = {4: 100, 16: 60}
+"""Times as long as the longest documents of the training -> samples. The longest do not fit the window of `direct`."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ def cells(size: Size) -> Iterator[Cell]:
     for family in TRAINED:
         yield Cell(family, own, 200)
         yield Cell(family, own, 200, temperature=ROLLOUTS)
-        yield Cell(family, 4 * own, 100)
+        for times, n in LONGER.items():
+            yield Cell(family, times * own, n)
         for new in ("names", "wording", "books"):
             yield Cell(family, own, 100, new)
     for family in NEW:

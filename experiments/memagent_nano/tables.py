@@ -9,13 +9,13 @@ from typing import TypeVar
 from memagent_bench.stats import estimate
 from memagent_nano.direct import DIRECT
 from memagent_nano.kept import KINDS
+from memagent_nano.measure import LONGER, TRAINED
 from memagent_nano.results import Measured, Results
 from memagent_nano.sizes import Size
 from memagent_nano.stages import SETTLED, STRETCH
 from memagent_nano.survival import Forecast, Hazard, Point
 
 T = TypeVar("T")
-TRAINED = ("once", "last", "hop")
 ABOUT = {
     SETTLED: "copying and format only (what all of `pico` begin with)",
     STRETCH: "the same out of whole chunks (what all of `nano` begin with)",
@@ -52,7 +52,7 @@ def arms(results: Results, size: Size) -> str:
     columns: dict[str, list[str]] = {
         "drawn": [f"{family}-{own}-drawn" for family in TRAINED],
         **{family: [f"{family}-{own}"] for family in TRAINED},
-        "4 times as long": [f"{family}-{4 * own}" for family in TRAINED],
+        **_longer(own),
     }
     return _table(results, columns)
 
@@ -62,7 +62,7 @@ def differences(results: Results, size: Size) -> str:
     own = size.lengths[-1]
     columns = {
         "as long as in training": [f"{family}-{own}" for family in TRAINED],
-        "4 times as long": [f"{family}-{4 * own}" for family in TRAINED],
+        **_longer(own),
     }
     lines = [_row(("", *columns)), _row(["---"] * (1 + len(columns)))]
     for one, other in PAIRS:
@@ -141,6 +141,14 @@ def forecasts(said: Sequence[Forecast], measured: Sequence[Point]) -> str:
             _row((key[0], f"{key[1]:,}", chunks, before, after, str(point.n) if point else ""))
         )
     return "\n".join(lines)
+
+
+def _longer(own: int) -> dict[str, list[str]]:
+    """Columns."""
+    return {
+        f"{times} times as long": [f"{family}-{times * own}" for family in TRAINED]
+        for times in LONGER
+    }
 
 
 def _table(results: Results, columns: dict[str, list[str]]) -> str:

@@ -70,12 +70,12 @@ def test_a_report_has_tables_and_curves(tmp_path: Path) -> None:
                     shutil.copy(measured / f"{ONCE}.jsonl", measured / f"{cell.name}.jsonl")
     told = CliRunner().invoke(app, ["report", "pico", "--out", str(tmp_path), "--seeds", "0,1"])
     assert told.exit_code == 0, told.output
-    row = "| `shown-grpo` | (c) a, then GRPO | 2 | " + " | ".join(["0.75 (0.50-1.00)"] * 5) + " |"
+    row = "| `shown-grpo` | (c) a, then GRPO | 2 | " + " | ".join(["0.75 (0.50-1.00)"] * 6) + " |"
     assert row in told.output
     assert "| `unshown-grpo` | (c) b, then GRPO | 1 | 0.50 [" in told.output
-    gaps = " | ".join(["+0.50 (+0.50, +0.50)"] * 2)
+    gaps = " | ".join(["+0.50 (+0.50, +0.50)"] * 3)
     assert f"| `shown-grpo` less `shown` | {gaps} |" in told.output
-    assert f"| `unshown-grpo` less `shown` | {' | '.join(['+0.50 (+0.50)'] * 2)} |" in told.output
+    assert f"| `unshown-grpo` less `shown` | {' | '.join(['+0.50 (+0.50)'] * 3)} |" in told.output
     assert len(read(tmp_path / "results.json").measured) == 5 * len([*cells(PICO)])
     assert (tmp_path / "learning.png").read_bytes().startswith(b"\x89PNG")
 
