@@ -51,6 +51,9 @@ ABOUT = {
     "once_wording": "as once, sentences held out",
     "last_wording": "as last, sentences held out",
     "hop_wording": "as hop, sentences held out",
+    "once_sparse": "as once, few notes that nobody needs",
+    "last_sparse": "as last, few notes that nobody needs",
+    "hop_sparse": "as hop, few notes that nobody needs",
 }
 """What each task asks for."""
 ALL = "all"
