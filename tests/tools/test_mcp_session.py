@@ -1,10 +1,14 @@
 import asyncio
+import gc
 import json
 import re
 import subprocess
 import sys
+import threading
 import time
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +18,7 @@ from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolCall
 from memagent.tools import Toolset
 from memagent.tools.mcp import McpServer
-from memagent.tools.mcp_session import SAID_LINES, Log
+from memagent.tools.mcp_session import SAID_LINES, Log, Session
 
 
 def stdio(*args: str, **settings: Any) -> McpServer:
@@ -127,7 +131,51 @@ async def test_an_http_server_that_dies_in_the_middle_of_a_call() -> None:
         await process.wait()
 
 
+async def test_a_call_that_comes_while_the_connection_breaks_does_not_wait_for_ever() -> None:
+    going, released = threading.Event(), threading.Event()
+
+    class Breaking:
+        def __init__(self) -> None:
+            self.broken = asyncio.Event()
+
+        async def list_tools(self) -> Any:
+            return SimpleNamespace(tools=[], next_cursor=None)
+
+        async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+            self.broken.set()
+            try:
+                await asyncio.sleep(60)
+            finally:  # its loop is about to end, and does so after the other call has come
+                going.set()
+                await asyncio.to_thread(released.wait, 10)
+
+        async def fail(self) -> None:
+            await self.broken.wait()
+            raise OSError("broken")
+
+    @asynccontextmanager
+    async def connect(log: Log) -> AsyncGenerator[Any]:
+        client = Breaking()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(client.fail())
+            yield client
+
+    session = Session("a server", connect, 10)
+    await asyncio.wrap_future(session.opened)
+    first = asyncio.create_task(session.call("first", {}))
+    await asyncio.to_thread(going.wait, 10)
+    second = asyncio.create_task(session.call("second", {}))
+    await asyncio.sleep(0.1)
+    released.set()
+    for task in (first, second):
+        with pytest.raises(ToolError, match=r"ended while it ran|is closed"):
+            await asyncio.wait_for(task, 10)
+    await asyncio.wrap_future(session.closed)
+
+
 async def test_connecting_may_be_cancelled() -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     server = McpServer.stdio(sys.executable, "-c", "import time; time.sleep(60)")
     task = asyncio.create_task(server.__aenter__())
     await asyncio.sleep(0.3)
@@ -137,6 +185,10 @@ async def test_connecting_may_be_cancelled() -> None:
         await task
     assert time.perf_counter() - started < 15
     assert server._session is None
+    del task
+    await asyncio.sleep(0.3)  # until the thread of the session is gone
+    gc.collect()
+    assert not complaints
 
 
 def test_the_last_lines_of_the_error_output_are_told() -> None:

@@ -149,8 +149,10 @@ class McpServer:
     async def __aenter__(self) -> Self:
         session = self._open()
         try:
+            opened = asyncio.wrap_future(session.opened)
+            opened.add_done_callback(_seen)
             # Shielded, since cancelling would take the future from the thread that fills it.
-            self._take(session, await asyncio.shield(asyncio.wrap_future(session.opened)))
+            self._take(session, await asyncio.shield(opened))
         except BaseException:
             await self.aclose()
             raise
@@ -202,6 +204,12 @@ class McpServer:
             _tool(session, tool, name, self._timeout)
             for tool, name in zip(served, names, strict=True)
         ]
+
+
+def _seen(opened: asyncio.Future[Any]) -> None:
+    """Whoever opened it may be gone: then nobody else looks at why it failed, and asyncio would complain."""
+    if not opened.cancelled():
+        opened.exception()
 
 
 def valid_names(names: Sequence[str], prefix: str) -> list[str]:

@@ -102,16 +102,14 @@ class Session:
         Raises:
             ToolError: the server is gone, or refuses.
         """
-        client, loop = self._client, self._loop
-        closed = ToolError(f"the connection to {self._who} is closed, so its tools cannot be used")
-        if client is None or loop is None or self._over:
-            raise closed
-        work = client.call_tool(name, dict(arguments))
-        try:
+        with self._mutex:
+            client, loop = self._client, self._loop
+            if client is None or loop is None or self._over:
+                raise ToolError(
+                    f"the connection to {self._who} is closed, so its tools cannot be used"
+                )
+            work = client.call_tool(name, dict(arguments))
             future = asyncio.run_coroutine_threadsafe(work, loop)
-        except RuntimeError as error:  # the loop was closed in this very moment
-            work.close()
-            raise closed from error
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -134,7 +132,6 @@ class Session:
             else:
                 self.opened.set_exception(self._translated(error, log))
         finally:
-            self._client = None
             log.close()
             self.closed.set_result(None)
 
@@ -149,7 +146,13 @@ class Session:
         ending.cancel()
         if not self.opened.done():
             connection.cancel()  # nobody waits for it any more, or it has failed
-        await connection
+        try:
+            await connection
+        finally:
+            with self._mutex:
+                self._client = None
+            # Calls that came before this are tasks after it, and end with the loop; none comes later.
+            await asyncio.sleep(0)
 
     async def _hold(self, log: Log, ending: asyncio.Event) -> None:
         """Opens the connection, and closes it when it is told to: one task does both."""
