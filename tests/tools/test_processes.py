@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -90,9 +91,12 @@ def gone(pid: int, seconds: float = 10) -> bool:
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
-        # One that was not ours to wait for stays as a zombie until its parent looks.
-        if Path(f"/proc/{pid}/stat").exists() and " Z " in Path(f"/proc/{pid}/stat").read_text():
-            return True
+        # One that was not ours to wait for stays as a zombie until its parent looks, who sees it when its threads have
+        # ended too.
+        with suppress(FileNotFoundError):
+            threads = os.listdir(f"/proc/{pid}/task")
+            if len(threads) == 1 and " Z " in Path(f"/proc/{pid}/stat").read_text():
+                return True
         time.sleep(0.02)
     return False
 
