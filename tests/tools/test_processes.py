@@ -93,8 +93,8 @@ def gone(pid: int, seconds: float = 10) -> bool:
             return True
         # One that was not ours to wait for stays as a zombie until its parent looks, who sees it when its threads have
         # ended too.
-        with suppress(FileNotFoundError):
-            threads = os.listdir(f"/proc/{pid}/task")
+        with suppress(OSError):
+            threads = [*Path(f"/proc/{pid}/task").iterdir()]
             if len(threads) == 1 and " Z " in Path(f"/proc/{pid}/stat").read_text():
                 return True
         time.sleep(0.02)
