@@ -27,8 +27,8 @@ ECHOES, COPIES, LONG_COPIES = 40_000, 100_000, 20_000
 """Texts, and conversations."""
 
 
-LONGEST = 2.5
-"""Characters of a copy's text for each token of a chunk: whole chunks, and no more."""
+LONGEST = 5.0
+"""Characters of a copy's text for each token of a chunk: two chunks, so that one is easy."""
 
 
 def make(

@@ -30,11 +30,11 @@ class Size:
     syllables: int
     digits: int
     lengths: tuple[int, ...]
-    """GPT-2 tokens of the documents that it is trained on: one or two chunks, rarely three."""
+    """GPT-2 tokens of the documents that it is trained on: `pico`'s have one to three chunks, `nano`'s three to six."""
     longer: tuple[int, ...]
-    """Of those of stage `shown-long`: up to eight chunks."""
+    """Of those of stage `shown-long`: up to eight chunks, `nano`'s up to 17."""
     every: int
-    """GPT-2 tokens of a document for each note in it: about four in a chunk."""
+    """GPT-2 tokens of a document for each note in it: about four in a chunk of `pico`'s, two in one of `nano`'s."""
 
     def words(self, *, held_out: bool = False) -> Vocabulary:
         """Names and numbers."""
@@ -65,7 +65,7 @@ NANO = Size(
     feed_forward=384,
     layers=4,
     window=1024,
-    chunk_tokens=512,
+    chunk_tokens=256,
     memory_tokens=128,
     entries=8,
     kept=3,

@@ -8,11 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent import MemoryAgent
 from memagent.errors import ConfigError
 from memagent.models.policy import Policy
 from memagent_nano import direct, lessons, processes, sampling, stages
 from memagent_nano.errors import StageFailed
 from memagent_nano.measure import Cell, measure
+from memagent_nano.ship import ship
 from memagent_nano.sizes import Size
 from memagent_nano.stages import LOG, MADE, ROLLOUTS, TRACES, Place, Stage, done, perform
 from memagent_train.runs import metrics
@@ -173,3 +175,23 @@ def test_lessons_of_a_stage_are_those_of_all_seeds(tiny: Size, tmp_path: Path) -
     first, other = (stages.sft_settings(Place(tmp_path, tiny, seed), COPY) for seed in (0, 1))
     assert first == other
     assert list(islice(stages.grpo_settings(Place(tmp_path, tiny, 4)), 2))[1] == "data.seed=4"
+
+
+def test_a_policy_is_shipped_with_all_that_it_reads_with(place: Place, tmp_path: Path) -> None:
+    perform(place, COPY)
+    out = tmp_path / "shipped"
+    ship(place, "copy", out)
+    policy = Policy.load(out)
+    size = place.size
+    assert policy is not None
+    assert (policy.window, policy.chunk_tokens, policy.memory_tokens, policy.cuts, policy.gate) == (
+        size.window, size.chunk_tokens, size.memory_tokens, "sentence", "off",
+    )  # fmt: skip
+    assert json.loads((out / "generation_config.json").read_text())["do_sample"] is False
+    assert json.loads((out / "config.json").read_text())["dtype"] == "bfloat16"
+    assert "cannot do" in (out / "README.md").read_text()
+    with MemoryAgent(f"transformers:{out}", store=None) as agent:
+        assert agent.settings.chunk_tokens == size.chunk_tokens
+        assert agent.settings.sampling.temperature == 0
+    with pytest.raises(ConfigError, match="shipped"):
+        ship(place, "copy", out)
