@@ -76,7 +76,7 @@ def controls(
 
         for (task, length), shares in controls(folder, model).items():
             for memory, found in shares.items():
-                typer.echo(f"{task:8} {length:8} {memory:8} {_interval(found)}")
+                typer.echo(f"{task:12} {length:8} {memory:8} {_interval(found)}")
 
 
 @app.command()
