@@ -80,11 +80,13 @@ POLICY ?= src/memagent/nano
 LENGTHS ?= 4k,16k,64k,256k
 SAMPLES ?= 60
 TASKS ?= once_sparse,last_sparse
+READINGS ?= $(CURVE)/readings.jsonl
 UNREAD := david_copperfield don_quixote middlemarch moby_dick war_and_peace
-nano-curve: $(STAMP_TRAIN) ## Have nano read longer and longer documents of books that no training shows (CURVE=DIR, LENGTHS, SAMPLES, TASKS, POLICY)
+nano-curve: $(STAMP_TRAIN) ## Have nano read longer and longer documents of books that no training shows (CURVE=DIR, LENGTHS, SAMPLES, TASKS, POLICY, READINGS=FILE)
 	OMP_NUM_THREADS=1 $(TRAIN)/memagent-bench notes --model transformers:$(POLICY) --systems memory --nested \
 	    --tasks $(TASKS) --lengths $(LENGTHS) --samples $(SAMPLES) --concurrency 32 --out $(CURVE) \
 	    $(UNREAD:%=--essays experiments/memagent_nano/books/%.txt.gz)
+	$(NANO) follow $(CURVE) --out $(READINGS)
 
 engines: $(STAMP) ## Install real engines into the user's cache (ENGINES="vllm sglang"; 4 GB)
 	$(BIN)/python tests/engines/venvs.py $(ENGINES)

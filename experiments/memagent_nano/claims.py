@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from memagent.cli.output import plural
 from memagent.errors import ConfigError
 from memagent_nano.asked import Out, SizeName, place_of, policy_of, title_of, told
 from memagent_nano.course import arms
@@ -15,9 +16,26 @@ from memagent_nano.course import arms
 app = typer.Typer()
 
 
+Readings = Annotated[Path, typer.Argument(metavar="FILE", help="What `follow` wrote.")]
+
+
+@app.command()
+def follow(
+    folder: Annotated[Path, typer.Argument(help="What memagent-bench notes --nested wrote.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where readings are added.")],
+) -> None:
+    """Keep what became of each document of a benchmark's folder: the right answer, and where it was lost."""
+    with told():
+        from memagent_nano import readings
+
+        new = readings.follow(folder)
+        whole = readings.keep(new, out)
+        typer.echo(f"{out}: {plural(len(new), 'document')} of {folder}, {len(whole)} in all")
+
+
 @app.command()
 def predict(
-    folder: Annotated[Path, typer.Argument(help="What memagent-bench notes --nested wrote.")],
+    file: Readings,
     lengths: Annotated[str, typer.Option(metavar="L,L,...", help="In tokens: 1m,4m.")],
     samples: Annotated[
         str, typer.Option(metavar="N,N,...", help="How many of each length are to be read: 60,12.")
@@ -32,7 +50,7 @@ def predict(
     """Say how many answers the hazard of short documents leaves right in longer ones."""
     with told():
         from memagent_bench.lengths import parse_lengths
-        from memagent_nano import survival, tables
+        from memagent_nano import readings, survival, tables
 
         if out.exists():
             raise ConfigError(f"{str(out)!r} is there: what was said before is not said again")
@@ -44,23 +62,22 @@ def predict(
                 f"--samples {samples!r}: give a number for each of the {len(asked)} lengths, such as 60,12"
             )
         wanted = dict(zip(asked, many, strict=True))
-        hazards, forecasts = survival.predict(folder, wanted, longest=top)
+        hazards, forecasts = survival.predict(readings.read(file), wanted, longest=top)
         survival.write(hazards, forecasts, out)
         typer.echo(f"{tables.hazards(hazards)}\n\n{tables.forecasts(forecasts, [])}")
 
 
 @app.command()
 def lengths(
-    folder: Annotated[Path, typer.Argument(help="What memagent-bench notes wrote.")],
+    file: Readings,
     said: Annotated[Path, typer.Option(metavar="FILE", help="What `predict` wrote.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The curve, a PNG.")],
 ) -> None:
     """Compare what was measured with what was said before."""
     with told():
-        from memagent_bench.records import read_records
-        from memagent_nano import plots, survival, tables
+        from memagent_nano import plots, readings, survival, tables
 
-        points, forecasts = survival.points(read_records(folder)), survival.read(said)
+        points, forecasts = survival.points(readings.read(file)), survival.read(said)
         plots.survival(points, forecasts, out)
         typer.echo(tables.forecasts(forecasts, points))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from memagent_bench.report.canvas import as_png, new_figure, style
 from memagent_bench.report.theme import mark
 from memagent_nano.results import Results
-from memagent_nano.survival import Forecast, Point
+from memagent_nano.survival import SYSTEM, Forecast, Point
 
 NAMES = {
     "shown-grpo": "(a) then GRPO",
@@ -47,12 +47,13 @@ def survival(points: Sequence[Point], forecasts: Sequence[Forecast], file: Path)
     with style():
         figure = new_figure(7.2, 3.6)
         axes = figure.add_subplot()
-        for number, task in enumerate(dict.fromkeys(point.task for point in points)):
+        for number, (system, task) in enumerate(
+            dict.fromkeys((point.system, point.task) for point in points)
+        ):
             look = mark(number)
-            seen = [point for point in points if point.task == task]
-            said = sorted(
-                (one for one in forecasts if one.task == task), key=lambda one: one.length
-            )
+            seen = [point for point in points if (point.system, point.task) == (system, task)]
+            of_task = [one for one in forecasts if system == SYSTEM and one.task == task]
+            said = sorted(of_task, key=lambda one: one.length)
             at = [one.length for one in said]
             axes.plot(
                 at, [one.mean for one in said], color=look.colour, linestyle="--", linewidth=1
@@ -68,7 +69,8 @@ def survival(points: Sequence[Point], forecasts: Sequence[Forecast], file: Path)
             ]
             axes.errorbar(
                 [point.length for point in seen], means, yerr=ends,
-                color=look.colour, marker=look.marker, markersize=4, capsize=2, label=task,
+                color=look.colour, marker=look.marker, markersize=4, capsize=2,
+                label=task if system == SYSTEM else f"{task}, {system}",
             )  # fmt: skip
         axes.set_xscale("log", base=2)
         axes.set_ylim(-0.02, 1.02)

@@ -12,11 +12,9 @@ from statistics import mean
 import numpy as np
 
 from memagent.errors import ConfigError
-from memagent.tasks import Evidence
-from memagent_bench.diagnose.diagnosis import diagnose, hazard
-from memagent_bench.diagnose.traces import Fate, Trace
-from memagent_bench.record import Record
-from memagent_bench.stats import Array, wilson
+from memagent_bench import diagnose
+from memagent_bench.stats import Array, Difference, paired_difference, wilson
+from memagent_nano.readings import Reading
 
 SYSTEM = "memory"
 RESAMPLES = 4000
@@ -61,27 +59,25 @@ class Forecast:
     high: float
 
 
-def fit(traces: Sequence[Trace]) -> Hazard:
+def fit(readings: Sequence[Reading]) -> Hazard:
     """The hazard of one task, all lengths together.
 
     Raises:
         ConfigError: no memory held anything.
     """
-    risk = hazard(traces)
+    task = readings[0].task
+    risk = diagnose.Hazard(sum(one.lost for one in readings), sum(one.risk for one in readings))
     if risk.rate is None or risk.interval is None:
-        raise ConfigError(
-            f"{traces[0].record.task}: no memory held what was wanted; nothing is at risk"
-        )
-    kept = [trace.got for trace in traces if trace.fate is not Fate.LOST]
-    lengths = tuple(sorted({trace.record.length for trace in traces}))
+        raise ConfigError(f"{task}: no memory held what was wanted; nothing is at risk")
+    kept = [one.score for one in readings if not one.lost]
+    lengths = tuple(sorted({one.length for one in readings}))
     low, high = risk.interval
-    task = traces[0].record.task
     return Hazard(
         task, lengths, risk.losses, risk.steps, low, risk.rate, high, mean(kept) if kept else 0.0
     )
 
 
-def forecast(traces: Sequence[Trace], length: int, n: int) -> Forecast:
+def forecast(readings: Sequence[Reading], length: int, n: int) -> Forecast:
     """What a constant hazard h leaves: sound x mean over samples of (1 - h) ** steps.
 
     Steps are the chunks behind the note that a sample needs; nested samples have it at the same share of every length.
@@ -89,19 +85,19 @@ def forecast(traces: Sequence[Trace], length: int, n: int) -> Forecast:
     posterior, so that no losses do not mean no hazard, and with the chance of n samples on top.
 
     Args:
-        traces: of one task, at the lengths that were read.
+        readings: of one task, each with one note for an answer, at the lengths that were read.
         length: in tokens.
         n: samples that are to be read.
 
     Raises:
         ConfigError: no memory held anything.
     """
-    found = fit(traces)
-    longest = [one.record for one in traces if one.record.length == found.lengths[-1]]
-    each = mean(record.chunks or 0 for record in longest) / found.lengths[-1] * length
-    samples: defaultdict[int, list[Trace]] = defaultdict(list)
-    for one in traces:
-        samples[one.record.index].append(one)
+    found = fit(readings)
+    longest = [one for one in readings if one.length == found.lengths[-1]]
+    each = mean(one.chunks for one in longest) / found.lengths[-1] * length
+    samples: defaultdict[tuple[int, int], list[Reading]] = defaultdict(list)
+    for one in readings:
+        samples[one.seed, one.index].append(one)
     rows = np.array([_counted(of) for of in samples.values()])
 
     def left(rate: float, sound: float, shares: Array) -> float:
@@ -111,57 +107,55 @@ def forecast(traces: Sequence[Trace], length: int, n: int) -> Forecast:
     drawn: list[float] = []
     for _ in range(RESAMPLES):
         some = rows[rng.integers(len(rows), size=len(rows))]
-        losses, steps, got, kept = some[:, :4].sum(axis=0)
+        losses, steps, right, kept = some[:, :4].sum(axis=0)
         rate = rng.gamma(losses + 0.5) / max(steps, 1.0)
-        drawn.append(rng.binomial(n, left(rate, got / max(kept, 1.0), some[:, 4])) / n)
+        drawn.append(rng.binomial(n, left(rate, right / max(kept, 1.0), some[:, 4])) / n)
     low, high = (float(end) for end in np.quantile(drawn, (0.025, 0.975)))
     middle = left(found.rate, found.sound, rows[:, 4])
     return Forecast(found.task, length, each, n, low, middle, high)
 
 
 def predict(
-    folder: Path, wanted: Mapping[int, int], *, longest: int
+    readings: Sequence[Reading], wanted: Mapping[int, int], *, longest: int
 ) -> tuple[list[Hazard], list[Forecast]]:
-    """Hazards of a benchmark's folder, by task and length and of each task, and what they say of lengths. Blocks.
+    """Hazards by task and length and of each task, and what they say of longer documents.
 
     A task whose answers hang on several notes is left out: only the answer is followed through the memories, so what
     became of the other notes is not known.
 
     Args:
-        folder: what `memagent-bench notes --nested` wrote.
+        readings: those of system `memory` are taken.
         wanted: lengths to be predicted, in tokens, and how many samples of each are to be read.
         longest: what is longer is left out of the hazard.
 
     Raises:
         ConfigError: no samples, no memory ever held anything, or no task has one note for an answer.
-        StoreError: the folder has no records or no runs.
     """
-    by_task: defaultdict[str, list[Trace]] = defaultdict(list)
-    for trace in diagnose(folder).traces:
-        record = trace.record
-        if record.system == SYSTEM and record.length <= longest:
-            by_task[record.task].append(trace)
+    by_task: defaultdict[str, list[Reading]] = defaultdict(list)
+    for one in readings:
+        if one.system == SYSTEM and one.fate and one.length <= longest:
+            by_task[one.task].append(one)
     if not by_task:
-        raise ConfigError(f"{str(folder)!r} has no answered sample of at most {longest} tokens")
+        raise ConfigError(f"there is no answered sample of at most {longest} tokens")
     whole = {
-        task: traces
-        for task, traces in sorted(by_task.items())
-        if all(len(_needed(one.record)) == 1 for one in traces)
+        task: of
+        for task, of in sorted(by_task.items())
+        if all(one.behind is not None for one in of)
     }
     if not whole:
         raise ConfigError(
             f"the answers of {', '.join(sorted(by_task))} hang on several notes each, of which only the answer is "
-            f"followed: give a folder with a task such as 'once' or 'last'"
+            f"followed: give readings of a task such as 'once' or 'last'"
         )
     hazards: list[Hazard] = []
     forecasts: list[Forecast] = []
-    for traces in whole.values():
-        for length in sorted({one.record.length for one in traces}):
-            of_length = [one for one in traces if one.record.length == length]
+    for of in whole.values():
+        for length in sorted({one.length for one in of}):
+            of_length = [one for one in of if one.length == length]
             if sum(one.risk for one in of_length):
                 hazards.append(fit(of_length))
-        hazards.append(fit(traces))
-        forecasts += [forecast(traces, length, n) for length, n in wanted.items()]
+        hazards.append(fit(of))
+        forecasts += [forecast(of, length, n) for length, n in wanted.items()]
     return hazards, forecasts
 
 
@@ -169,24 +163,33 @@ def predict(
 class Point:
     """What was measured."""
 
+    system: str
     task: str
     length: int
     low: float
     mean: float
     high: float
     n: int
+    less: Difference | None
+    """Than at the shortest length, over the questions that were asked at both; None there, and where there are none."""
 
 
-def points(records: Sequence[Record]) -> list[Point]:
-    """Share of right answers by task and length, with Wilson's interval at 95%. No answer is a wrong one."""
-    scores: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
-    for record in records:
-        if record.system == SYSTEM:
-            scores[record.task, record.length].append(record.score or 0.0)
+def points(readings: Sequence[Reading]) -> list[Point]:
+    """Share of right answers by system, task and length, with Wilson's interval at 95%. No answer is a wrong one."""
+    scores: defaultdict[tuple[str, str], dict[int, dict[tuple[int, int], float]]]
+    scores = defaultdict(dict)
+    for one in readings:
+        of_length = scores[one.system, one.task].setdefault(one.length, {})
+        of_length[one.seed, one.index] = one.score
     found: list[Point] = []
-    for (task, length), of_cell in sorted(scores.items()):
-        low, high = wilson(mean(of_cell), len(of_cell))
-        found.append(Point(task, length, low, mean(of_cell), high, len(of_cell)))
+    for (system, task), lengths in sorted(scores.items()):
+        shortest = lengths[min(lengths)]
+        for length, of in sorted(lengths.items()):
+            middle = mean(of.values())
+            pairs = [of[key] - shortest[key] for key in of.keys() & shortest.keys()]
+            less = paired_difference([pairs]) if pairs and of is not shortest else None
+            low, high = wilson(middle, len(of))
+            found.append(Point(system, task, length, low, middle, high, len(of), less))
     return found
 
 
@@ -204,15 +207,9 @@ def read(file: Path) -> list[Forecast]:
     return [Forecast(**one) for one in json.loads(file.read_text(encoding="utf-8"))["forecasts"]]
 
 
-def _counted(traces: Sequence[Trace]) -> tuple[float, float, float, float, float]:
+def _counted(readings: Sequence[Reading]) -> tuple[float, float, float, float, float]:
     """A sample at all lengths: losses, steps, right answers and answers without a loss, share behind its note."""
-    kept = [trace.got for trace in traces if trace.fate is not Fate.LOST]
-    lost, steps = len(traces) - len(kept), sum(trace.risk for trace in traces)
-    record = max((trace.record for trace in traces), key=lambda record: record.length)
-    (note,) = _needed(record)
-    return lost, steps, sum(kept), len(kept), 1 - note.start / record.chars
-
-
-def _needed(record: Record) -> list[Evidence]:
-    """The notes that an answer hangs on."""
-    return [place for place in record.evidence if place.supports]
+    kept = [one.score for one in readings if not one.lost]
+    steps = sum(one.risk for one in readings)
+    longest = max(readings, key=lambda one: one.length)
+    return len(readings) - len(kept), steps, sum(kept), len(kept), longest.behind or 0.0

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import mean
 from typing import TypeVar
 
-from memagent_bench.stats import estimate
+from memagent_bench.stats import estimate, non_inferiority
 from memagent_nano.direct import DIRECT
 from memagent_nano.kept import KINDS
 from memagent_nano.measure import LONGER, TRAINED
 from memagent_nano.results import Measured, Results
 from memagent_nano.sizes import Size
 from memagent_nano.stages import SETTLED, STRETCH
-from memagent_nano.survival import Forecast, Hazard, Point
+from memagent_nano.survival import SYSTEM, Forecast, Hazard, Point
 
 T = TypeVar("T")
 ABOUT = {
@@ -44,6 +44,8 @@ PAIRS = (
     ("unshown-grpo", "shown"),
 )
 """Arms that are compared."""
+MARGIN = 0.05
+"""Of non-inferiority: what a longer document may cost."""
 
 
 def arms(results: Results, size: Size) -> str:
@@ -128,19 +130,28 @@ def hazards(found: Sequence[Hazard]) -> str:
 
 
 def forecasts(said: Sequence[Forecast], measured: Sequence[Point]) -> str:
-    """What was said, and what came of it, by task and length."""
-    seen = {(point.task, point.length): point for point in measured}
-    wanted = {(one.task, one.length): one for one in said}
-    lines = [_row(("task", "length", "chunks", "said", "measured", "n")), _row(["---"] * 6)]
+    """What was said, and what came of it, by task and length; how much less that is than at the shortest length."""
+    seen = {(point.system, point.task, point.length): point for point in measured}
+    wanted = {(SYSTEM, one.task, one.length): one for one in said}
+    head = ("system", "task", "length", "chunks", "said", "measured", "n", "less the shortest", "")
+    lines = [_row(head), _row(["---"] * len(head))]
     for key in sorted(seen.keys() | wanted.keys()):
         one, point = wanted.get(key), seen.get(key)
         before = f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" if one else ""
-        after = f"{point.mean:.3f} [{point.low:.3f}, {point.high:.3f}]" if point else ""
         chunks = f"{one.chunks:,.0f}" if one else ""
-        lines.append(
-            _row((key[0], f"{key[1]:,}", chunks, before, after, str(point.n) if point else ""))
-        )
+        lines.append(_row((*key[:2], f"{key[2]:,}", chunks, before, *_measured(point))))
     return "\n".join(lines)
+
+
+def _measured(point: Point | None) -> tuple[str, str, str, str]:
+    """Share, samples, difference, and whether it is less than `MARGIN`."""
+    if point is None:
+        return "", "", "", ""
+    share, less, verdict = f"{point.mean:.3f} [{point.low:.3f}, {point.high:.3f}]", "", ""
+    if (gap := point.less) is not None:
+        less = f"{gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}] (n={gap.n})"
+        verdict = non_inferiority(gap, MARGIN).value
+    return share, str(point.n), less, verdict
 
 
 def _longer(own: int) -> dict[str, list[str]]:

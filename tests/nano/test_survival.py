@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -7,9 +8,10 @@ from tests.bench.diagnose import runs
 from typer.testing import CliRunner
 
 from memagent.errors import ConfigError
-from memagent_bench.diagnose.traces import Fate, Trace
-from memagent_nano import survival
+from memagent_bench.diagnose.traces import Fate
+from memagent_nano import readings, survival
 from memagent_nano.command import app
+from memagent_nano.readings import Reading
 
 CHUNKS = 10
 LENGTH = 1024
@@ -46,7 +48,8 @@ def test_a_hazard_of_what_was_read_goes_on_in_longer_documents(tmp_path: Path) -
         read(tmp_path, index, lost=lost)
     read(tmp_path, 0, lost=None, length=LENGTH // 2)
     read(tmp_path, 0, lost=1, length=4 * LENGTH)  # longer than what is asked for
-    hazards, said = survival.predict(tmp_path, {LENGTH: 60, 10 * LENGTH: 12}, longest=LENGTH)
+    wanted, found = {LENGTH: 60, 10 * LENGTH: 12}, readings.follow(tmp_path)
+    hazards, said = survival.predict(found, wanted, longest=LENGTH)
     # Nine steps behind the first chunk where nothing is lost, four up to the loss.
     assert [(one.lengths, one.losses, one.steps) for one in hazards] == [
         ((LENGTH // 2,), 0, 9),
@@ -60,25 +63,28 @@ def test_a_hazard_of_what_was_read_goes_on_in_longer_documents(tmp_path: Path) -
     assert [(one.chunks, one.n) for one in said] == [(10, 60), (100, 12)]
     assert [one.mean for one in said] == pytest.approx([(39 / 40) ** 10, (39 / 40) ** 100])
     assert all(one.low <= one.mean <= one.high for one in said)
-    assert said == survival.predict(tmp_path, {LENGTH: 60, 10 * LENGTH: 12}, longest=LENGTH)[1]
+    assert said == survival.predict(found, wanted, longest=LENGTH)[1]
+    # What a gate kept is no part of what a model keeps.
+    others = [replace(one, system="memory-gate", score=0.0) for one in found]
+    assert survival.predict([*found, *others], wanted, longest=LENGTH) == (hazards, said)
 
 
 def test_a_forecast_holds_what_a_constant_hazard_makes() -> None:
     """Samples of a known hazard: 95% intervals hold what as many more of them give, most times."""
     rng, rate, steps, n, held = Random(0), 0.01, 40, 60, 0
     for trial in range(40):
-        traces: list[Trace] = []
+        found: list[Reading] = []
         for index in range(60):
             lost = next((step for step in range(steps) if rng.random() < rate), None)
-            record = runs.record(
-                OUT, [OUT], f"{trial}-{index}", index=index, suite="notes", task="once",
-                length=LENGTH, chars=steps, chunks=steps, system="memory", scorer="number_match",
-                evidence=(runs.place(0, "", OUT),),
+            found.append(
+                Reading(
+                    system="memory", task="once", length=LENGTH, seed=trial, index=index,
+                    tokens=LENGTH, chars=steps, bytes=steps, chunks=steps,
+                    score=float(lost is None), fate=Fate.HELD if lost is None else Fate.LOST,
+                    risk=steps if lost is None else lost + 1, behind=1.0,
+                )
             )  # fmt: skip
-            fate = Fate.HELD if lost is None else Fate.LOST
-            risk = steps if lost is None else lost + 1
-            traces.append(Trace(record, OUT, (OUT,), lost is None, fate, lost, risk, False, 0))
-        said = survival.forecast(traces, 2 * LENGTH, n)
+        said = survival.forecast(found, 2 * LENGTH, n)
         seen = sum(rng.random() < (1 - rate) ** (2 * steps) for _ in range(n)) / n
         held += said.low <= seen <= said.high
     assert 35 <= held <= 40
@@ -87,20 +93,68 @@ def test_a_forecast_holds_what_a_constant_hazard_makes() -> None:
 def test_what_hangs_on_several_notes_is_left_out(tmp_path: Path) -> None:
     read(tmp_path, 0, lost=4)
     read(tmp_path, 1, lost=4, task="hop", notes=2)
-    hazards, said = survival.predict(tmp_path, {LENGTH: 60}, longest=LENGTH)
+    hazards, said = survival.predict(readings.follow(tmp_path), {LENGTH: 60}, longest=LENGTH)
     assert {one.task for one in hazards} == {one.task for one in said} == {"once"}
     other = tmp_path / "other"
     other.mkdir()
     read(other, 1, lost=4, task="hop", notes=2)
     with pytest.raises(ConfigError, match=r"hop hang on several notes.*'once'"):
-        survival.predict(other, {LENGTH: 60}, longest=LENGTH)
+        survival.predict(readings.follow(other), {LENGTH: 60}, longest=LENGTH)
+
+
+def test_readings_of_several_folders_are_kept_in_one_file(tmp_path: Path) -> None:
+    first, second, file = tmp_path / "first", tmp_path / "second", tmp_path / "kept" / "all.jsonl"
+    for folder, length in ((first, LENGTH), (second, 4 * LENGTH)):
+        folder.mkdir()
+        read(folder, 0, lost=None, length=length)
+        read(folder, 1, lost=4, length=length)
+    for folder, whole in ((first, 2), (second, 4), (first, 4)):  # the last ones are there already
+        asked = ["follow", str(folder), "--out", str(file)]
+        ended = CliRunner().invoke(app, asked)
+        assert ended.exit_code == 0, ended.output
+        assert f"2 documents of {folder}, {whole} in all" in ended.output.replace("\n", " ")
+    kept = readings.read(file)
+    assert kept == [*readings.follow(first), *readings.follow(second)]
+    assert [(one.index, one.length, one.fate, one.risk, one.score) for one in kept] == [
+        (0, LENGTH, "held", 9, 1.0),
+        (1, LENGTH, "lost", 4, 0.0),
+        (0, 4 * LENGTH, "held", 9, 1.0),
+        (1, 4 * LENGTH, "lost", 4, 0.0),
+    ]
+    assert {one.behind for one in kept} == {1.0}
+
+
+def test_a_document_without_an_answer_is_a_wrong_one_and_says_nothing_of_the_hazard(
+    tmp_path: Path,
+) -> None:
+    read(tmp_path, 0, lost=None)
+    failed = runs.record(
+        None, [OUT], "none", index=1, suite="notes", task="once", length=LENGTH, chars=100,
+        system="memory", scorer="number_match", evidence=(runs.place(0, FACT, OUT),),
+    )  # fmt: skip
+    runs.keep(tmp_path, failed)
+    found = readings.follow(tmp_path)
+    assert [(one.score, one.fate) for one in found] == [(1.0, "held"), (0.0, "")]
+    assert [point.mean for point in survival.points(found)] == [0.5]
+    assert survival.predict(found, {LENGTH: 1}, longest=LENGTH)[0][0].sound == 1.0
+
+
+@pytest.mark.parametrize("text", [None, "no json", '{"task": "once"}'])
+def test_a_file_that_holds_no_readings_says_so(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "all.jsonl"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigError, match="`follow` wrote"):
+        readings.read(file)
 
 
 def test_what_was_said_is_compared_with_what_was_measured(tmp_path: Path) -> None:
-    for index, lost in enumerate((None, None, None, 4)):
-        read(tmp_path, index, lost=lost)
-    said, curve = tmp_path / "said.json", tmp_path / "curve.png"
-    asked = ["predict", str(tmp_path), "--lengths", "1k,8k", "--out", str(said), "--longest", "1k"]
+    for index, (short, long) in enumerate(((None, 2), (None, 1), (None, None), (4, 4))):
+        read(tmp_path, index, lost=short)
+        read(tmp_path, index, lost=long, length=2 * LENGTH)
+    file, said, curve = (tmp_path / name for name in ("all.jsonl", "said.json", "curve.png"))
+    readings.keep(readings.follow(tmp_path), file)
+    asked = ["predict", str(file), "--lengths", "1k,8k", "--out", str(said), "--longest", "1k"]
     wrong = CliRunner().invoke(app, [*asked, "--samples", "60"])
     assert wrong.exit_code == 2
     assert "a number for each of the 2 lengths" in wrong.output
@@ -112,18 +166,22 @@ def test_what_was_said_is_compared_with_what_was_measured(tmp_path: Path) -> Non
     assert again.exit_code == 2
     assert "is not said again" in again.output
 
-    compared = ["lengths", str(tmp_path), "--said", str(said), "--out", str(curve)]
+    compared = ["lengths", str(file), "--said", str(said), "--out", str(curve)]
     ended = CliRunner().invoke(app, compared)
     assert ended.exit_code == 0, ended.output
-    rows = [line for line in ended.output.splitlines() if line.startswith("| once")]
-    assert [row.split("|")[2].strip() for row in rows] == ["1,024", "8,192"]
+    rows = [line for line in ended.output.splitlines() if line.startswith("| memory | once")]
+    assert [row.split("|")[3].strip() for row in rows] == ["1,024", "2,048", "8,192"]
     assert "0.750 [" in rows[0]
-    assert rows[0].endswith("| 4 |")
-    assert rows[1].endswith("|  |  |")
+    assert rows[0].endswith("| 4 |  |  |")
+    # The same questions: one of three that were right at the shortest length is right here.
+    assert "0.250 [" in rows[1]
+    assert "| -0.500 [" in rows[1]
+    assert rows[1].endswith("(n=4) | inconclusive |")
+    assert rows[2].endswith("|  |  |  |  |")
     assert curve.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_folder_without_short_documents_says_so(tmp_path: Path) -> None:
+def test_readings_without_short_documents_say_so(tmp_path: Path) -> None:
     read(tmp_path, 0, lost=None)
     with pytest.raises(ConfigError, match="at most 10 tokens"):
-        survival.predict(tmp_path, {LENGTH: 1}, longest=10)
+        survival.predict(readings.follow(tmp_path), {LENGTH: 1}, longest=10)

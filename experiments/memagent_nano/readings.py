@@ -1,0 +1,122 @@
+"""What came of each document of a long curve: a line each, kept where the runs themselves are too large to keep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from memagent.errors import ConfigError
+from memagent_bench.diagnose.diagnosis import diagnose
+from memagent_bench.diagnose.traces import Fate, Trace
+from memagent_bench.record import Record
+from memagent_bench.records import read_records
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One document and question."""
+
+    system: str
+    """Of `memagent-bench`: `memory`, `memory-gate`, ..."""
+    task: str
+    length: int
+    """Tokens asked for, by the length tokenizer."""
+    seed: int
+    """Of the documents."""
+    index: int
+    """Nested documents of the same task, seed and index ask the same at every length."""
+    tokens: int
+    chars: int
+    bytes: int
+    """Of the document, in UTF-8."""
+    chunks: int
+    """0 where the system reads none."""
+    score: float
+    """0 where there was no answer."""
+    fate: str
+    """In `memagent_bench.diagnose.Fate`; empty where there was no answer, or several things were wanted."""
+    risk: int
+    """Chunk steps that began with a memory that held what was wanted."""
+    behind: float | None
+    """Share of the document behind the one note that the answer hangs on; None where there are several."""
+
+    @property
+    def key(self) -> tuple[str, str, int, int, int]:
+        """No two have the same."""
+        return self.system, self.task, self.length, self.seed, self.index
+
+    @property
+    def lost(self) -> bool:
+        """A memory held what was wanted, and a later one did not."""
+        return self.fate == Fate.LOST
+
+
+def follow(folder: Path) -> list[Reading]:
+    """Follows what was wanted through the memories of a benchmark's runs. Blocks.
+
+    Args:
+        folder: what `memagent-bench notes` wrote.
+
+    Raises:
+        StoreError: the folder has no records, or they name runs and there is no run store.
+    """
+    followed: dict[tuple[Any, ...], list[Trace]] = {}
+    for trace in diagnose(folder).traces:
+        followed.setdefault(trace.record.key, []).append(trace)
+    return [_reading(record, followed.get(record.key, ())) for record in read_records(folder)]
+
+
+def keep(new: Iterable[Reading], file: Path) -> list[Reading]:
+    """Adds readings to a file, in order; a document that was read before is replaced. Returns all of the file's."""
+    before = read(file) if file.is_file() else []
+    found = {one.key: one for one in (*before, *new)}
+    whole = [found[key] for key in sorted(found)]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = file.with_suffix(".new")
+    half.write_text("".join(json.dumps(asdict(one)) + "\n" for one in whole), encoding="utf-8")
+    half.replace(file)
+    return whole
+
+
+def read(file: Path) -> list[Reading]:
+    """What `keep` wrote.
+
+    Raises:
+        ConfigError: there is no such file, or a line is no reading.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {str(file)!r} ({error.strerror}): give what the command `follow` wrote"
+        ) from error
+    try:
+        return [Reading(**json.loads(line)) for line in lines]
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{str(file)!r} holds a line that is no reading ({error}): give what `follow` wrote"
+        ) from error
+
+
+def _reading(record: Record, traces: Sequence[Trace]) -> Reading:
+    """A record, and the trace of the one thing that it wants."""
+    fate, risk = (traces[0].fate.value, traces[0].risk) if len(traces) == 1 else ("", 0)
+    needed = [place for place in record.evidence if place.supports]
+    return Reading(
+        system=record.system,
+        task=record.task,
+        length=record.length,
+        seed=record.provenance.seed,
+        index=record.index,
+        tokens=record.tokens,
+        chars=record.chars,
+        bytes=record.bytes,
+        chunks=record.chunks or 0,
+        score=record.score or 0.0,
+        fate=fate,
+        risk=risk,
+        behind=1 - needed[0].start / record.chars if len(needed) == 1 else None,
+    )
