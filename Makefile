@@ -68,12 +68,12 @@ pico: OUT ?= build/pico
 nano: SEEDS ?= 0
 nano: OUT ?= build/nano
 nano: ONLY ?= shown,shown-long,gated
-pico: $(STAMP_TRAIN) ## Train and measure all arms of pico (OUT=build/pico, SEEDS=0,1,2,3,4, ONLY=STAGES, JOBS=2; many hours)
+pico: $(STAMP_TRAIN) ## Train and measure all arms of pico (OUT=build/pico, SEEDS=0,1,2,3,4, ONLY=STAGES, JOBS=2, KNOWN=RESULTS; many hours)
 nano: $(STAMP_TRAIN) ## Train and measure nano by the best course (OUT=build/nano, SEEDS=0, ONLY=STAGES, JOBS=2; hours)
 pico nano:
 	$(NANO) train $@ --out $(OUT) --seeds $(SEEDS) $(if $(ONLY),--only $(ONLY)) --jobs $(JOBS)
 	$(NANO) measure $@ --out $(OUT) --seeds $(SEEDS) $(if $(ONLY),--only $(ONLY)) --jobs $(JOBS)
-	$(NANO) report $@ --out $(OUT) --seeds $(SEEDS)
+	$(NANO) report $@ --out $(OUT) --seeds $(SEEDS) $(KNOWN:%=--known %)
 
 CURVE ?= build/nano-curve
 POLICY ?= src/memagent/nano

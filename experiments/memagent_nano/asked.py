@@ -58,19 +58,6 @@ def place_of(size: str, out: Path, seed: int) -> Place:
     return Place(out.resolve(), size_of(size), seed)
 
 
-def policy_of(place: Place, stage: str) -> Path:
-    """The weights that a stage has left.
-
-    Raises:
-        ConfigError: it has left none.
-    """
-    if not (place.policy(stage) / "config.json").is_file():
-        raise ConfigError(
-            f"stage {stage!r} has left no policy in {str(place.of(stage))!r}: train it first"
-        )
-    return place.policy(stage)
-
-
 def title_of(place: Place, stage: str) -> str:
     """What people are told."""
     return f"trunk {stage}" if stage in TRUNK else f"seed {place.seed} {stage}"

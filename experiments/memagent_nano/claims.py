@@ -10,7 +10,7 @@ import typer
 
 from memagent.cli.output import plural
 from memagent.errors import ConfigError
-from memagent_nano.asked import Out, SizeName, place_of, policy_of, title_of, told
+from memagent_nano.asked import Out, SizeName, place_of, title_of, told
 from memagent_nano.course import arms
 
 app = typer.Typer()
@@ -109,7 +109,7 @@ def cross(
         from memagent_nano.crossed import crossed
 
         place = place_of(size, out, seed)
-        policies = [policy_of(place, stage) for stage in (writer, answerer)]
+        policies = [place.trained(stage) for stage in (writer, answerer)]
         for memory, found in crossed(place.size, *policies).items():
             typer.echo(f"{memory:26} {_interval(found)}")
 

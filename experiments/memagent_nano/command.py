@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -82,19 +83,28 @@ def measure(size: SizeName, out: Out, seeds: Seeds = "0", only: Only = "", jobs:
 
 
 @app.command()
-def report(size: SizeName, out: Out, seeds: Seeds = "0") -> None:
+def report(
+    size: SizeName,
+    out: Out,
+    seeds: Seeds = "0",
+    known: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Results of other folders, to be added; repeatable."),
+    ] = None,
+) -> None:
     """Gather what was measured: tables here, `results.json` and learning curves in the folder."""
     with told():
         from memagent_nano import plots, results, tables
 
         places = places_of(size, out, seeds)
-        found = results.gather(places)
+        found = results.merge([*map(results.read, known or ()), results.gather(places)])
         if not found.measured:
             raise ConfigError(
                 f"nothing was measured in {str(out)!r}: give the command `measure` first"
             )
         results.write(found, out / "results.json")
-        plots.learning(found, out / "learning.png")
+        if found.curves:
+            plots.learning(found, out / "learning.png")
         of = size_of(size)
         for table in (
             tables.gates(found),

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from memagent_nano.direct import DIRECT, WINDOW
 from memagent_nano.sizes import NANO, PICO, size_of
-from memagent_nano.stages import DOCUMENTS, GATED, ROLLOUTS, SETTLED, STRETCH, TRUNK, Stage
+from memagent_nano.stages import DOCUMENTS, GATED, ROLLOUTS, TRUNK, Stage
 
 CONSTANT = "optimizer.schedule=constant"
 FINE = "optimizer.learning_rate=1.5e-3"
@@ -31,33 +31,23 @@ class Lengths:
     copy: tuple[int, int]
     settle: tuple[int, int]
     """Of each round of more copies, at half the rate."""
-    stretch: tuple[int, int]
-    """(0, 0): this size has no such stage."""
     imitation: tuple[int, int]
     more: tuple[int, int]
     """As much computing as `reward` takes; likewise of `shown-long`."""
     reward: int
     """Steps of reinforcement learning."""
     direct: tuple[int, int]
-    """As much computing as imitation and `reward` take. Likewise."""
+    """As much computing as imitation and `reward` take. (0, 0): this size has no such stage."""
     gated: tuple[int, int]
     """Likewise: only what is shipped learns to say that a memory stays as it is."""
 
 
 LENGTHS = {
     PICO.name: Lengths(
-        (400, 64), (1500, 48), (2500, 48), (0, 0), (600, 24), (5000, 24), 300, (2500, 12), (0, 0)
+        (400, 64), (1500, 48), (2500, 48), (600, 24), (5000, 24), 300, (2500, 12), (0, 0)
     ),
     NANO.name: Lengths(
-        (400, 48),
-        (2500, 32),
-        (2500, 32),
-        (1000, 16),
-        (1000, 16),
-        (3000, 16),
-        120,
-        (0, 0),
-        (600, 12),
+        (400, 48), (2500, 32), (2500, 32), (2000, 12), (3000, 16), 120, (0, 0), (600, 12)
     ),
 }
 
@@ -65,7 +55,7 @@ LENGTHS = {
 def arms(size: str) -> dict[str, Stage]:
     """The stages of a size by name; each stands behind the one that it begins with.
 
-    `new`, `echo`, `copy`, the rounds of `settle` and `stretch` are what all others begin with: copying and format,
+    `new`, `echo`, `copy` and the rounds of `settle` are what all others begin with: copying and format,
     nothing of what is worth keeping. They are trained once for all seeds.
     (a) `shown`: an expert shows which notes the question needs. (b) `unshown`: an expert keeps notes whatever the
     question. (c) `-grpo`: after that, reinforcement learning from answers alone. (d) `-more`: more imitation instead;
@@ -83,13 +73,9 @@ def arms(size: str) -> dict[str, Stage]:
         _imitate("copy", "echo", "copies", lengths.copy),
         *(
             _imitate(name, before, f"copies-{number}", lengths.settle, FINE)
-            for number, (before, name) in enumerate(
-                pairwise(TRUNK[TRUNK.index("copy") : TRUNK.index(STRETCH)]), start=1
-            )
+            for number, (before, name) in enumerate(pairwise(TRUNK[TRUNK.index("copy") :]), start=1)
         ),
     ]
-    if lengths.stretch[0]:
-        stages.append(_imitate(STRETCH, SETTLED, "copies-long", lengths.stretch, FINE))
     begun = stages[-1].name
     for start, lessons in (("shown", "relevant"), ("unshown", "random")):
         stages += [

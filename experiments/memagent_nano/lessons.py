@@ -62,7 +62,7 @@ def echoes(size: Size, tokens: Sequence[str], count: int, seed: int) -> Iterator
             yield text, text
 
 
-def copies(size: Size, count: int, seed: int, *, longest: float = 0) -> Iterator[Lesson]:
+def copies(size: Size, count: int, seed: int) -> Iterator[Lesson]:
     """Memories of anything and texts, mostly notes, all of which are noted: most of a reply is copied.
 
     What would not fit a memory is not said, so that every reply is the only right one.
@@ -71,8 +71,6 @@ def copies(size: Size, count: int, seed: int, *, longest: float = 0) -> Iterator
         size: of memories, names and numbers.
         count: of lessons.
         seed: of all of them.
-        longest: characters up to which sentences of books are put between the notes, and at least half as many;
-            default: one sentence at most.
     """
     rng, words = Random(f"{seed} copies"), size.words()
     expert = teacher(size, "random", seed)
@@ -83,8 +81,7 @@ def copies(size: Size, count: int, seed: int, *, longest: float = 0) -> Iterator
         if rng.random() < ANSWERS:
             yield _answered(rng, people, memory, size, expert)
         else:
-            chars = rng.uniform(longest / 2, longest) if longest else 0.0
-            yield _updated(rng, people, memory, size, question, chars)
+            yield _updated(rng, people, memory, size, question)
 
 
 def traces(
@@ -204,21 +201,14 @@ def _answered(
 
 
 def _updated(
-    rng: Random,
-    people: Sequence[str],
-    memory: Sequence[Entry],
-    size: Size,
-    question: str,
-    chars: float,
+    rng: Random, people: Sequence[str], memory: Sequence[Entry], size: Size, question: str
 ) -> Lesson:
-    """A text of notes that fit the memory, or of sentences of a book, and the memory after it."""
+    """A text of notes that fit the memory, or of a sentence of a book, and the memory after it."""
     told = [_entry(rng, people, size) for _ in range(rng.randint(0, size.entries))]
     told = told[: size.entries - len(memory)]
     parts = [_said(rng, note) for note in told]
     for _ in range(rng.choice((0, 1)) if parts else 1):
         parts.insert(rng.randint(0, len(parts)), rng.choice(sentences_of(TRAINING))[:LONG])
-    while sum(map(len, parts)) < chars:
-        parts.insert(rng.randint(0, len(parts)), rng.choice(sentences_of(TRAINING))[: 3 * LONG])
     text, chunk = write_memory(memory), " ".join(parts)
     said = _prompts().render("update", question=question, memory=text, chunk=chunk)[0]
     return said.content, write_memory([*memory, *told])

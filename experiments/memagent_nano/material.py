@@ -23,12 +23,8 @@ LONG = 8000
 """Longer ones, for `shown-long`."""
 DIRECT = 20_000
 """That are answered at once."""
-ECHOES, COPIES, LONG_COPIES = 40_000, 100_000, 20_000
+ECHOES, COPIES = 40_000, 100_000
 """Texts, and conversations."""
-
-
-LONGEST = 5.0
-"""Characters of a copy's text for each token of a chunk: two chunks, so that one is easy."""
 
 
 def make(
@@ -78,9 +74,6 @@ def _makers(place: Place, tokenizer: Path) -> Mapping[str, Callable[[], Iterator
             f"copies-{number}": partial(lessons.copies, size, COPIES, number)
             for number in range(1, SETTLING + 1)
         },
-        "copies-long": lambda: lessons.copies(
-            size, LONG_COPIES, SETTLING + 1, longest=LONGEST * size.chunk_tokens
-        ),
         "relevant": lambda: lessons.traces(size, "relevant", tokenizer, DOCUMENTS, 0),
         "random": lambda: lessons.traces(size, "random", tokenizer, DOCUMENTS, 0),
         "relevant-more": lambda: lessons.traces(size, "relevant", tokenizer, MORE, 1),

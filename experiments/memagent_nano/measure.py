@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from memagent.errors import ConfigError
 from memagent_nano.direct import DIRECT
 from memagent_nano.kept import SEED
 from memagent_nano.sizes import Size
@@ -115,9 +114,7 @@ def measure(
     Raises:
         ConfigError: the stage has no policy yet.
     """
-    policy = place.policy(stage)
-    if not (policy / "config.json").is_file():
-        raise ConfigError(f"stage {stage!r} has left no policy in {str(policy)!r}: train it first")
+    policy = place.trained(stage)
     file = answers(place, stage, cell, label)
     if file.is_file():
         return file

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from memagent.errors import ConfigError
 from memagent_nano.course import arms
 from memagent_nano.measure import gate_file, kept_file
 from memagent_nano.stages import TRUNK, Place
@@ -98,9 +99,38 @@ def write(results: Results, file: Path) -> None:
     file.write_text(text, encoding="utf-8")
 
 
+def merge(parts: Sequence[Results]) -> Results:
+    """What several folders hold; where two of them have the same, the later one counts."""
+    measured = {(one.stage, one.seed, one.cell): one for part in parts for one in part.measured}
+    curves = {(one.stage, one.seed): one for part in parts for one in part.curves}
+    return Results(
+        tuple(measured[key] for key in sorted(measured)),
+        tuple(curves[key] for key in sorted(curves)),
+        {name: found for part in parts for name, found in sorted(part.gates.items())},
+        {name: found for part in parts for name, found in sorted(part.kept.items())},
+        {name: found for part in parts for name, found in sorted(part.hours.items())},
+    )
+
+
 def read(file: Path) -> Results:
-    """What `write` wrote."""
-    plain: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    """What `write` wrote.
+
+    Raises:
+        ConfigError: there is no such file, or it holds something else.
+    """
+    try:
+        return _read(json.loads(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {str(file)!r} ({error.strerror}): give a results.json of `report`"
+        ) from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(
+            f"{str(file)!r} does not hold results ({error!r}): give a results.json of `report`"
+        ) from error
+
+
+def _read(plain: Any) -> Results:
     return Results(
         tuple(Measured(**{**one, "rewards": tuple(one["rewards"])}) for one in plain["measured"]),
         tuple(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from memagent.errors import ConfigError
 from memagent_nano import processes
 from memagent_nano.sizes import Size
 
@@ -24,9 +25,7 @@ DOCUMENTS = 8192
 SETTLING = 2
 """Rounds of more copies, each with lessons of its own."""
 SETTLED = f"settle-{SETTLING}"
-STRETCH = "stretch"
-"""Copies again, out of texts as long as chunks are: where these are long."""
-TRUNK = ("new", "echo", "copy", *(f"settle-{number}" for number in range(1, SETTLING + 1)), STRETCH)
+TRUNK = ("new", "echo", "copy", *(f"settle-{number}" for number in range(1, SETTLING + 1)))
 """Stages that all arms of all seeds begin with, trained once: what seeds differ in comes after."""
 TRUNK_SEED = 0
 
@@ -76,6 +75,18 @@ class Place:
     def policy(self, stage: str) -> Path:
         """The weights that a stage leaves."""
         return self.of(stage) / POLICY
+
+    def trained(self, stage: str) -> Path:
+        """The same, of a stage that is done.
+
+        Raises:
+            ConfigError: it has left none.
+        """
+        if not (self.policy(stage) / "config.json").is_file():
+            raise ConfigError(
+                f"stage {stage!r} has left no policy in {str(self.of(stage))!r}: train it first"
+            )
+        return self.policy(stage)
 
     def run(self, stage: str) -> Path:
         """The folder of a stage's training."""

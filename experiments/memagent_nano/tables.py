@@ -12,13 +12,12 @@ from memagent_nano.kept import KINDS
 from memagent_nano.measure import LONGER, TRAINED
 from memagent_nano.results import Measured, Results
 from memagent_nano.sizes import Size
-from memagent_nano.stages import SETTLED, STRETCH
+from memagent_nano.stages import SETTLED
 from memagent_nano.survival import SYSTEM, Forecast, Hazard, Point
 
 T = TypeVar("T")
 ABOUT = {
-    SETTLED: "copying and format only (what all of `pico` begin with)",
-    STRETCH: "the same out of whole chunks (what all of `nano` begin with)",
+    SETTLED: "copying and format only (what all begin with)",
     "shown": "(a) imitates an expert that keeps what is asked for",
     "unshown": "(b) imitates an expert that keeps anything",
     "shown-grpo": "(c) a, then GRPO",

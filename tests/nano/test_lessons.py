@@ -43,18 +43,6 @@ def test_replies_fit_a_memory_and_prompts_the_window(
     assert all(reply == reply.strip() != "" for _, reply in made)
 
 
-def test_texts_of_long_copies_are_up_to_two_chunks_and_fit_the_window(
-    tokenizers: dict[str, Path],
-) -> None:
-    counter = load_counter(tokenizers["nano"])
-    made = list(lessons.copies(NANO, N, 3, longest=material.LONGEST * NANO.chunk_tokens))
-    texts = [said.split("\nText: ")[1] for said, _ in made if "\nText: " in said]
-    lengths = sorted(map(counter.count, texts))
-    assert NANO.chunk_tokens < lengths[len(lengths) // 2] < 2 * NANO.chunk_tokens
-    assert lengths[-1] > 1.8 * NANO.chunk_tokens
-    assert max(counter.count(said + reply) for said, reply in made) + 16 <= NANO.window
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_makes_the_same_lessons(tokenizers: dict[str, Path], kind: str) -> None:
     first = list(some(PICO, kind, tokenizers["pico"]))

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from memagent_nano.command import app
 from memagent_nano.measure import cells
-from memagent_nano.results import Curve, Measured, gather, read, write
+from memagent_nano.results import Curve, Measured, Results, gather, merge, read, write
 from memagent_nano.sizes import PICO
 from memagent_nano.stages import Place
 from memagent_train.runs import metrics
@@ -53,6 +53,43 @@ def test_of_nothing_there_are_empty_results(tmp_path: Path) -> None:
     write(results, tmp_path / "results.json")
     assert read(tmp_path / "results.json") == results
     assert results.measured == ()
+
+
+def test_results_of_several_folders_are_put_together() -> None:
+    old = Measured(0, "shown", ONCE, (0.0,))
+    new, other = Measured(0, "shown", ONCE, (1.0,)), Measured(1, "shown", ONCE, (0.5,))
+    curve = Curve(0, "shown-grpo", (0,), (0.5,))
+    here = Results((other, old), (curve,), {"seed-0/shown": {"copy": {"share": 0.5}}}, {}, {})
+    there = Results((new,), (), {"seed-0/shown": {"copy": {"share": 1.0}}}, {}, {"trunk/copy": 1.0})
+    whole = merge([here, there])
+    assert whole.measured == (new, other)
+    assert whole.curves == (curve,)
+    assert whole.gates == {"seed-0/shown": {"copy": {"share": 1.0}}}
+    assert whole.hours == {"trunk/copy": 1.0}
+
+
+def test_a_report_can_be_of_what_was_kept(tmp_path: Path) -> None:
+    found = tuple(
+        Measured(seed, "shown", cell.name, (1.0, 0.0)) for cell in cells(PICO) for seed in (0, 1)
+    )
+    kept = tmp_path / "kept.json"
+    write(Results(found, (), {}, {}, {}), kept)
+    asked = ["report", "pico", "--out", str(tmp_path / "out"), "--known", str(kept)]
+    told = CliRunner().invoke(app, asked)
+    assert told.exit_code == 0, told.output
+    assert (
+        "| `shown` | (a) imitates an expert that keeps what is asked for | 2 | 0.50 (0.50-0.50)"
+        in told.output
+    )
+    assert {*read(tmp_path / "out" / "results.json").measured} == {*found}
+    kept.write_text("[]")
+    told = CliRunner().invoke(app, asked)
+    assert told.exit_code == 2
+    assert "does not hold results" in (told.output + told.stderr).replace("\n", " ")
+    kept.unlink()
+    told = CliRunner().invoke(app, asked)
+    assert told.exit_code == 2
+    assert "No such file" in (told.output + told.stderr).replace("\n", " ")
 
 
 def test_a_report_has_tables_and_curves(tmp_path: Path) -> None:
