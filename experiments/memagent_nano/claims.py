@@ -71,14 +71,16 @@ def predict(
 def lengths(
     file: Readings,
     said: Annotated[Path, typer.Option(metavar="FILE", help="What `predict` wrote.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The curve, a PNG.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where pictures go.")],
 ) -> None:
-    """Compare what was measured with what was said before."""
+    """Compare what was measured with what was said before: a table here, a curve and a map by depth in the folder."""
     with told():
         from memagent_nano import plots, readings, survival, tables
 
-        points, forecasts = survival.points(readings.read(file)), survival.read(said)
-        plots.survival(points, forecasts, out)
+        found, forecasts = readings.read(file), survival.read(said)
+        points = survival.points(found)
+        plots.survival(points, forecasts, out / "survival.png")
+        plots.depths(found, out / "depths.png")
         typer.echo(tables.forecasts(forecasts, points))
 
 

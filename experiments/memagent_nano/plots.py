@@ -1,12 +1,17 @@
-"""Learning curves, and answers by length."""
+"""Learning curves, and answers by length and by depth."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from memagent_bench.lengths import show_length
 from memagent_bench.report.canvas import as_png, new_figure, style
+from memagent_bench.report.heatmap import HeatMap, heat_map_png
 from memagent_bench.report.theme import mark
+from memagent_bench.stats import Estimate, estimate
+from memagent_nano.readings import Reading
 from memagent_nano.results import Results
 from memagent_nano.survival import SYSTEM, Forecast, Point
 
@@ -14,6 +19,10 @@ NAMES = {
     "shown-grpo": "(a) then GRPO",
     "unshown-grpo": "(b) then GRPO",
 }
+ASIDE = 1.07
+"""Times: what belongs to one length stands side by side."""
+PARTS = 4
+"""Of a document, in which the one note stands that an answer hangs on."""
 
 
 def learning(results: Results, file: Path) -> None:
@@ -43,7 +52,7 @@ def learning(results: Results, file: Path) -> None:
 
 
 def survival(points: Sequence[Point], forecasts: Sequence[Forecast], file: Path) -> None:
-    """Right answers by length: what was measured with intervals, and what was said before as a band."""
+    """Right answers by length with their intervals: what was measured, and hollow beside it what was said before."""
     with style():
         figure = new_figure(7.2, 3.6)
         axes = figure.add_subplot()
@@ -51,31 +60,53 @@ def survival(points: Sequence[Point], forecasts: Sequence[Forecast], file: Path)
             dict.fromkeys((point.system, point.task) for point in points)
         ):
             look = mark(number)
+            name = task if system == SYSTEM else f"{task}, {system}"
             seen = [point for point in points if (point.system, point.task) == (system, task)]
-            of_task = [one for one in forecasts if system == SYSTEM and one.task == task]
-            said = sorted(of_task, key=lambda one: one.length)
-            at = [one.length for one in said]
-            axes.plot(
-                at, [one.mean for one in said], color=look.colour, linestyle="--", linewidth=1
-            )
-            axes.fill_between(
-                at, [one.low for one in said], [one.high for one in said],
-                color=look.colour, alpha=0.15, linewidth=0,
-            )  # fmt: skip
-            means = [point.mean for point in seen]
-            ends = [
-                [point.mean - point.low for point in seen],
-                [point.high - point.mean for point in seen],
-            ]
-            axes.errorbar(
-                [point.length for point in seen], means, yerr=ends,
-                color=look.colour, marker=look.marker, markersize=4, capsize=2,
-                label=task if system == SYSTEM else f"{task}, {system}",
-            )  # fmt: skip
+            said = [one for one in forecasts if system == SYSTEM and one.task == task]
+            how = {"color": look.colour, "marker": look.marker, "markersize": 5, "capsize": 2}
+            at = [one.length * ASIDE ** (2 * number) for one in seen]
+            axes.errorbar(at, **_bars(seen), **how, label=name)
+            if said:
+                at = [one.length * ASIDE ** (2 * number + 1) for one in said]
+                hollow = {"markerfacecolor": "white", "linestyle": "none", "elinewidth": 1}
+                axes.errorbar(at, **_bars(said), **how, **hollow, label=f"{name}, said before")
+        lengths = sorted({one.length for one in (*points, *forecasts)})
         axes.set_xscale("log", base=2)
+        axes.set_xticks(lengths, [show_length(length) for length in lengths])
         axes.set_ylim(-0.02, 1.02)
         axes.set_xlabel("tokens of the document (GPT-2's)")
-        axes.set_ylabel("right answers; dashed: said before")
+        axes.set_ylabel("right answers")
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(as_png(figure, bbox_inches="tight"))
+
+
+def _bars(of: Sequence[Point] | Sequence[Forecast]) -> dict[str, list[Any]]:
+    """Means, and what lies below and above them."""
+    below, above = [one.mean - one.low for one in of], [one.high - one.mean for one in of]
+    return {"y": [one.mean for one in of], "yerr": [below, above]}
+
+
+def depths(readings: Sequence[Reading], file: Path) -> None:
+    """Right answers by length and by where the note stands; nested documents have it at about the same share."""
+    known = [one for one in readings if one.system == SYSTEM and one.behind is not None]
+    lengths = tuple(sorted({one.length for one in known}))
+    rows: list[tuple[str, tuple[Estimate | None, ...]]] = []
+    for task in sorted({one.task for one in known}):
+        for part in range(PARTS):
+            of = [one for one in known if one.task == task and _part(one) == part]
+            name = f"{task}, {100 * part // PARTS}-{100 * (part + 1) // PARTS}%"
+            rows.append((name, tuple(_right(of, length) for length in lengths)))
+    rows.append(("all", tuple(_right(known, length) for length in lengths)))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    heat = HeatMap("right answers in 100, by depth of the note", lengths, tuple(rows))
+    file.write_bytes(heat_map_png(heat, "notes"))
+
+
+def _part(one: Reading) -> int:
+    return min(PARTS - 1, int(PARTS * (1 - (one.behind or 0.0))))
+
+
+def _right(readings: Sequence[Reading], length: int) -> Estimate | None:
+    scores = [one.score for one in readings if one.length == length]
+    return estimate([scores]) if scores else None

@@ -152,7 +152,7 @@ def test_what_was_said_is_compared_with_what_was_measured(tmp_path: Path) -> Non
     for index, (short, long) in enumerate(((None, 2), (None, 1), (None, None), (4, 4))):
         read(tmp_path, index, lost=short)
         read(tmp_path, index, lost=long, length=2 * LENGTH)
-    file, said, curve = (tmp_path / name for name in ("all.jsonl", "said.json", "curve.png"))
+    file, said, out = (tmp_path / name for name in ("all.jsonl", "said.json", "pictures"))
     readings.keep(readings.follow(tmp_path), file)
     asked = ["predict", str(file), "--lengths", "1k,8k", "--out", str(said), "--longest", "1k"]
     wrong = CliRunner().invoke(app, [*asked, "--samples", "60"])
@@ -166,7 +166,7 @@ def test_what_was_said_is_compared_with_what_was_measured(tmp_path: Path) -> Non
     assert again.exit_code == 2
     assert "is not said again" in again.output
 
-    compared = ["lengths", str(file), "--said", str(said), "--out", str(curve)]
+    compared = ["lengths", str(file), "--said", str(said), "--out", str(out)]
     ended = CliRunner().invoke(app, compared)
     assert ended.exit_code == 0, ended.output
     rows = [line for line in ended.output.splitlines() if line.startswith("| memory | once")]
@@ -178,7 +178,8 @@ def test_what_was_said_is_compared_with_what_was_measured(tmp_path: Path) -> Non
     assert "| -0.500 [" in rows[1]
     assert rows[1].endswith("(n=4) | inconclusive |")
     assert rows[2].endswith("|  |  |  |  |")
-    assert curve.read_bytes().startswith(b"\x89PNG")
+    for picture in ("survival.png", "depths.png"):
+        assert (out / picture).read_bytes().startswith(b"\x89PNG")
 
 
 def test_readings_without_short_documents_say_so(tmp_path: Path) -> None:
