@@ -33,7 +33,7 @@ def test_it_keeps_what_is_asked_for_without_being_told_how_to_read(
 ) -> None:
     """Names that no training shows."""
     with MemoryAgent("nano", store=None) as agent:
-        assert (agent.settings.window, agent.settings.chunk_tokens) == (1024, 512)
+        assert (agent.settings.window, agent.settings.chunk_tokens) == (1024, 256)
         assert agent.settings.sampling.temperature == 0
         result = agent.ask(STORY * 20 + note + STORY * 60, question)
     assert result.chunks > 3
