@@ -80,10 +80,12 @@ POLICY ?= src/memagent/nano
 LENGTHS ?= 4k,16k,64k,256k
 SAMPLES ?= 60
 TASKS ?= once_sparse,last_sparse
+SYSTEMS ?= memory
+SEED ?= 42
 READINGS ?= $(CURVE)/readings.jsonl
 UNREAD := david_copperfield don_quixote middlemarch moby_dick war_and_peace
-nano-curve: $(STAMP_TRAIN) ## Have nano read longer and longer documents of books that no training shows (CURVE=DIR, LENGTHS, SAMPLES, TASKS, POLICY, READINGS=FILE)
-	OMP_NUM_THREADS=1 $(TRAIN)/memagent-bench notes --model transformers:$(POLICY) --systems memory --nested \
+nano-curve: $(STAMP_TRAIN) ## Have nano read longer and longer documents of books that no training shows (CURVE=DIR, LENGTHS, SAMPLES, TASKS, SYSTEMS, POLICY, SEED, READINGS=FILE)
+	OMP_NUM_THREADS=1 $(TRAIN)/memagent-bench notes --model transformers:$(POLICY) --systems $(SYSTEMS) --nested --seed $(SEED) \
 	    --tasks $(TASKS) --lengths $(LENGTHS) --samples $(SAMPLES) --concurrency 32 --out $(CURVE) \
 	    $(UNREAD:%=--essays experiments/memagent_nano/books/%.txt.gz)
 	$(NANO) follow $(CURVE) --out $(READINGS)

@@ -51,9 +51,12 @@ ABOUT = {
     "once_wording": "as once, sentences held out",
     "last_wording": "as last, sentences held out",
     "hop_wording": "as hop, sentences held out",
-    "once_sparse": "as once, few notes that nobody needs",
-    "last_sparse": "as last, few notes that nobody needs",
-    "hop_sparse": "as hop, few notes that nobody needs",
+    "once_sparse": "as once, notes far apart",
+    "last_sparse": "as last, notes far apart",
+    "hop_sparse": "as hop, notes far apart",
+    "once_few": "as once, a few notes at every length",
+    "last_few": "as last, a few notes at every length",
+    "hop_few": "as hop, a few notes at every length",
 }
 """What each task asks for."""
 ALL = "all"

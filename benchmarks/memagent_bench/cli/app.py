@@ -33,7 +33,7 @@ TRACKING = (
 NOTES = """Measure short notes about people and their coins in books, made for very small models.
 
     Tasks with _names or _wording have names and numbers, or sentences, that no training of ours shows;
-    those with _sparse have few notes that nobody needs.
+    those with _sparse have notes far apart, those with _few as many at every length: eight.
     """
 
 app = typer.Typer(

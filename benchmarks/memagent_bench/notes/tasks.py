@@ -22,7 +22,9 @@ OTHERS = 8
 EVERY = 100
 """Tokens of a document for each note."""
 SPARSE = 2000
-"""Likewise, where notes are few."""
+"""Likewise, where notes are far apart."""
+FEW = 8
+"""Notes of a document, where they are as many at every length."""
 GENERATE = 24
 """Tokens that a reply may have: a number or two, and some words."""
 TRIES = 256
@@ -38,8 +40,9 @@ class NotesTask(ScatteredTask):
     """Notes of people, their coins and masters, among the sentences of books.
 
     A document has about one note for every `every` tokens, whatever its length, so a longer one has more of those
-    that nobody needs. Where samples are nested, the notes that matter are the same in documents of all lengths of an
-    index, at the same shares of them, and the other notes of a shorter one are among those of a longer one.
+    that nobody needs; or `many` of them, whatever its length, so a longer one has more sentences of books only. Where
+    samples are nested, the notes that matter are the same in documents of all lengths of an index, at the same shares
+    of them, and the other notes of a shorter one are among those of a longer one.
 
     Args:
         family: in `FAMILIES`.
@@ -48,10 +51,11 @@ class NotesTask(ScatteredTask):
         words: names and numbers.
         wording: sentences.
         every: tokens of a document for each note; a note takes about 15 of GPT-2's.
+        many: notes of a document, those that an answer needs in any case; 0: as `every` has it.
         name: of the task; default the family's. Samples of another name are others.
 
     Raises:
-        ConfigError: there is no such family, or `every` is not positive; or see `essays`.
+        ConfigError: there is no such family, `every` is not positive or `many` is negative; or see `essays`.
         DocumentError: see `essays`.
     """
 
@@ -64,15 +68,18 @@ class NotesTask(ScatteredTask):
         words: Vocabulary = WORDS,
         wording: Wording = TRAINED,
         every: int = EVERY,
+        many: int = 0,
         name: str | None = None,
     ) -> None:
         if family not in FAMILIES:
             raise ConfigError(f"there is no family {family!r} (known: {', '.join(FAMILIES)})")
         if every < 1:
             raise ConfigError(f"every={every!r} has to be at least 1, better {EVERY}")
+        if many < 0:
+            raise ConfigError(f"many={many!r} has to be at least 0, which leaves it to every=")
         self._family = FAMILIES[family]
         super().__init__(name or family, self._family.scorer, GENERATE, length, options)
-        self._words, self._wording, self._every = words, wording, every
+        self._words, self._wording, self._every, self._many = words, wording, every, many
 
     @property
     def facts(self) -> dict[str, str | int | bool]:
@@ -81,7 +88,7 @@ class NotesTask(ScatteredTask):
         return {
             **super().facts,
             "kind": self._family.label,
-            "every": self._every,
+            **({"many": self._many} if self._many else {"every": self._every}),
             "syllables": words.syllables,
             "digits": words.digits,
             "names": "held out" if words.held_out else "as in training",
@@ -96,7 +103,7 @@ class NotesTask(ScatteredTask):
         needed, outputs = self._family.make(world, rng)
         question = world.ask(self._family.asks, rng)
         start = 1 + rng.randrange(len(self._filler))
-        more = max(0, self._length // self._every - len(needed))
+        more = max(0, (self._many or self._length // self._every) - len(needed))
         passing = sorted(self._passing(world, more, rng), key=_share)
         told = list(heapq.merge(needed, passing, key=_share))
         puzzle = Puzzle([fact for _, fact in told], "", question, outputs)
@@ -117,6 +124,8 @@ class NotesTask(ScatteredTask):
 
     def _refused(self, index: int, facts: Sequence[Fact], tokens: int) -> ConfigError:
         """What to say where notes and a sentence take so many tokens: a longer document has more notes."""
+        if self._many:
+            return self._too_short(index, tokens + 2 * ROOM)
         notes = sum(self._filler.cost(fact.text) for fact in facts)
         share = notes / len(facts) / self._every
         if share > MOST:
@@ -148,6 +157,7 @@ TASKS: dict[str, MakeTask] = {
         f"{name}_sparse": partial(NotesTask, name, every=SPARSE, name=f"{name}_sparse")
         for name in TAUGHT
     },
+    **{f"{name}_few": partial(NotesTask, name, many=FEW, name=f"{name}_few") for name in TAUGHT},
 }
-"""By name: families, and those that are trained on with names and numbers, or sentences, that no training shows, and
-with few notes."""
+"""By name: families, and those that are trained on with names and numbers, or sentences, that no training shows, with
+notes far apart, and with as few of them at every length."""

@@ -74,13 +74,13 @@ def test_evidence_stands_where_it_is_said_to(name: str, options: DataOptions) ->
 
 
 @EVERY
-def test_there_is_a_note_for_every_so_many_tokens(name: str, options: DataOptions) -> None:
+def test_there_are_as_many_notes_as_are_due(name: str, options: DataOptions) -> None:
     found = [*samples(name, options)[:10]]
     found += [TASKS[name](length, options).sample(0) for length in (1000, 30_000)]
     for sample in found:
         assert len(notes(sample)) in counts(name, sample.length)
     # What an answer needs is said in any case.
-    sample = TASKS[name](100, options).sample(0)
+    sample = TASKS[name](300 if name.endswith("_few") else 100, options).sample(0)
     assert solve(sample.context, sample.question) == ", ".join(sample.outputs)
 
 
@@ -253,6 +253,8 @@ def test_wrong_settings_are_refused(options: DataOptions) -> None:
     for every in (0, -4):
         with pytest.raises(ConfigError, match=f"every={every} has to be at least 1"):
             NotesTask("once", LENGTH, options, every=every)
+    with pytest.raises(ConfigError, match="many=-1 has to be at least 0"):
+        NotesTask("once", LENGTH, options, many=-1)
 
 
 @FAMILY
@@ -271,7 +273,9 @@ def test_what_a_record_has_to_say(options: DataOptions) -> None:
         family = FAMILIES[name.split("_")[0]]
         assert (task.name, task.scorer) == (name, family.scorer)
         facts = task.facts
-        assert (facts["kind"], facts["every"]) == (family.label, every(name))
+        assert facts["kind"] == family.label
+        told = facts["many"] if "many" in facts else LENGTH // int(facts["every"])
+        assert told == due(name, LENGTH)
         assert (facts["syllables"], facts["digits"]) == (3, 4)
         assert facts["length_tokenizer"] == "words"
         assert facts["names"] == ("held out" if name.endswith("_names") else "as in training")
@@ -281,13 +285,16 @@ def test_what_a_record_has_to_say(options: DataOptions) -> None:
     assert {TRAINED.label, HELD_OUT.label} == {"as in training", "held out"}
 
 
-def every(name: str) -> int:
-    return tasks.SPARSE if name.endswith("_sparse") else tasks.EVERY
+def due(name: str, length: int) -> int:
+    """Notes that a document is to have."""
+    if name.endswith("_few"):
+        return tasks.FEW
+    return length // (tasks.SPARSE if name.endswith("_sparse") else tasks.EVERY)
 
 
 def counts(name: str, length: int) -> set[int]:
     """How many notes a document may have: where few are due, those that an answer needs are all."""
-    return {max(needed, length // every(name)) for needed in range(1, 6)}
+    return {max(needed, due(name, length)) for needed in range(1, 6)}
 
 
 def notes(sample: Sample) -> list[str]:
