@@ -67,7 +67,7 @@ pico: SEEDS ?= 0,1,2,3,4
 pico: OUT ?= build/pico
 nano: SEEDS ?= 0
 nano: OUT ?= build/nano
-nano: ONLY ?= shown,shown-long,gated
+nano: ONLY ?= shown,shown-long,shown-dense,gated
 pico: $(STAMP_TRAIN) ## Train and measure all arms of pico (OUT=build/pico, SEEDS=0,1,2,3,4, ONLY=STAGES, JOBS=2, KNOWN=RESULTS; many hours)
 nano: $(STAMP_TRAIN) ## Train and measure nano by the best course (OUT=build/nano, SEEDS=0, ONLY=STAGES, JOBS=2; hours)
 pico nano:

@@ -18,7 +18,9 @@ ROUNDS = 3
 """Of rejection sampling: half of the updates of `more`, and rollouts for the rest of the computing. Reinforcement
 learning makes more rollouts (41,000 in 300 steps of `pico`, of which it trains on 12,000), and fewer updates."""
 LONG = "shown-long"
-"""Arm: whether longer documents, and fewer notes in half of them, lower the hazard. It is what is shipped."""
+"""Arm: whether longer documents, and fewer notes in half of them, lower the hazard."""
+DENSE = "shown-dense"
+"""After that: whether notes that stand closer teach what not to note. It is what is shipped."""
 START = ("new", "echo")
 """Stages that leave nothing to measure."""
 
@@ -38,16 +40,26 @@ class Lengths:
     """Steps of reinforcement learning."""
     direct: tuple[int, int]
     """As much computing as imitation and `reward` take. (0, 0): this size has no such stage."""
+    dense: tuple[int, int]
+    """Likewise."""
     gated: tuple[int, int]
     """Likewise: only what is shipped learns to say that a memory stays as it is."""
 
 
 LENGTHS = {
     PICO.name: Lengths(
-        (400, 64), (1500, 48), (2500, 48), (600, 24), (5000, 24), 300, (2500, 12), (0, 0)
+        (400, 64), (1500, 48), (2500, 48), (600, 24), (5000, 24), 300, (2500, 12), (0, 0), (0, 0)
     ),
     NANO.name: Lengths(
-        (400, 48), (2500, 32), (2500, 32), (2000, 12), (3000, 16), 120, (0, 0), (600, 12)
+        (400, 48),
+        (2500, 32),
+        (2500, 32),
+        (2000, 12),
+        (3000, 16),
+        120,
+        (0, 0),
+        (1500, 16),
+        (600, 12),
     ),
 }
 
@@ -60,8 +72,9 @@ def arms(size: str) -> dict[str, Stage]:
     (a) `shown`: an expert shows which notes the question needs. (b) `unshown`: an expert keeps notes whatever the
     question. (c) `-grpo`: after that, reinforcement learning from answers alone. (d) `-more`: more imitation instead;
     `shown-long`: likewise, of longer documents. (e) `-right`: rejection sampling instead. (f) `-toss`: rewards that say
-    nothing. (g) `direct`: no memory; the window holds all of a training's document. `gated`: behind
-    `shown-long`, the same memories with the update gate.
+    nothing. (g) `direct`: no memory; the window holds all of a training's document. `shown-dense`:
+    behind `shown-long`, more of documents whose notes stand closer. `gated`: behind that, the same memories with the
+    update gate.
 
     Raises:
         ConfigError: there is no such size.
@@ -89,8 +102,10 @@ def arms(size: str) -> dict[str, Stage]:
     if lengths.direct[0]:
         direct = _imitate(DIRECT, begun, "direct", lengths.direct, f"traces.window={WINDOW}")
         stages.append(replace(direct, window=WINDOW))
+    if lengths.dense[0]:
+        stages.append(_imitate(DENSE, LONG, "relevant-dense", lengths.dense, FINE))
     if lengths.gated[0]:
-        stages.append(_imitate(GATED, LONG, GATED, lengths.gated, FINE))
+        stages.append(_imitate(GATED, DENSE, GATED, lengths.gated, FINE))
     return {stage.name: stage for stage in stages}
 
 

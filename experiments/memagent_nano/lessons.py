@@ -44,6 +44,8 @@ MASTERS = 1 / 3
 """Share of masters among the entries of copies; the others are numbers."""
 SPREAD = (1, 10)
 """Of notes in longer documents: every other document has few."""
+CLOSE = (0.25, 10)
+"""Likewise, where every other document has many."""
 
 
 def echoes(size: Size, tokens: Sequence[str], count: int, seed: int) -> Iterator[Lesson]:
@@ -92,7 +94,7 @@ def traces(
     seed: int,
     *,
     lengths: Sequence[int] = (),
-    spread: Sequence[int] = (1,),
+    spread: Sequence[float] = (1,),
 ) -> Iterator[Lesson]:
     """What an expert says who reads documents.
 
@@ -132,7 +134,7 @@ def documents(
     seed: int,
     *,
     lengths: Sequence[int] = (),
-    spread: Sequence[int] = (1,),
+    spread: Sequence[float] = (1,),
 ) -> Iterator[Sample]:
     """Documents of all kinds and lengths in turn.
 
@@ -144,7 +146,7 @@ def documents(
         spread: times as far as in the training that notes are from each other, in turn.
     """
     tasks = [
-        notes(family=family, size=size.name, length=length, seed=seed, every=far * size.every)
+        notes(family=family, size=size.name, length=length, seed=seed, every=int(far * size.every))
         for family in FAMILIES
         for length in lengths or size.lengths
         for far in spread

@@ -21,6 +21,8 @@ MORE = 24_000
 """That it reads for the arm that imitates more of the same."""
 LONG = 8000
 """Longer ones, for `shown-long`."""
+DENSE = 3000
+"""Likewise, for `shown-dense`."""
 DIRECT = 20_000
 """That are answered at once."""
 ECHOES, COPIES = 40_000, 100_000
@@ -79,6 +81,9 @@ def _makers(place: Place, tokenizer: Path) -> Mapping[str, Callable[[], Iterator
         "relevant-more": lambda: lessons.traces(size, "relevant", tokenizer, MORE, 1),
         "relevant-long": lambda: lessons.traces(
             size, "relevant", tokenizer, LONG, 2, lengths=size.longer, spread=lessons.SPREAD
+        ),
+        "relevant-dense": lambda: lessons.traces(
+            size, "relevant", tokenizer, DENSE, 3, lengths=size.longer, spread=lessons.CLOSE
         ),
         "random-more": lambda: lessons.traces(size, "random", tokenizer, MORE, 1),
         "direct": lambda: direct.lessons(size, DIRECT, 0),

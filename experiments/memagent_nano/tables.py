@@ -25,6 +25,7 @@ ABOUT = {
     "shown-more": "(d) a, then as much more imitation",
     "unshown-more": "(d) b, then as much more imitation",
     "shown-long": "(d) a, then as much more in longer documents",
+    "shown-dense": "the same, then documents whose notes stand closer",
     "shown-right": "(e) a, then rejection sampling",
     "unshown-right": "(e) b, then rejection sampling",
     "shown-toss": "(f) a, then GRPO with random rewards",
@@ -40,6 +41,7 @@ PAIRS = (
     ),
     ("shown-more", "shown"),
     ("shown-long", "shown-more"),
+    ("shown-dense", "shown-long"),
     ("unshown-grpo", "shown"),
 )
 """Arms that are compared."""
