@@ -70,14 +70,16 @@ def predict(
 @app.command()
 def lengths(
     file: Readings,
-    said: Annotated[Path, typer.Option(metavar="FILE", help="What `predict` wrote.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where pictures go.")],
+    said: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What `predict` wrote: to be compared.")
+    ] = None,
 ) -> None:
-    """Compare what was measured with what was said before: a table here, a curve and a map by depth in the folder."""
+    """Show what was measured, beside what was said before: a table here, a curve and a map by depth in the folder."""
     with told():
         from memagent_nano import plots, readings, survival, tables
 
-        found, forecasts = readings.read(file), survival.read(said)
+        found, forecasts = readings.read(file), survival.read(said) if said else []
         points = survival.points(found)
         plots.survival(points, forecasts, out / "survival.png")
         plots.depths(found, out / "depths.png")

@@ -27,7 +27,7 @@ START = ("new", "echo")
 
 @dataclass(frozen=True)
 class Lengths:
-    """Updates of each stage, and conversations an update."""
+    """Updates of each stage, and conversations an update; (0, 0): this size has no such stage."""
 
     echo: tuple[int, int]
     copy: tuple[int, int]
@@ -38,28 +38,32 @@ class Lengths:
     """As much computing as `reward` takes; likewise of `shown-long`."""
     reward: int
     """Steps of reinforcement learning."""
-    direct: tuple[int, int]
-    """As much computing as imitation and `reward` take. (0, 0): this size has no such stage."""
-    dense: tuple[int, int]
-    """Likewise."""
-    gated: tuple[int, int]
-    """Likewise: only what is shipped learns to say that a memory stays as it is."""
+    direct: tuple[int, int] = (0, 0)
+    """As much computing as imitation and `reward` take."""
+    dense: tuple[int, int] = (0, 0)
+    """Only for what is shipped, and so is `gated`."""
+    gated: tuple[int, int] = (0, 0)
 
 
 LENGTHS = {
     PICO.name: Lengths(
-        (400, 64), (1500, 48), (2500, 48), (600, 24), (5000, 24), 300, (2500, 12), (0, 0), (0, 0)
+        echo=(400, 64),
+        copy=(1500, 48),
+        settle=(2500, 48),
+        imitation=(600, 24),
+        more=(5000, 24),
+        reward=300,
+        direct=(2500, 12),
     ),
     NANO.name: Lengths(
-        (400, 48),
-        (2500, 32),
-        (2500, 32),
-        (2000, 12),
-        (3000, 16),
-        120,
-        (0, 0),
-        (1500, 16),
-        (600, 12),
+        echo=(400, 48),
+        copy=(2500, 32),
+        settle=(2500, 32),
+        imitation=(2000, 12),
+        more=(3000, 16),
+        reward=120,
+        dense=(1500, 16),
+        gated=(600, 12),
     ),
 }
 

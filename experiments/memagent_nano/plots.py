@@ -97,7 +97,15 @@ def depths(readings: Sequence[Reading], file: Path) -> None:
             of = [one for one in known if one.task == task and _part(one) == part]
             name = f"{task}, {100 * part // PARTS}-{100 * (part + 1) // PARTS}%"
             rows.append((name, tuple(_right(of, length) for length in lengths)))
-    rows.append(("all", tuple(_right(known, length) for length in lengths)))
+    whole = {
+        task
+        for task in {one.task for one in known}
+        if {one.length for one in known if one.task == task} == {*lengths}
+    }
+    shared = [
+        one for one in known if one.task in whole
+    ]  # others would change the mean by their absence
+    rows.append(("all that have every length", tuple(_right(shared, n) for n in lengths)))
     file.parent.mkdir(parents=True, exist_ok=True)
     heat = HeatMap("right answers in 100, by depth of the note", lengths, tuple(rows))
     file.write_bytes(heat_map_png(heat, "notes"))

@@ -13,7 +13,7 @@ import numpy as np
 
 from memagent.errors import ConfigError
 from memagent_bench import diagnose
-from memagent_bench.stats import Array, Difference, paired_difference, wilson
+from memagent_bench.stats import Array, Difference, estimate, paired_difference
 from memagent_nano.readings import Reading
 
 SYSTEM = "memory"
@@ -185,11 +185,12 @@ def points(readings: Sequence[Reading]) -> list[Point]:
     for (system, task), lengths in sorted(scores.items()):
         shortest = lengths[min(lengths)]
         for length, of in sorted(lengths.items()):
-            middle = mean(of.values())
+            right = estimate([list(of.values())])
             pairs = [of[key] - shortest[key] for key in of.keys() & shortest.keys()]
             less = paired_difference([pairs]) if pairs and of is not shortest else None
-            low, high = wilson(middle, len(of))
-            found.append(Point(system, task, length, low, middle, high, len(of), less))
+            found.append(
+                Point(system, task, length, right.low, right.mean, right.high, len(of), less)
+            )
     return found
 
 

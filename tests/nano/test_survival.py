@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from memagent.errors import ConfigError
 from memagent_bench.diagnose.traces import Fate
-from memagent_nano import readings, survival
+from memagent_nano import plots, readings, survival
 from memagent_nano.command import app
 from memagent_nano.readings import Reading
 
@@ -137,6 +137,18 @@ def test_a_document_without_an_answer_is_a_wrong_one_and_says_nothing_of_the_haz
     assert [(one.score, one.fate) for one in found] == [(1.0, "held"), (0.0, "")]
     assert [point.mean for point in survival.points(found)] == [0.5]
     assert survival.predict(found, {LENGTH: 1}, longest=LENGTH)[0][0].sound == 1.0
+
+
+@pytest.mark.parametrize("right", range(13))
+def test_any_share_of_right_answers_has_a_picture(tmp_path: Path, right: int) -> None:
+    one = Reading(
+        system="memory", task="once", length=LENGTH, seed=0, index=0, tokens=LENGTH, chars=9,
+        bytes=9, chunks=9, score=1.0, fate="held", risk=3, behind=0.5,
+    )  # fmt: skip
+    found = [replace(one, index=index, score=float(index < right)) for index in range(12)]
+    (point,) = survival.points(found)
+    assert 0 <= point.low <= point.mean <= point.high <= 1
+    plots.survival([point], [], tmp_path / "one.png")
 
 
 @pytest.mark.parametrize("text", [None, "no json", '{"task": "once"}'])
