@@ -45,14 +45,13 @@ def root() -> None:
 
 @app.command()
 def train(size: SizeName, out: Out, seeds: Seeds = "0", only: Only = "", jobs: Jobs = 2) -> None:
-    """Train the stages that are not there yet, and those that they begin with."""
+    """Train the stages that are not there yet, and those that they begin with where these are not."""
     with told():
         from memagent_nano.material import make
 
         stages = arms(size)
         places = places_of(size, out, seeds)
-        needed = [stages[name] for name in _with_earlier(stages, _chosen(stages, only))]
-        asked = [(place, stage) for stage in needed for place in _of(places, stage.name)]
+        asked = _with_earlier(places, stages, _chosen(stages, only))
         missing = [one for one in asked if not done(*one)]
         there = len(asked) - len(missing)
         typer.echo(f"{out}: {plural(len(missing), 'stage')} to train, {there} there already")
@@ -170,14 +169,24 @@ def _chosen(stages: dict[str, Stage], only: str) -> list[str]:
     return [name for name in stages if name in wanted]
 
 
-def _with_earlier(stages: dict[str, Stage], wanted: Sequence[str]) -> list[str]:
-    """The stages and all before them, in an order in which they can be done."""
-    found: set[str] = set()
+def _with_earlier(
+    places: list[Place], stages: dict[str, Stage], wanted: Sequence[str]
+) -> list[tuple[Place, Stage]]:
+    """The stages and those before them, up to ones that are there, in an order in which they can be done."""
+    found: set[tuple[int, str]] = set()
     for name in wanted:
-        while name:
-            found.add(name)
-            name = stages[name].after
-    return [name for name in stages if name in found]
+        for place in _of(places, name):
+            at = name
+            while at:
+                own = places[0] if at in TRUNK else place
+                found.add((own.seed, at))
+                at = "" if done(own, stages[at]) else stages[at].after
+    return [
+        (place, stage)
+        for stage in stages.values()
+        for place in _of(places, stage.name)
+        if (place.seed, stage.name) in found
+    ]
 
 
 def _training(place: Place, stage: Stage) -> Work:

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,11 +59,16 @@ def test_what_is_missing_is_trained_and_measured(
 
     # All seeds begin with the same copies.
     said = run("train", *out, "--seeds", "1,2", "--only", "shown")
-    assert "1 stage to train, 3 there already" in said
+    assert "1 stage to train, 2 there already" in said
     assert "seed 2 shown: done" in said
 
     said = run("train", *out, "--seeds", "1,1", "--only", "shown,copy")
-    assert "0 stages to train, 3 there already" in said
+    assert "0 stages to train, 2 there already" in said
+
+    # What comes before a policy that is there is not needed.
+    shutil.rmtree(tmp_path / "trunk" / "new")
+    said = run("train", *out, "--seeds", "2", "--only", "other")
+    assert "1 stage to train, 1 there already" in said
 
     place = Place(tmp_path, PICO, 1)
     for stage in ("copy", "shown"):
