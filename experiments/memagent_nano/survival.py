@@ -166,6 +166,8 @@ class Point:
     system: str
     task: str
     length: int
+    chunks: float
+    """Of a document, on average."""
     low: float
     mean: float
     high: float
@@ -176,20 +178,29 @@ class Point:
 
 def points(readings: Sequence[Reading]) -> list[Point]:
     """Share of right answers by system, task and length, with Wilson's interval at 95%. No answer is a wrong one."""
-    scores: defaultdict[tuple[str, str], dict[int, dict[tuple[int, int], float]]]
-    scores = defaultdict(dict)
+    cells: defaultdict[tuple[str, str], defaultdict[int, list[Reading]]]
+    cells = defaultdict(lambda: defaultdict(list))
     for one in readings:
-        of_length = scores[one.system, one.task].setdefault(one.length, {})
-        of_length[one.seed, one.index] = one.score
+        cells[one.system, one.task][one.length].append(one)
     found: list[Point] = []
-    for (system, task), lengths in sorted(scores.items()):
-        shortest = lengths[min(lengths)]
+    for (system, task), lengths in sorted(cells.items()):
+        shortest = {(one.seed, one.index): one.score for one in lengths[min(lengths)]}
         for length, of in sorted(lengths.items()):
-            right = estimate([list(of.values())])
-            pairs = [of[key] - shortest[key] for key in of.keys() & shortest.keys()]
-            less = paired_difference([pairs]) if pairs and of is not shortest else None
+            right = estimate([[one.score for one in of]])
+            asked = [(one.score, shortest.get((one.seed, one.index))) for one in of]
+            gaps = [score - before for score, before in asked if before is not None]
             found.append(
-                Point(system, task, length, right.low, right.mean, right.high, len(of), less)
+                Point(
+                    system,
+                    task,
+                    length,
+                    mean(one.chunks for one in of),
+                    right.low,
+                    right.mean,
+                    right.high,
+                    len(of),
+                    paired_difference([gaps]) if gaps and length > min(lengths) else None,
+                )
             )
     return found
 

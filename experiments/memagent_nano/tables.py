@@ -139,7 +139,7 @@ def forecasts(said: Sequence[Forecast], measured: Sequence[Point]) -> str:
     for key in sorted(seen.keys() | wanted.keys()):
         one, point = wanted.get(key), seen.get(key)
         before = f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" if one else ""
-        chunks = f"{one.chunks:,.0f}" if one else ""
+        chunks = f"{(point or wanted[key]).chunks:,.0f}"
         lines.append(_row((*key[:2], f"{key[2]:,}", chunks, before, *_measured(point))))
     return "\n".join(lines)
 
