@@ -104,14 +104,7 @@ def report(
         results.write(found, out / "results.json")
         if found.curves:
             plots.learning(found, out / "learning.png")
-        of = size_of(size)
-        for table in (
-            tables.gates(found),
-            tables.arms(found, of),
-            tables.differences(found, of),
-            tables.held_out(found, of),
-            tables.kept(found),
-        ):
+        for table in tables.whole(found, size_of(size)):
             typer.echo(f"{table}\n")
 
 

@@ -49,6 +49,17 @@ MARGIN = 0.05
 """Of non-inferiority: what a longer document may cost."""
 
 
+def whole(results: Results, size: Size) -> tuple[str, ...]:
+    """All tables of a course, in the order in which they are read."""
+    return (
+        gates(results),
+        arms(results, size),
+        differences(results, size),
+        held_out(results, size),
+        kept(results),
+    )
+
+
 def arms(results: Results, size: Size) -> str:
     """Means over seeds of the share of right answers, with the lowest and the highest seed."""
     own = size.lengths[-1]

@@ -22,11 +22,5 @@ def test_a_curve_is_shown_whole(file: Path) -> None:
 
 def test_arms_are_shown_whole() -> None:
     found = results.read(RESULTS / "pico.json")
-    for table in (
-        tables.gates(found),
-        tables.arms(found, PICO),
-        tables.differences(found, PICO),
-        tables.held_out(found, PICO),
-        tables.kept(found),
-    ):
+    for table in tables.whole(found, PICO):
         assert [row for row in table.splitlines() if row not in PAGE] == []
