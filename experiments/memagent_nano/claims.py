@@ -87,6 +87,26 @@ def lengths(
 
 
 @app.command()
+def page(
+    file: Annotated[Path, typer.Argument(metavar="PAGE", help="docs/nano.md.")],
+    results: Annotated[
+        Path, typer.Option(metavar="DIR", help="What `report` and `follow` wrote, by its names.")
+    ],
+) -> None:
+    """Write tables and pictures of kept results into the page that shows them; its sentences stay as they are."""
+    with told():
+        from memagent_nano.page import draw, renew, tables_of
+
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read {str(file)!r} ({error}): give docs/nano.md") from error
+        file.write_text(renew(text, tables_of(results)), encoding="utf-8")
+        draw(results, file.parent / "images")
+        typer.echo(f"{file} shows what is in {results}: do its sentences still hold?")
+
+
+@app.command()
 def controls(
     folder: Annotated[Path, typer.Argument(help="What memagent-bench notes wrote.")],
     model: Annotated[Path, typer.Option(metavar="FOLDER", help="The policy that answered.")],

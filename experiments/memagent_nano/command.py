@@ -104,7 +104,7 @@ def report(
         results.write(found, out / "results.json")
         if found.curves:
             plots.learning(found, out / "learning.png")
-        for table in tables.whole(found, size_of(size)):
+        for table in tables.whole(found, size_of(size)).values():
             typer.echo(f"{table}\n")
 
 

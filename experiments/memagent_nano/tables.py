@@ -49,15 +49,15 @@ MARGIN = 0.05
 """Of non-inferiority: what a longer document may cost."""
 
 
-def whole(results: Results, size: Size) -> tuple[str, ...]:
-    """All tables of a course, in the order in which they are read."""
-    return (
-        gates(results),
-        arms(results, size),
-        differences(results, size),
-        held_out(results, size),
-        kept(results),
-    )
+def whole(results: Results, size: Size) -> dict[str, str]:
+    """All tables of a course by name, in the order in which they are read."""
+    return {
+        "gates": gates(results),
+        "arms": arms(results, size),
+        "differences": differences(results, size),
+        "held out": held_out(results, size),
+        "kept": kept(results),
+    }
 
 
 def arms(results: Results, size: Size) -> str:
@@ -88,7 +88,8 @@ def differences(results: Results, size: Size) -> str:
                 for seed in with_one.keys() & with_other.keys()
             ]
             seeds = ", ".join(f"{gap:+.2f}" for gap in gaps)
-            shares.append(f"{mean(gaps):+.2f} ({seeds})" if gaps else "")
+            middle = f"{mean(gaps):+.2f}" if gaps else ""
+            shares.append(f"{middle} ({seeds})" if len(gaps) > 1 else middle)
         if any(shares):
             lines.append(_row((f"`{one}` less `{other}`", *shares)))
     return "\n".join(lines)
@@ -210,7 +211,10 @@ def _mean(of: Mapping[str, Measured], cells: Sequence[str]) -> float:
 
 
 def _spread(found: Sequence[float]) -> str:
-    return f"{mean(found):.2f} ({min(found):.2f}-{max(found):.2f})"
+    """Mean, and the lowest and the highest where there are several."""
+    return f"{mean(found):.2f}" + (
+        f" ({min(found):.2f}-{max(found):.2f})" if len(found) > 1 else ""
+    )
 
 
 def _by_stage(found: Mapping[str, T]) -> Iterator[tuple[str, list[T]]]:

@@ -4,23 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from memagent_nano import readings, results, survival, tables
-from memagent_nano.sizes import PICO
+from memagent.errors import ConfigError
+from memagent_nano.page import renew, tables_of
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "nano.md").read_text(encoding="utf-8").splitlines()
+PAGE = (ROOT / "docs" / "nano.md").read_text(encoding="utf-8")
 RESULTS = ROOT / "experiments" / "memagent_nano" / "results"
 
 
-@pytest.mark.parametrize("file", sorted(RESULTS.glob("*.jsonl")), ids=lambda file: file.stem)
-def test_a_curve_is_shown_whole(file: Path) -> None:
-    said = file.with_suffix(".said.json")
-    forecasts = survival.read(said) if said.is_file() else []
-    shown = tables.forecasts(forecasts, survival.points(readings.read(file))).splitlines()
-    assert [row for row in shown if row not in PAGE] == []
+def test_the_page_shows_what_is_kept() -> None:
+    assert renew(PAGE, tables_of(RESULTS)).splitlines() == PAGE.splitlines()
 
 
-def test_arms_are_shown_whole() -> None:
-    found = results.read(RESULTS / "pico.json")
-    for table in tables.whole(found, PICO):
-        assert [row for row in table.splitlines() if row not in PAGE] == []
+def test_a_table_is_put_where_its_name_stands() -> None:
+    page = "Before.\n\n<!-- table: arms -->\n| old |\n| - |\n| 1 |\n\nAfter | it.\n"
+    assert renew(page, {"arms": "| new |\n| - |"}) == page.replace(
+        "| old |\n| - |\n| 1", "| new |\n| -"
+    )
+
+
+@pytest.mark.parametrize("names", [(), ("arms", "arms"), ("arms", "kept")], ids=str)
+def test_places_and_tables_go_together(names: tuple[str, ...]) -> None:
+    page = "".join(f"<!-- table: {name} -->\n| old |\n\n" for name in names)
+    with pytest.raises(ConfigError, match=r"places for the tables .*'arms'"):
+        renew(page, {"arms": "| new |"})

@@ -1,0 +1,68 @@
+"""The page that shows the committed results: its tables and pictures are made here, its sentences are not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from memagent.errors import ConfigError
+from memagent_nano import plots, readings, results, survival, tables
+from memagent_nano.sizes import PICO
+from memagent_nano.survival import Forecast
+
+PLACE = re.compile(r"(<!-- table: (.+) -->\n)((?:\|.*\n)*)")
+"""Where a table stands: behind its name."""
+CURVE = "nano-shown-dense"
+"""Of what is shipped: the one that there are pictures of."""
+
+
+def tables_of(folder: Path) -> dict[str, str]:
+    """The tables by name: those of `pico.json`, and of each curve under its file's name. See `renew`.
+
+    Raises:
+        ConfigError: a file cannot be read, or holds something else.
+    """
+    found = tables.whole(results.read(folder / "pico.json"), PICO)
+    for file in sorted(folder.glob("*.jsonl")):
+        points = survival.points(readings.read(file))
+        found[file.stem] = tables.forecasts(_said(file), points)
+    return found
+
+
+def renew(text: str, found: Mapping[str, str]) -> str:
+    """A page with its tables as they are now.
+
+    Args:
+        text: Markdown, with a comment `<!-- table: NAME -->` above each table.
+        found: tables by name.
+
+    Raises:
+        ConfigError: the page has no place for one of them, or one for another.
+    """
+    places = [place[1] for place in PLACE.findall(text)]
+    if sorted(places) != sorted(found):
+        raise ConfigError(
+            f"the page has places for the tables {sorted(places)}, and there are {sorted(found)}: "
+            f"give each one `<!-- table: NAME -->`, in a line of its own"
+        )
+    return PLACE.sub(lambda place: f"{place[1]}{found[place[2]]}\n", text)
+
+
+def draw(folder: Path, images: Path) -> None:
+    """Learning curves, and answers by length and by depth. Blocks.
+
+    Raises:
+        ConfigError: as `tables_of`.
+    """
+    curve = folder / f"{CURVE}.jsonl"
+    found = readings.read(curve)
+    plots.learning(results.read(folder / "pico.json"), images / "pico-learning.png")
+    plots.survival(survival.points(found), _said(curve), images / "nano-survival.png")
+    plots.depths(found, images / "nano-depths.png")
+
+
+def _said(curve: Path) -> list[Forecast]:
+    """What was said of a curve before it was measured, if anything was."""
+    file = curve.with_suffix(".said.json")
+    return survival.read(file) if file.is_file() else []
