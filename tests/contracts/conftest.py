@@ -80,8 +80,17 @@ def _served(request: pytest.FixtureRequest) -> Subject:
         thinks=not nano,
         secret=engine.api_key or "",
         tokenizers=(None, str(FOLDER if nano else venvs.tiny_model())),
-        **({"talk": _copied()} if nano else {}),
+        **({"talk": _copied(), "reading": _own_reading()} if nano else {}),
     )
+
+
+def _own_reading() -> dict[str, Any]:
+    """How the package's own policy wants to read, which a server cannot say.
+
+    With wording that it never saw it now and then says nothing, which is asked again, and counted.
+    """
+    policy = policy_of(open_nano())
+    return {**policy.reading(), "prompts": policy.prompts}
 
 
 def _copied() -> str:

@@ -3,7 +3,7 @@
 import importlib.util
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ class Subject:
     """Tokenizers to count with."""
     talk: str = "Where was the old prince?"
     """What it replies to with twelve tokens or more."""
+    reading: dict[str, Any] = field(default_factory=dict)
+    """Settings of an agent that it can follow, where they are not the usual ones."""
 
 
 def extractive() -> Subject:
