@@ -75,7 +75,7 @@ def lengths(
         Path | None, typer.Option(metavar="FILE", help="What `predict` wrote: to be compared.")
     ] = None,
 ) -> None:
-    """Show what was measured, beside what was said before: a table here, a curve and a map by depth in the folder."""
+    """Show what was measured, beside what was said before: tables here, a curve and a map by depth in the folder."""
     with told():
         from memagent_nano import plots, readings, survival, tables
 
@@ -83,7 +83,9 @@ def lengths(
         points = survival.points(found)
         plots.survival(points, forecasts, out / "survival.png")
         plots.depths(found, out / "depths.png")
-        typer.echo(tables.forecasts(forecasts, points))
+        typer.echo(
+            f"{tables.forecasts(forecasts, points)}\n\n{tables.hazards(survival.hazards(found))}"
+        )
 
 
 @app.command()

@@ -25,8 +25,10 @@ def tables_of(folder: Path) -> dict[str, str]:
     """
     found = tables.whole(results.read(folder / "pico.json"), PICO)
     for file in sorted(folder.glob("*.jsonl")):
-        points = survival.points(readings.read(file))
-        found[file.stem] = tables.forecasts(_said(file), points)
+        of = readings.read(file)
+        found[file.stem] = tables.forecasts(_said(file), survival.points(of))
+        if file.stem == CURVE:
+            found["hazards"] = tables.hazards(survival.hazards(of))
     return found
 
 

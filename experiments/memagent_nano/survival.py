@@ -115,10 +115,30 @@ def forecast(readings: Sequence[Reading], length: int, n: int) -> Forecast:
     return Forecast(found.task, length, each, n, low, middle, high)
 
 
+def hazards(readings: Sequence[Reading], *, longest: int | None = None) -> list[Hazard]:
+    """Of each task and length, and of each task.
+
+    Args:
+        readings: as `predict` takes them.
+        longest: what is longer is left out; None leaves nothing out.
+
+    Raises:
+        ConfigError: as `predict`.
+    """
+    found: list[Hazard] = []
+    for of in _by_task(readings, longest).values():
+        for length in sorted({one.length for one in of}):
+            of_length = [one for one in of if one.length == length]
+            if sum(one.risk for one in of_length):
+                found.append(fit(of_length))
+        found.append(fit(of))
+    return found
+
+
 def predict(
     readings: Sequence[Reading], wanted: Mapping[int, int], *, longest: int
 ) -> tuple[list[Hazard], list[Forecast]]:
-    """Hazards by task and length and of each task, and what they say of longer documents.
+    """`hazards`, and what those of the tasks say of longer documents.
 
     A task whose answers hang on several notes is left out: only the answer is followed through the memories, so what
     became of the other notes is not known.
@@ -131,32 +151,12 @@ def predict(
     Raises:
         ConfigError: no samples, no memory ever held anything, or no task has one note for an answer.
     """
-    by_task: defaultdict[str, list[Reading]] = defaultdict(list)
-    for one in readings:
-        if one.system == SYSTEM and one.fate and one.length <= longest:
-            by_task[one.task].append(one)
-    if not by_task:
-        raise ConfigError(f"there is no answered sample of at most {longest} tokens")
-    whole = {
-        task: of
-        for task, of in sorted(by_task.items())
-        if all(one.behind is not None for one in of)
-    }
-    if not whole:
-        raise ConfigError(
-            f"the answers of {', '.join(sorted(by_task))} hang on several notes each, of which only the answer is "
-            f"followed: give readings of a task such as 'once' or 'last'"
-        )
-    hazards: list[Hazard] = []
-    forecasts: list[Forecast] = []
-    for of in whole.values():
-        for length in sorted({one.length for one in of}):
-            of_length = [one for one in of if one.length == length]
-            if sum(one.risk for one in of_length):
-                hazards.append(fit(of_length))
-        hazards.append(fit(of))
-        forecasts += [forecast(of, length, n) for length, n in wanted.items()]
-    return hazards, forecasts
+    forecasts = [
+        forecast(of, length, n)
+        for of in _by_task(readings, longest).values()
+        for length, n in wanted.items()
+    ]
+    return hazards(readings, longest=longest), forecasts
 
 
 @dataclass(frozen=True)
@@ -217,6 +217,28 @@ def write(hazards: Sequence[Hazard], forecasts: Sequence[Forecast], file: Path) 
 def read(file: Path) -> list[Forecast]:
     """The forecasts that `write` wrote."""
     return [Forecast(**one) for one in json.loads(file.read_text(encoding="utf-8"))["forecasts"]]
+
+
+def _by_task(readings: Sequence[Reading], longest: int | None) -> dict[str, list[Reading]]:
+    """What can be followed."""
+    by_task: defaultdict[str, list[Reading]] = defaultdict(list)
+    for one in readings:
+        if one.system == SYSTEM and one.fate and (longest is None or one.length <= longest):
+            by_task[one.task].append(one)
+    if not by_task:
+        most = "" if longest is None else f" of at most {longest} tokens"
+        raise ConfigError(f"there is no answered sample{most}")
+    whole = {
+        task: of
+        for task, of in sorted(by_task.items())
+        if all(one.behind is not None for one in of)
+    }
+    if not whole:
+        raise ConfigError(
+            f"the answers of {', '.join(sorted(by_task))} hang on several notes each, of which only the answer is "
+            f"followed: give readings of a task such as 'once' or 'last'"
+        )
+    return whole
 
 
 def _counted(readings: Sequence[Reading]) -> tuple[float, float, float, float, float]:

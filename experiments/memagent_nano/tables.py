@@ -128,14 +128,16 @@ def kept(results: Results) -> str:
 
 
 def hazards(found: Sequence[Hazard]) -> str:
-    """What short documents say."""
+    """What was read says of a chunk: by length, and of all lengths from the shortest to the longest."""
     lines = [
         _row(("task", "lengths", "losses", "chunk steps", "hazard", "right if not lost")),
         _row(["---"] * 6),
     ]
     for one in found:
         rate = f"{one.rate:.2e} [{one.low:.2e}, {one.high:.2e}]"
-        lengths = "; ".join(f"{length:,}" for length in one.lengths)
+        lengths = " to ".join(
+            f"{length:,}" for length in sorted({*one.lengths[:1], *one.lengths[-1:]})
+        )
         lines.append(
             _row((one.task, lengths, str(one.losses), f"{one.steps:,}", rate, f"{one.sound:.3f}"))
         )
