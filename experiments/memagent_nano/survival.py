@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +18,8 @@ from memagent_bench.stats import Array, Difference, estimate, paired_difference
 from memagent_nano.readings import Reading
 
 SYSTEM = "memory"
+LOSS = 0.05
+"""Share of answers that a hazard may cost."""
 RESAMPLES = 4000
 SEED = 20261122
 """Of them."""
@@ -40,6 +43,9 @@ class Hazard:
     sound: float
     """Share of right answers where no memory lost what was wanted: what was never written, or misread at the end. A
     forecast takes it to be the same at all lengths; the hazards of single lengths show whether it is."""
+    bearable: float
+    """The hazard that costs `LOSS` of the answers at the longest of the lengths: -ln(1 - LOSS) / chunks behind the
+    note on average. It is a little less than what does, as notes do not all stand at the average."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,17 @@ def fit(readings: Sequence[Reading]) -> Hazard:
     kept = [one.score for one in readings if not one.lost]
     lengths = tuple(sorted({one.length for one in readings}))
     low, high = risk.interval
+    behind = mean(one.chunks * (one.behind or 0.0) for one in readings if one.length == lengths[-1])
     return Hazard(
-        task, lengths, risk.losses, risk.steps, low, risk.rate, high, mean(kept) if kept else 0.0
+        task,
+        lengths,
+        risk.losses,
+        risk.steps,
+        low,
+        risk.rate,
+        high,
+        mean(kept) if kept else 0.0,
+        -math.log(1 - LOSS) / behind if behind else math.inf,
     )
 
 

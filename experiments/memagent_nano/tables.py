@@ -42,6 +42,7 @@ PAIRS = (
     ("shown-more", "shown"),
     ("shown-long", "shown-more"),
     ("shown-dense", "shown-long"),
+    ("unshown-grpo", SETTLED),
     ("unshown-grpo", "shown"),
 )
 """Arms that are compared."""
@@ -130,18 +131,32 @@ def kept(results: Results) -> str:
 def hazards(found: Sequence[Hazard]) -> str:
     """What was read says of a chunk: by length, and of all lengths from the shortest to the longest."""
     lines = [
-        _row(("task", "lengths", "losses", "chunk steps", "hazard", "right if not lost")),
-        _row(["---"] * 6),
+        _row(("task", "lengths", "losses", "steps", "hazard", "5% takes", "right if not lost")),
+        _row(["---"] * 7),
     ]
     for one in found:
-        rate = f"{one.rate:.2e} [{one.low:.2e}, {one.high:.2e}]"
+        rate = f"{_small(one.rate)} [{_small(one.low)}, {_small(one.high)}]"
         lengths = " to ".join(
             f"{length:,}" for length in sorted({*one.lengths[:1], *one.lengths[-1:]})
         )
         lines.append(
-            _row((one.task, lengths, str(one.losses), f"{one.steps:,}", rate, f"{one.sound:.3f}"))
+            _row(
+                (
+                    one.task,
+                    lengths,
+                    str(one.losses),
+                    f"{one.steps:,}",
+                    rate,
+                    f"{one.bearable:.2e}",
+                    f"{one.sound:.3f}",
+                )
+            )
         )
     return "\n".join(lines)
+
+
+def _small(rate: float) -> str:
+    return f"{rate:.2e}" if rate else "0"
 
 
 def forecasts(said: Sequence[Forecast], measured: Sequence[Point]) -> str:
