@@ -88,7 +88,7 @@ nano-curve: $(STAMP_TRAIN) ## Have nano read longer and longer documents of book
 	OMP_NUM_THREADS=1 $(TRAIN)/memagent-bench notes --model transformers:$(POLICY) --systems $(SYSTEMS) --nested --seed $(SEED) \
 	    --tasks $(TASKS) --lengths $(LENGTHS) --samples $(SAMPLES) --concurrency 32 --out $(CURVE) \
 	    $(UNREAD:%=--essays experiments/memagent_nano/books/%.txt.gz)
-	$(NANO) follow $(CURVE) --out $(READINGS)
+	$(NANO) follow $(CURVE) --policy $(POLICY) --out $(READINGS)
 
 engines: $(STAMP) ## Install real engines into the user's cache (ENGINES="vllm sglang"; 4 GB)
 	$(BIN)/python tests/engines/venvs.py $(ENGINES)

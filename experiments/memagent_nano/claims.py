@@ -12,6 +12,7 @@ from memagent.cli.output import plural
 from memagent.errors import ConfigError
 from memagent_nano.asked import Out, SizeName, place_of, title_of, told
 from memagent_nano.course import arms
+from memagent_nano.direct import DIRECT
 
 app = typer.Typer()
 
@@ -22,13 +23,14 @@ Readings = Annotated[Path, typer.Argument(metavar="FILE", help="What `follow` wr
 @app.command()
 def follow(
     folder: Annotated[Path, typer.Argument(help="What memagent-bench notes --nested wrote.")],
+    policy: Annotated[Path, typer.Option(metavar="FOLDER", help="Whose weights read.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where readings are added.")],
 ) -> None:
     """Keep what became of each document of a benchmark's folder: the right answer, and where it was lost."""
     with told():
         from memagent_nano import readings
 
-        new = readings.follow(folder)
+        new = readings.follow(folder, policy)
         whole = readings.keep(new, out)
         typer.echo(f"{out}: {plural(len(new), 'document')} of {folder}, {len(whole)} in all")
 
@@ -49,12 +51,12 @@ def predict(
 ) -> None:
     """Say how many answers the hazard of short documents leaves right in longer ones."""
     with told():
-        from memagent_bench.lengths import parse_lengths
+        from memagent_bench.lengths import parse_length, parse_lengths
         from memagent_nano import readings, survival, tables
 
         if out.exists():
             raise ConfigError(f"{str(out)!r} is there: what was said before is not said again")
-        (top,), asked = parse_lengths(longest), parse_lengths(lengths)
+        top, asked = parse_length(longest), parse_lengths(lengths)
         parts = [part.strip() for part in samples.split(",")]
         many = [int(part) for part in parts if part.isascii() and part.isdecimal() and int(part)]
         if not len(asked) == len(parts) == len(many):
@@ -83,9 +85,9 @@ def lengths(
         points = survival.points(found)
         plots.survival(points, forecasts, out / "survival.png")
         plots.depths(found, out / "depths.png")
-        typer.echo(
-            f"{tables.forecasts(forecasts, points)}\n\n{tables.hazards(survival.hazards(found))}"
-        )
+        typer.echo(tables.forecasts(forecasts, points))
+        if hazards := survival.hazards(found):
+            typer.echo(f"\n{tables.hazards(hazards)}")
 
 
 @app.command()
@@ -154,6 +156,10 @@ def ship(
 
         if stage not in arms(size):
             raise ConfigError(f"--stage {stage!r}: give one of {', '.join(arms(size))}")
+        if stage == DIRECT:
+            raise ConfigError(
+                f"--stage {stage!r} has no memory, and nothing here reads with it: give another"
+            )
         place = place_of(size, out, seed)
         write(place, stage, to)
         typer.echo(f"{title_of(place, stage)} is in {to}")

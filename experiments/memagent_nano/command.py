@@ -13,7 +13,7 @@ from memagent.cli.output import plural
 from memagent.errors import ConfigError
 from memagent_nano import claims
 from memagent_nano.asked import Out, SizeName, place_of, places_of, title_of, told
-from memagent_nano.course import START, arms
+from memagent_nano.course import arms
 from memagent_nano.direct import DIRECT
 from memagent_nano.sizes import size_of
 from memagent_nano.stages import TRUNK, Place, Stage, done, perform, python
@@ -64,9 +64,10 @@ def measure(size: SizeName, out: Out, seeds: Seeds = "0", only: Only = "", jobs:
     """Have held-out documents answered by the policies that are there."""
     with told():
         from memagent_nano.measure import measured
+        from memagent_nano.tables import ABOUT
 
         stages = arms(size)
-        names = [name for name in _chosen(stages, only) if name not in START]
+        names = [name for name in _chosen(stages, only) if only or name in ABOUT]
         places = places_of(size, out, seeds)
         asked = [(place, name) for name in names for place in _of(places, name)]
         found = [(place, name) for place, name in asked if done(place, stages[name])]

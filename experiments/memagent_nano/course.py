@@ -21,8 +21,6 @@ LONG = "shown-long"
 """Arm: whether longer documents, and fewer notes in half of them, lower the hazard."""
 DENSE = "shown-dense"
 """After that: whether notes that stand closer teach what not to note. It is what is shipped."""
-START = ("new", "echo")
-"""Stages that leave nothing to measure."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from memagent_nano.task import UNTRAINED
 DIRECT = "direct"
 """The stage."""
 WINDOW = 1536
-"""Tokens: the longest documents of pico's measurements take about 1,100."""
+"""Tokens: documents of pico that are four times as long as its training's take about 1,100."""
 ANSWER = 16
 """Tokens of a reply."""
 MOST = 8
@@ -61,7 +61,7 @@ async def agent(model: ChatModel, sample: Sample) -> str:
 def lessons(size: Size, count: int, seed: int) -> Iterator[tuple[str, str]]:
     """Documents as they come in the training, and answers in the form in which they are given from a memory.
 
-    There are longer ones too, as long as any that this arm is measured on: what a window is to hold it has to see.
+    There are longer ones too, as long as any that the window holds of those it is measured on: it has to see them.
     """
     expert = Expert("relevant", entries=size.entries, syllables=size.syllables)
     lengths = (*size.lengths, *size.longer, 4 * size.lengths[-1])

@@ -8,6 +8,7 @@ from pathlib import Path
 from memagent.models.transformers.model import TransformersModel
 from memagent.prompts import PromptSet
 from memagent.prompts.promptset import Gate
+from memagent_bench.folder import held
 from memagent_nano.lessons import (
     PROMPTS,
     SPREAD,
@@ -28,12 +29,17 @@ MARK = "..."
 
 
 def make(place: Place, stage: str) -> None:
-    """Writes the lessons that the policy of a stage gives, if they are not there yet. Blocks for minutes."""
+    """Writes the lessons that the policy of a stage gives, if they are not there yet. Blocks for minutes.
+
+    Raises:
+        RunBusy: another process is at it.
+    """
     file = place.of(stage) / f"{GATED}.jsonl"
-    if not file.is_file():
-        new = file.with_suffix(".new")
-        write(lessons(place.size, place.policy(stage), DOCUMENTS), new)
-        new.replace(file)
+    with held(place.of(stage)):
+        if not file.is_file():
+            new = file.with_suffix(".new")
+            write(lessons(place.size, place.policy(stage), DOCUMENTS), new)
+            new.replace(file)
 
 
 def lessons(size: Size, policy: Path, count: int) -> Iterator[Lesson]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from memagent_nano.direct import DIRECT
 from memagent_nano.kept import SEED
 from memagent_nano.sizes import Size
-from memagent_nano.stages import HERE, Place, agent_settings
+from memagent_nano.stages import GATE, HERE, KEPT, MEASURED, Place, agent_settings
 from memagent_train.config.sections import ModelSettings
 from memagent_train.config.train import load_train
 from memagent_train.runs.evaluate import evaluate
@@ -72,10 +72,9 @@ def cells(size: Size) -> Iterator[Cell]:
         yield Cell(family, own, 100)
 
 
-def answers(place: Place, stage: str, cell: Cell, label: str = "") -> Path:
+def answers(place: Place, stage: str, cell: Cell) -> Path:
     """The file of a cell's answers; see `measure`."""
-    name = f"{cell.name}-{label}" if label else cell.name
-    return place.of(stage) / "measured" / f"{name}.jsonl"
+    return place.of(stage) / MEASURED / f"{cell.name}.jsonl"
 
 
 def measured(place: Place, stage: str) -> bool:
@@ -88,25 +87,21 @@ def measured(place: Place, stage: str) -> bool:
 
 def gate_file(place: Place, stage: str) -> Path:
     """Where `gate` is kept."""
-    return place.of(stage) / "gate.json"
+    return place.of(stage) / GATE
 
 
 def kept_file(place: Place, stage: str) -> Path:
     """Where `kept` is."""
-    return place.of(stage) / "kept.json"
+    return place.of(stage) / KEPT
 
 
-def measure(
-    place: Place, stage: str, cell: Cell, *, agent: tuple[str, ...] = (), label: str = ""
-) -> Path:
+def measure(place: Place, stage: str, cell: Cell) -> Path:
     """Has the samples of a cell answered, if they are not yet. Blocks.
 
     Args:
         place: of the course.
         stage: whose policy answers.
         cell: the samples.
-        agent: further settings, such as another gate's.
-        label: of what these change, in the file's name: answers under other settings are others.
 
     Returns:
         JSON lines as `memagent-train eval --out` writes them.
@@ -115,7 +110,7 @@ def measure(
         ConfigError: the stage has no policy yet.
     """
     policy = place.trained(stage)
-    file = answers(place, stage, cell, label)
+    file = answers(place, stage, cell)
     if file.is_file():
         return file
     reads = stage != DIRECT
@@ -125,7 +120,6 @@ def measure(
         cell.source(place.size),
         "data.seed=1",
         f"evaluation.temperature={cell.temperature}",
-        *agent,
     ]
     config = load_train(HERE / ("grpo.toml" if reads else "direct.toml"), settings)
     target = Target(ModelSettings(path=str(policy), dtype="float32"))

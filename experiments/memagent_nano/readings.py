@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from memagent.cli.output import plural
 from memagent.errors import ConfigError
 from memagent_bench.diagnose.diagnosis import diagnose
 from memagent_bench.diagnose.traces import Fate, Trace
+from memagent_bench.folder import held
 from memagent_bench.record import Record
 from memagent_bench.records import read_records
+
+WEIGHTS = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,8 @@ class Reading:
     """Chunk steps that began with a memory that held what was wanted."""
     behind: float | None
     """Share of the document behind the one note that the answer hangs on; None where there are several."""
+    policy: str = ""
+    """Of the weights that read it, the first digits of their SHA-256."""
 
     @property
     def key(self) -> tuple[str, str, int, int, int]:
@@ -54,30 +61,67 @@ class Reading:
         return self.fate == Fate.LOST
 
 
-def follow(folder: Path) -> list[Reading]:
+def follow(folder: Path, policy: Path) -> list[Reading]:
     """Follows what was wanted through the memories of a benchmark's runs. Blocks.
 
     Args:
         folder: what `memagent-bench notes` wrote.
+        policy: the folder of the weights that read.
 
     Raises:
+        ConfigError: there are no weights, or a run of a record cannot be read.
         StoreError: the folder has no records, or they name runs and there is no run store.
     """
+    name = digest(policy)
+    records = read_records(folder)
+    found = diagnose(folder)
+    if found.unread:
+        run, why = next(iter(found.unread.items()))
+        raise ConfigError(
+            f"{plural(len(found.unread), 'run')} of {str(folder)!r} cannot be followed, the first of them {run!r}: "
+            f"{why}. Give the folder in which the records were written"
+        )
     followed: dict[tuple[Any, ...], list[Trace]] = {}
-    for trace in diagnose(folder).traces:
+    for trace in found.traces:
         followed.setdefault(trace.record.key, []).append(trace)
-    return [_reading(record, followed.get(record.key, ())) for record in read_records(folder)]
+    return [_reading(record, followed.get(record.key, ()), name) for record in records]
+
+
+def digest(policy: Path) -> str:
+    """The name of a policy's weights.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    try:
+        return hashlib.sha256((policy / WEIGHTS).read_bytes()).hexdigest()[:12]
+    except OSError as error:
+        raise ConfigError(
+            f"{str(policy)!r} has no weights ({error.strerror}): give the folder of the policy that read"
+        ) from error
 
 
 def keep(new: Iterable[Reading], file: Path) -> list[Reading]:
-    """Adds readings to a file, in order; a document that was read before is replaced. Returns all of the file's."""
-    before = read(file) if file.is_file() else []
-    found = {one.key: one for one in (*before, *new)}
-    whole = [found[key] for key in sorted(found)]
+    """Adds readings to a file, in order; a document that was read before is replaced. Returns all of the file's.
+
+    Raises:
+        ConfigError: another policy's readings are in the file; nothing is written then.
+        RunBusy: another process is writing there.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
-    half = file.with_suffix(".new")
-    half.write_text("".join(json.dumps(asdict(one)) + "\n" for one in whole), encoding="utf-8")
-    half.replace(file)
+    with held(file.parent):
+        before = read(file) if file.is_file() else []
+        found = {one.key: one for one in (*before, *new)}
+        whole = [found[key] for key in sorted(found)]
+        policies = sorted({one.policy for one in (*before, *whole)})
+        if len(policies) > 1:
+            raise ConfigError(
+                f"{str(file)!r} would hold readings of several policies ({', '.join(policies)}): give each a file of "
+                f"its own"
+            )
+        half = file.with_suffix(".new")
+        half.write_text("".join(json.dumps(asdict(one)) + "\n" for one in whole), encoding="utf-8")
+        half.replace(file)
     return whole
 
 
@@ -101,7 +145,7 @@ def read(file: Path) -> list[Reading]:
         ) from error
 
 
-def _reading(record: Record, traces: Sequence[Trace]) -> Reading:
+def _reading(record: Record, traces: Sequence[Trace], policy: str) -> Reading:
     """A record, and the trace of the one thing that it wants."""
     fate, risk = (traces[0].fate.value, traces[0].risk) if len(traces) == 1 else ("", 0)
     needed = [place for place in record.evidence if place.supports]
@@ -119,4 +163,5 @@ def _reading(record: Record, traces: Sequence[Trace]) -> Reading:
         fate=fate,
         risk=risk,
         behind=1 - needed[0].start / record.chars if len(needed) == 1 else None,
+        policy=policy,
     )

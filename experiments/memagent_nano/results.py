@@ -12,7 +12,8 @@ from typing import Any
 from memagent.errors import ConfigError
 from memagent_nano.course import arms
 from memagent_nano.measure import gate_file, kept_file
-from memagent_nano.stages import TRUNK, Place
+from memagent_nano.measure import measured as is_measured
+from memagent_nano.stages import MEASURED, TRUNK, TRUNK_SEED, Place, done
 from memagent_train.runs import metrics
 
 EVALUATION = "evaluation"
@@ -52,6 +53,8 @@ class Curve:
 class Results:
     """All of a course."""
 
+    size: str
+    """Of the policies, by its name."""
     measured: tuple[Measured, ...]
     curves: tuple[Curve, ...]
     gates: dict[str, dict[str, dict[str, float]]]
@@ -63,7 +66,11 @@ class Results:
 
 
 def gather(places: Sequence[Place]) -> Results:
-    """Reads what there is of the courses of all seeds."""
+    """Reads what there is of the courses of all seeds: of stages that are done, and wholly measured.
+
+    Args:
+        places: one or more, of one size.
+    """
     measured: list[Measured] = []
     curves: list[Curve] = []
     gates: dict[str, dict[str, dict[str, float]]] = {}
@@ -71,10 +78,11 @@ def gather(places: Sequence[Place]) -> Results:
     hours: dict[str, float] = {}
     for place in places:
         for stage in arms(place.size.name).values():
-            if stage.name in TRUNK and place is not places[0]:
+            if not done(place, stage) or (stage.name in TRUNK and place is not places[0]):
                 continue
             name = f"{'trunk' if stage.name in TRUNK else f'seed-{place.seed}'}/{stage.name}"
-            measured += _measured(place, stage.name)
+            if is_measured(place, stage.name):
+                measured += _measured(place, stage.name)
             for found, file in ((gates, gate_file), (kept, kept_file)):
                 with suppress(FileNotFoundError):
                     found[name] = json.loads(file(place, stage.name).read_text(encoding="utf-8"))
@@ -82,7 +90,7 @@ def gather(places: Sequence[Place]) -> Results:
             if lines:
                 hours[name] = round(sum(line.get("seconds", 0.0) for line in lines) / 3600, 3)
             curves += _curves(place.seed, stage.name, lines)
-    return Results(tuple(measured), tuple(curves), gates, kept, hours)
+    return Results(places[0].size.name, tuple(measured), tuple(curves), gates, kept, hours)
 
 
 def write(results: Results, file: Path) -> None:
@@ -100,11 +108,30 @@ def write(results: Results, file: Path) -> None:
 
 
 def merge(parts: Sequence[Results]) -> Results:
-    """What several folders hold; where two of them have the same, the later one counts."""
-    measured = {(one.stage, one.seed, one.cell): one for part in parts for one in part.measured}
+    """What several folders hold; where two of them have the same policy, the later one's counts.
+
+    Raises:
+        ConfigError: they are of several sizes.
+    """
+    sizes = {part.size for part in parts}
+    if len(sizes) > 1:
+        raise ConfigError(
+            f"results of {' and of '.join(sorted(sizes))} are not put together: give those of one size"
+        )
+    measured: dict[tuple[str, int], list[Measured]] = {}
+    for part in parts:
+        of_part: dict[tuple[str, int], list[Measured]] = {}
+        for one in part.measured:
+            of_part.setdefault((one.stage, one.seed), []).append(one)
+        measured |= of_part
     curves = {(one.stage, one.seed): one for part in parts for one in part.curves}
     return Results(
-        tuple(measured[key] for key in sorted(measured)),
+        sizes.pop(),
+        tuple(
+            one
+            for key in sorted(measured)
+            for one in sorted(measured[key], key=lambda one: one.cell)
+        ),
         tuple(curves[key] for key in sorted(curves)),
         {name: found for part in parts for name, found in sorted(part.gates.items())},
         {name: found for part in parts for name, found in sorted(part.kept.items())},
@@ -132,6 +159,7 @@ def read(file: Path) -> Results:
 
 def _read(plain: Any) -> Results:
     return Results(
+        str(plain["size"]),
         tuple(Measured(**{**one, "rewards": tuple(one["rewards"])}) for one in plain["measured"]),
         tuple(
             Curve(one["seed"], one["stage"], tuple(one["steps"]), tuple(one["means"]))
@@ -144,10 +172,10 @@ def _read(plain: Any) -> Results:
 
 
 def _measured(place: Place, stage: str) -> Iterator[Measured]:
-    for file in sorted((place.of(stage) / "measured").glob("*.jsonl")):
+    for file in sorted((place.of(stage) / MEASURED).glob("*.jsonl")):
         lines = file.read_text(encoding="utf-8").splitlines()
         rewards = tuple(_reward(json.loads(line)) for line in lines)
-        yield Measured(place.seed, stage, file.stem, rewards)
+        yield Measured(TRUNK_SEED if stage in TRUNK else place.seed, stage, file.stem, rewards)
 
 
 def _curves(seed: int, stage: str, lines: Sequence[dict[str, Any]]) -> Iterator[Curve]:

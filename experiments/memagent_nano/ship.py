@@ -9,7 +9,7 @@ from pathlib import Path
 from memagent.models.policy import FILE, Policy
 from memagent_nano.lessons import GREEDY, PROMPTS
 from memagent_nano.sizes import Size
-from memagent_nano.stages import HERE, Place
+from memagent_nano.stages import GATED, HERE, Place
 from memagent_train.runs.export import export
 
 CARD = HERE / "card.md"
@@ -25,13 +25,14 @@ def ship(place: Place, stage: str, out: Path) -> None:
         out: a folder that is new or empty.
 
     Raises:
-        ConfigError: the stage has no checkpoint, or `out` holds something.
+        ConfigError: the stage is not done, or `out` holds something.
         DiskFull: it cannot be written.
     """
+    place.trained(stage)
     export(place.run(stage), out, dtype="bfloat16")
     shutil.copyfile(PROMPTS, out / PROMPTS.name)
     shutil.copyfile(CARD, out / README)
-    (out / FILE).write_text(_reading(place.size), encoding="utf-8")
+    (out / FILE).write_text(_reading(place.size, stage), encoding="utf-8")
     Policy.load(out)
     settings = json.loads((out / GENERATION).read_text(encoding="utf-8"))
     greedy = {
@@ -41,7 +42,7 @@ def ship(place: Place, stage: str, out: Path) -> None:
     (out / GENERATION).write_text(f"{text}\n", encoding="utf-8")
 
 
-def _reading(size: Size) -> str:
+def _reading(size: Size, stage: str) -> str:
     """How it was trained and measured."""
     return f"""\
 # What memagent reads with where its user says nothing else.
@@ -50,7 +51,7 @@ window = {size.window}
 chunk_tokens = {size.chunk_tokens}
 memory_tokens = {size.memory_tokens}
 cuts = "sentence"
-gate = "off"
+gate = "{"update" if stage == GATED else "off"}"
 
 [sampling]
 temperature = {GREEDY.temperature}

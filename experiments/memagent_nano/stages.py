@@ -14,6 +14,8 @@ from memagent_nano.sizes import Size
 
 HERE = Path(__file__).parent
 POLICY, RUN, TRACES, LOG = "policy", "run", "traces", "log.txt"
+MEASURED, GATE, KEPT = "measured", "gate.json", "kept.json"
+"""What was measured of a policy."""
 MADE = "made"
 """A policy that may not be whole yet."""
 ROLLOUTS = "rollouts"
@@ -116,8 +118,11 @@ def perform(place: Place, stage: Stage) -> None:
         return
     made = place.of(stage.name) / MADE
     made.parent.mkdir(parents=True, exist_ok=True)
-    for half in (made, place.policy(stage.name)):
-        shutil.rmtree(half, ignore_errors=True)
+    own = place.of(stage.name)
+    for stale in (made, place.policy(stage.name), own / MEASURED, own / TRACES):
+        shutil.rmtree(stale, ignore_errors=True)
+    for stale in (own / GATE, own / KEPT, own / f"{GATED}.jsonl"):
+        stale.unlink(missing_ok=True)
     if stage.command == "new":
         _new(place, made)
     else:

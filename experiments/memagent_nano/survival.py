@@ -14,6 +14,7 @@ import numpy as np
 
 from memagent.errors import ConfigError
 from memagent_bench import diagnose
+from memagent_bench.diagnose.traces import Fate
 from memagent_bench.stats import Array, Difference, estimate, paired_difference
 from memagent_nano.readings import Reading
 
@@ -41,8 +42,9 @@ class Hazard:
     high: float
     """With `low`, the exact interval at 95%, as if steps were independent."""
     sound: float
-    """Share of right answers where no memory lost what was wanted: what was never written, or misread at the end. A
-    forecast takes it to be the same at all lengths; the hazards of single lengths show whether it is."""
+    """What would be right if nothing were ever lost: the share of documents whose memory held what was wanted, times
+    the share of right answers among those that did not lose it. A forecast takes it to be the same at all lengths; the
+    hazards of single lengths show whether it is."""
     bearable: float
     """The hazard that costs `LOSS` of the answers at the longest of the lengths: -ln(1 - LOSS) / chunks behind the
     note on average. It is a little less than what does, as notes do not all stand at the average."""
@@ -75,7 +77,6 @@ def fit(readings: Sequence[Reading]) -> Hazard:
     risk = diagnose.Hazard(sum(one.lost for one in readings), sum(one.risk for one in readings))
     if risk.rate is None or risk.interval is None:
         raise ConfigError(f"{task}: no memory held what was wanted; nothing is at risk")
-    kept = [one.score for one in readings if not one.lost]
     lengths = tuple(sorted({one.length for one in readings}))
     low, high = risk.interval
     behind = mean(one.chunks * (one.behind or 0.0) for one in readings if one.length == lengths[-1])
@@ -87,7 +88,7 @@ def fit(readings: Sequence[Reading]) -> Hazard:
         low,
         risk.rate,
         high,
-        mean(kept) if kept else 0.0,
+        _sound(*_counted(readings)[2:6]),
         -math.log(1 - LOSS) / behind if behind else math.inf,
     )
 
@@ -122,31 +123,28 @@ def forecast(readings: Sequence[Reading], length: int, n: int) -> Forecast:
     drawn: list[float] = []
     for _ in range(RESAMPLES):
         some = rows[rng.integers(len(rows), size=len(rows))]
-        losses, steps, right, kept = some[:, :4].sum(axis=0)
+        losses, steps, right, kept, wrote, many = some[:, :6].sum(axis=0)
         rate = rng.gamma(losses + 0.5) / max(steps, 1.0)
-        drawn.append(rng.binomial(n, left(rate, right / max(kept, 1.0), some[:, 4])) / n)
+        drawn.append(rng.binomial(n, left(rate, _sound(right, kept, wrote, many), some[:, 6])) / n)
     low, high = (float(end) for end in np.quantile(drawn, (0.025, 0.975)))
-    middle = left(found.rate, found.sound, rows[:, 4])
-    return Forecast(found.task, length, each, n, low, middle, high)
+    middle = left(found.rate, found.sound, rows[:, 6])
+    # Of many samples and a rare loss no draw may be as low as the mean.
+    return Forecast(found.task, length, each, n, min(low, middle), middle, max(high, middle))
 
 
 def hazards(readings: Sequence[Reading], *, longest: int | None = None) -> list[Hazard]:
-    """Of each task and length, and of each task.
+    """Of each task and length, and of each task with several; of those at which a memory held what was wanted.
 
     Args:
         readings: as `predict` takes them.
         longest: what is longer is left out; None leaves nothing out.
-
-    Raises:
-        ConfigError: as `predict`.
     """
     found: list[Hazard] = []
     for of in _by_task(readings, longest).values():
-        for length in sorted({one.length for one in of}):
-            of_length = [one for one in of if one.length == length]
-            if sum(one.risk for one in of_length):
-                found.append(fit(of_length))
-        found.append(fit(of))
+        lengths = sorted({one.length for one in of})
+        parts = [[one for one in of if one.length == length] for length in lengths]
+        every = (*parts, of) if len(parts) > 1 else parts
+        found += [fit(part) for part in every if sum(one.risk for one in part)]
     return found
 
 
@@ -166,11 +164,13 @@ def predict(
     Raises:
         ConfigError: no samples, no memory ever held anything, or no task has one note for an answer.
     """
-    forecasts = [
-        forecast(of, length, n)
-        for of in _by_task(readings, longest).values()
-        for length, n in wanted.items()
-    ]
+    whole = _by_task(readings, longest)
+    if not whole:
+        raise ConfigError(
+            f"there is no answered sample of at most {longest} tokens whose answer stands in one note: give readings "
+            f"of a task such as 'once' or 'last'"
+        )
+    forecasts = [forecast(of, length, n) for of in whole.values() for length, n in wanted.items()]
     return hazards(readings, longest=longest), forecasts
 
 
@@ -235,30 +235,36 @@ def read(file: Path) -> list[Forecast]:
 
 
 def _by_task(readings: Sequence[Reading], longest: int | None) -> dict[str, list[Reading]]:
-    """What can be followed."""
+    """What can be followed, of each task with one note for an answer."""
     by_task: defaultdict[str, list[Reading]] = defaultdict(list)
     for one in readings:
         if one.system == SYSTEM and one.fate and (longest is None or one.length <= longest):
             by_task[one.task].append(one)
-    if not by_task:
-        most = "" if longest is None else f" of at most {longest} tokens"
-        raise ConfigError(f"there is no answered sample{most}")
-    whole = {
+    return {
         task: of
         for task, of in sorted(by_task.items())
         if all(one.behind is not None for one in of)
     }
-    if not whole:
-        raise ConfigError(
-            f"the answers of {', '.join(sorted(by_task))} hang on several notes each, of which only the answer is "
-            f"followed: give readings of a task such as 'once' or 'last'"
-        )
-    return whole
 
 
-def _counted(readings: Sequence[Reading]) -> tuple[float, float, float, float, float]:
-    """A sample at all lengths: losses, steps, right answers and answers without a loss, share behind its note."""
-    kept = [one.score for one in readings if not one.lost]
+def _counted(
+    readings: Sequence[Reading],
+) -> tuple[float, float, float, float, float, float, float]:
+    """A sample at all lengths.
+
+    Returns:
+        Losses, chunk steps at risk, right answers where what was wanted was held to the end, how often it was, how
+        often it was held at all, readings, and the share of the longest document that is behind the note.
+    """
+    held = [one.score for one in readings if one.fate == Fate.HELD]
+    losses = sum(one.lost for one in readings)
     steps = sum(one.risk for one in readings)
     longest = max(readings, key=lambda one: one.length)
-    return len(readings) - len(kept), steps, sum(kept), len(kept), longest.behind or 0.0
+    return (
+        losses, steps, sum(held), len(held), len(held) + losses, len(readings), longest.behind or 0.0,
+    )  # fmt: skip
+
+
+def _sound(right: float, held: float, wrote: float, readings: float) -> float:
+    """See `Hazard.sound`; the numbers are those of `_counted`."""
+    return wrote / readings * right / held if held else 0.0

@@ -12,7 +12,7 @@ from memagent_nano.kept import KINDS
 from memagent_nano.measure import LONGER, TRAINED
 from memagent_nano.results import Measured, Results
 from memagent_nano.sizes import Size
-from memagent_nano.stages import SETTLED
+from memagent_nano.stages import GATED, SETTLED, TRUNK
 from memagent_nano.survival import SYSTEM, Forecast, Hazard, Point
 
 T = TypeVar("T")
@@ -26,6 +26,7 @@ ABOUT = {
     "unshown-more": "(d) b, then as much more imitation",
     "shown-long": "(d) a, then as much more in longer documents",
     "shown-dense": "the same, then documents whose notes stand closer",
+    GATED: "the same memories, and keeping one in a word",
     "shown-right": "(e) a, then rejection sampling",
     "unshown-right": "(e) b, then rejection sampling",
     "shown-toss": "(f) a, then GRPO with random rewards",
@@ -42,6 +43,7 @@ PAIRS = (
     ("shown-more", "shown"),
     ("shown-long", "shown-more"),
     ("shown-dense", "shown-long"),
+    (GATED, "shown-dense"),
     ("unshown-grpo", SETTLED),
     ("unshown-grpo", "shown"),
 )
@@ -73,26 +75,32 @@ def arms(results: Results, size: Size) -> str:
 
 
 def differences(results: Results, size: Size) -> str:
-    """What arms differ in from others, seed by seed, on the same samples: means, and all seeds."""
+    """What arms differ in from others, seed by seed, on the same samples: means, and all seeds.
+
+    What all seeds begin with is one policy, which is compared with each.
+    """
     own = size.lengths[-1]
     columns = {
         "as long as in training": [f"{family}-{own}" for family in TRAINED],
         **_longer(own),
     }
-    lines = [_row(("", *columns)), _row(["---"] * (1 + len(columns)))]
+    lines = [_row(("", "seeds", *columns)), _row(["---"] * (2 + len(columns)))]
+    every = [cell for cells in columns.values() for cell in cells]
     for one, other in PAIRS:
+        with_one, with_other = (_seeds(results, stage, every) for stage in (one, other))
+        if other in TRUNK and with_other:
+            (trunk,) = with_other.values()
+            with_other = dict.fromkeys(with_one, trunk)
+        seeds = sorted(with_one.keys() & with_other.keys())
+        if not seeds:
+            continue
         shares: list[str] = []
         for cells in columns.values():
-            with_one, with_other = (_seeds(results, stage, cells) for stage in (one, other))
-            gaps = [
-                _mean(with_one[seed], cells) - _mean(with_other[seed], cells)
-                for seed in with_one.keys() & with_other.keys()
-            ]
-            seeds = ", ".join(f"{gap:+.2f}" for gap in gaps)
-            middle = f"{mean(gaps):+.2f}" if gaps else ""
-            shares.append(f"{middle} ({seeds})" if len(gaps) > 1 else middle)
-        if any(shares):
-            lines.append(_row((f"`{one}` less `{other}`", *shares)))
+            gaps = [_mean(with_one[seed], cells) - _mean(with_other[seed], cells) for seed in seeds]
+            of_each = f" ({', '.join(f'{gap:+.2f}' for gap in gaps)})" if len(gaps) > 1 else ""
+            shares.append(f"{mean(gaps):+.2f}{of_each}")
+        named = ", ".join(map(str, seeds))
+        lines.append(_row((f"`{one}` less `{other}`", named, *shares)))
     return "\n".join(lines)
 
 
@@ -114,8 +122,9 @@ def gates(results: Results) -> str:
     for stage, found in _by_stage(results.gates):
         if stage.startswith("unshown"):
             continue
-        worst = [min((one[k]["share"] for one in found if k in one), default=0) for k in kinds]
-        lines.append(_row((f"`{stage}`", *(f"{share:.3f}" for share in worst))))
+        shares = [[one[kind]["share"] for one in found if kind in one] for kind in kinds]
+        worst = [f"{min(of_kind):.3f}" if of_kind else "" for of_kind in shares]
+        lines.append(_row((f"`{stage}`", *worst)))
     return "\n".join(lines)
 
 
@@ -123,7 +132,9 @@ def kept(results: Results) -> str:
     """The share of notes that are kept where there are more than an expert keeps, and of entries that are wrong."""
     lines = [_row(("policy", "seeds", *KINDS)), _row(["---"] * (2 + len(KINDS)))]
     for stage, found in _by_stage(results.kept):
-        shares = [_spread([one[kind]["share"] for one in found]) for kind in KINDS]
+        shares = [
+            _spread([one[kind]["share"] for one in found if one[kind]["n"]]) for kind in KINDS
+        ]
         lines.append(_row((f"`{stage}`", str(len(found)), *shares)))
     return "\n".join(lines)
 
@@ -131,7 +142,7 @@ def kept(results: Results) -> str:
 def hazards(found: Sequence[Hazard]) -> str:
     """What was read says of a chunk: by length, and of all lengths from the shortest to the longest."""
     lines = [
-        _row(("task", "lengths", "losses", "steps", "hazard", "5% takes", "right if not lost")),
+        _row(("task", "lengths", "losses", "steps", "hazard", "5% takes", "right but for losses")),
         _row(["---"] * 7),
     ]
     for one in found:
@@ -228,7 +239,9 @@ def _mean(of: Mapping[str, Measured], cells: Sequence[str]) -> float:
 
 
 def _spread(found: Sequence[float]) -> str:
-    """Mean, and the lowest and the highest where there are several."""
+    """Mean, and the lowest and the highest where there are several; nothing of nothing."""
+    if not found:
+        return ""
     return f"{mean(found):.2f}" + (
         f" ({min(found):.2f}-{max(found):.2f})" if len(found) > 1 else ""
     )

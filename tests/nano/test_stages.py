@@ -1,6 +1,8 @@
 """A course of a few updates: what policies learn is the experiment's own matter."""
 
 import json
+import shutil
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -13,10 +15,21 @@ from memagent.errors import ConfigError
 from memagent.models.policy import Policy
 from memagent_nano import direct, lessons, processes, sampling, stages
 from memagent_nano.errors import StageFailed
-from memagent_nano.measure import Cell, measure
+from memagent_nano.measure import Cell, answers, measure
 from memagent_nano.ship import ship
 from memagent_nano.sizes import Size
-from memagent_nano.stages import LOG, MADE, ROLLOUTS, TRACES, Place, Stage, done, perform
+from memagent_nano.stages import (
+    GATE,
+    GATED,
+    LOG,
+    MADE,
+    ROLLOUTS,
+    TRACES,
+    Place,
+    Stage,
+    done,
+    perform,
+)
 from memagent_train.runs import metrics
 from memagent_train.runs.rollout_log import SCHEMA
 
@@ -86,8 +99,6 @@ def test_a_policy_goes_through_imitation_and_rewards_and_is_measured(
     file.write_text("mine")
     assert measure(place, "rewarded", cell) == file
     assert file.read_text() == "mine"
-    gated = measure(place, "rewarded", cell, agent=("agent.gate=update",), label="gate")
-    assert gated != file
     with pytest.raises(ConfigError, match="train it first"):
         measure(place, "shown", cell)
 
@@ -195,3 +206,26 @@ def test_a_policy_is_shipped_with_all_that_it_reads_with(place: Place, tmp_path:
         assert agent.settings.sampling.temperature == 0
     with pytest.raises(ConfigError, match="shipped"):
         ship(place, "copy", out)
+    (place.policy("copy") / "config.json").unlink()
+    with pytest.raises(ConfigError, match="'copy' has left no policy"):
+        ship(place, "copy", tmp_path / "other")
+
+
+def test_a_policy_that_keeps_memories_in_a_word_is_shipped_so(
+    place: Place, in_process: list[str], tmp_path: Path
+) -> None:
+    perform(place, replace(COPY, name=GATED))
+    ship(place, GATED, tmp_path / "shipped")
+    assert (policy := Policy.load(tmp_path / "shipped"))
+    assert policy.gate == "update"
+
+
+def test_what_was_measured_of_a_policy_goes_with_it(place: Place, in_process: list[str]) -> None:
+    perform(place, COPY)
+    cell, own = Cell("once", 448, 2), place.of("copy")
+    measure(place, "copy", cell)
+    (own / GATE).write_text("{}")
+    shutil.rmtree(place.policy("copy"))
+    perform(place, COPY)
+    assert not (own / GATE).exists()
+    assert not answers(place, "copy", cell).exists()

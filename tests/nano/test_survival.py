@@ -2,6 +2,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from statistics import mean
 
 import pytest
 from tests.bench.diagnose import runs
@@ -43,12 +44,24 @@ def read(
     runs.keep(folder, record)
 
 
+def weights(folder: Path, said: bytes = b"weights") -> Path:
+    """A policy, as far as it is told from others."""
+    policy = folder / "policy"
+    policy.mkdir(exist_ok=True)
+    (policy / readings.WEIGHTS).write_bytes(said)
+    return policy
+
+
+def followed(folder: Path) -> list[Reading]:
+    return readings.follow(folder, weights(folder))
+
+
 def test_a_hazard_of_what_was_read_goes_on_in_longer_documents(tmp_path: Path) -> None:
     for index, lost in enumerate((None, None, None, 4)):
         read(tmp_path, index, lost=lost)
     read(tmp_path, 0, lost=None, length=LENGTH // 2)
     read(tmp_path, 0, lost=1, length=4 * LENGTH)  # longer than what is asked for
-    wanted, found = {LENGTH: 60, 10 * LENGTH: 12}, readings.follow(tmp_path)
+    wanted, found = {LENGTH: 60, 10 * LENGTH: 12}, followed(tmp_path)
     hazards, said = survival.predict(found, wanted, longest=LENGTH)
     # Nine steps behind the first chunk where nothing is lost, four up to the loss.
     assert [(one.lengths, one.losses, one.steps) for one in hazards] == [
@@ -58,6 +71,8 @@ def test_a_hazard_of_what_was_read_goes_on_in_longer_documents(tmp_path: Path) -
     ]
     whole = hazards[-1]
     assert whole.sound == 1.0
+    # Nine chunks of ten stand behind the start of the note's, at 1 - 0.05 right answers of all.
+    assert (1 - whole.bearable) ** 10 == pytest.approx(0.95, abs=2e-3)
     assert whole.rate == pytest.approx(1 / 40)
     assert whole.low < whole.rate < whole.high
     assert [(one.chunks, one.n) for one in said] == [(10, 60), (100, 12)]
@@ -70,36 +85,88 @@ def test_a_hazard_of_what_was_read_goes_on_in_longer_documents(tmp_path: Path) -
 
 
 def test_a_forecast_holds_what_a_constant_hazard_makes() -> None:
-    """Samples of a known hazard: 95% intervals hold what as many more of them give, most times."""
-    rng, rate, steps, n, held = Random(0), 0.01, 40, 60, 0
+    """Notes anywhere, a fifth never written, a known hazard: the forecast is right in the middle, and 95% intervals
+    hold what as many more samples give, most times."""
+    rng, rate, steps, n, wrote, held = Random(0), 0.02, 40, 60, 0.8, 0
+    means: list[float] = []
+    truth = wrote * mean((1 - rate) ** (2 * steps * (place + 0.5) / 100) for place in range(100))
     for trial in range(40):
         found: list[Reading] = []
         for index in range(60):
-            lost = next((step for step in range(steps) if rng.random() < rate), None)
+            behind = rng.random()
+            risk = round(steps * behind)
+            lost = next((step for step in range(risk) if rng.random() < rate), None)
+            fate = Fate.HELD if lost is None else Fate.LOST
+            if rng.random() > wrote:
+                risk, fate = 0, Fate.NEVER_WRITTEN
             found.append(
                 Reading(
                     system="memory", task="once", length=LENGTH, seed=trial, index=index,
-                    tokens=LENGTH, chars=steps, bytes=steps, chunks=steps,
-                    score=float(lost is None), fate=Fate.HELD if lost is None else Fate.LOST,
-                    risk=steps if lost is None else lost + 1, behind=1.0,
+                    tokens=LENGTH, chars=steps, bytes=steps, chunks=steps, score=float(fate == Fate.HELD),
+                    fate=fate, risk=risk if fate != Fate.LOST or lost is None else lost + 1, behind=behind,
                 )
             )  # fmt: skip
         said = survival.forecast(found, 2 * LENGTH, n)
-        seen = sum(rng.random() < (1 - rate) ** (2 * steps) for _ in range(n)) / n
+        seen = sum(rng.random() < truth for _ in range(n)) / n
         held += said.low <= seen <= said.high
+        means.append(said.mean)
+        assert said.low <= said.mean <= said.high
+        assert said.high - said.low < 0.5
     assert 35 <= held <= 40
+    assert mean(means) == pytest.approx(truth, abs=0.03)
+
+
+def test_a_forecast_of_a_rare_loss_holds_its_own_mean(tmp_path: Path) -> None:
+    one = Reading(
+        system="memory", task="once", length=LENGTH, seed=0, index=0, tokens=LENGTH, chars=9,
+        bytes=9, chunks=5000, score=1.0, fate=Fate.HELD, risk=5000, behind=1.0,
+    )  # fmt: skip
+    found = [replace(one, index=index) for index in range(60)]
+    found += [replace(one, index=60, score=0.0, fate=Fate.LOST, risk=1)]
+    said = survival.forecast(found, LENGTH // 100, 8)
+    assert said.low <= said.mean <= said.high
+    assert said.mean < 1
+    plots.survival(survival.points(found), [said], tmp_path / "one.png")
+
+
+def test_a_task_that_was_never_written_hides_no_other(tmp_path: Path) -> None:
+    read(tmp_path, 0, lost=4)
+    found = followed(tmp_path)
+    never = [replace(one, task="sign", fate=Fate.NEVER_WRITTEN, risk=0) for one in found]
+    assert [one.task for one in survival.hazards([*never, *found])] == ["once"]
+    assert survival.hazards(never) == []
+
+
+def test_readings_of_two_policies_are_never_in_one_file(tmp_path: Path) -> None:
+    read(tmp_path, 0, lost=None)
+    file = tmp_path / "kept" / "all.jsonl"
+    before = readings.keep(followed(tmp_path), file)
+    other = readings.follow(tmp_path, weights(tmp_path, b"trained again"))
+    with pytest.raises(ConfigError, match=r"several policies .*give each a file"):
+        readings.keep(other, file)
+    assert readings.read(file) == before
+    with pytest.raises(ConfigError, match="has no weights"):
+        readings.follow(tmp_path, tmp_path / "kept")
+
+
+def test_records_without_their_runs_are_refused(tmp_path: Path) -> None:
+    read(tmp_path, 0, lost=None)
+    runs.keep(tmp_path, runs.record(OUT, [OUT], "elsewhere", index=1, suite="notes", task="once",
+                                    evidence=(runs.place(0, FACT, OUT),)))  # fmt: skip
+    with pytest.raises(ConfigError, match="'elsewhere': not in the run store"):
+        followed(tmp_path)
 
 
 def test_what_hangs_on_several_notes_is_left_out(tmp_path: Path) -> None:
     read(tmp_path, 0, lost=4)
     read(tmp_path, 1, lost=4, task="hop", notes=2)
-    hazards, said = survival.predict(readings.follow(tmp_path), {LENGTH: 60}, longest=LENGTH)
+    hazards, said = survival.predict(followed(tmp_path), {LENGTH: 60}, longest=LENGTH)
     assert {one.task for one in hazards} == {one.task for one in said} == {"once"}
     other = tmp_path / "other"
     other.mkdir()
     read(other, 1, lost=4, task="hop", notes=2)
-    with pytest.raises(ConfigError, match=r"hop hang on several notes.*'once'"):
-        survival.predict(readings.follow(other), {LENGTH: 60}, longest=LENGTH)
+    with pytest.raises(ConfigError, match=r"stands in one note.*'once'"):
+        survival.predict(followed(other), {LENGTH: 60}, longest=LENGTH)
 
 
 def test_readings_of_several_folders_are_kept_in_one_file(tmp_path: Path) -> None:
@@ -109,12 +176,13 @@ def test_readings_of_several_folders_are_kept_in_one_file(tmp_path: Path) -> Non
         read(folder, 0, lost=None, length=length)
         read(folder, 1, lost=4, length=length)
     for folder, whole in ((first, 2), (second, 4), (first, 4)):  # the last ones are there already
-        asked = ["follow", str(folder), "--out", str(file)]
+        policy = str(weights(folder))
+        asked = ["follow", str(folder), "--policy", policy, "--out", str(file)]
         ended = CliRunner().invoke(app, asked)
         assert ended.exit_code == 0, ended.output
         assert f"2 documents of {folder}, {whole} in all" in ended.output.replace("\n", " ")
     kept = readings.read(file)
-    assert kept == [*readings.follow(first), *readings.follow(second)]
+    assert kept == [*followed(first), *followed(second)]
     assert [(one.index, one.length, one.fate, one.risk, one.score) for one in kept] == [
         (0, LENGTH, "held", 9, 1.0),
         (1, LENGTH, "lost", 4, 0.0),
@@ -133,7 +201,7 @@ def test_a_document_without_an_answer_is_a_wrong_one_and_says_nothing_of_the_haz
         system="memory", scorer="number_match", evidence=(runs.place(0, FACT, OUT),),
     )  # fmt: skip
     runs.keep(tmp_path, failed)
-    found = readings.follow(tmp_path)
+    found = followed(tmp_path)
     assert [(one.score, one.fate) for one in found] == [(1.0, "held"), (0.0, "")]
     assert [point.mean for point in survival.points(found)] == [0.5]
     assert survival.predict(found, {LENGTH: 1}, longest=LENGTH)[0][0].sound == 1.0
@@ -165,7 +233,7 @@ def test_what_was_said_is_compared_with_what_was_measured(tmp_path: Path) -> Non
         read(tmp_path, index, lost=short)
         read(tmp_path, index, lost=long, length=2 * LENGTH)
     file, said, out = (tmp_path / name for name in ("all.jsonl", "said.json", "pictures"))
-    readings.keep(readings.follow(tmp_path), file)
+    readings.keep(followed(tmp_path), file)
     asked = ["predict", str(file), "--lengths", "1k,8k", "--out", str(said), "--longest", "1k"]
     wrong = CliRunner().invoke(app, [*asked, "--samples", "60"])
     assert wrong.exit_code == 2
@@ -197,4 +265,4 @@ def test_what_was_said_is_compared_with_what_was_measured(tmp_path: Path) -> Non
 def test_readings_without_short_documents_say_so(tmp_path: Path) -> None:
     read(tmp_path, 0, lost=None)
     with pytest.raises(ConfigError, match="at most 10 tokens"):
-        survival.predict(readings.follow(tmp_path), {LENGTH: 1}, longest=10)
+        survival.predict(followed(tmp_path), {LENGTH: 1}, longest=10)
