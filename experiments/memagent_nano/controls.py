@@ -52,7 +52,7 @@ def controls(folder: Path, policy: Path) -> dict[Cell, dict[str, dict[str, float
 
     Args:
         folder: what `memagent-bench notes --systems memory` wrote.
-        policy: that answered, as a folder with its prompts.
+        policy: the folder of the one that answered; it is asked in the words of the course.
 
     Returns:
         By task and length, then by memory (`own`: the last of its run; `blank`: none; `swapped`: the last one of
