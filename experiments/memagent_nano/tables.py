@@ -46,6 +46,7 @@ PAIRS = (
     (GATED, "shown-dense"),
     ("unshown-grpo", SETTLED),
     ("unshown-grpo", "shown"),
+    *((arm, DIRECT) for arm in ("unshown-grpo", "shown", "shown-grpo", "shown-more")),
 )
 """Arms that are compared."""
 MARGIN = 0.05
