@@ -17,23 +17,23 @@ from memagent_nano.survival import SYSTEM, Forecast, Hazard, Point
 
 T = TypeVar("T")
 ABOUT = {
-    SETTLED: "copying and format only (what all begin with)",
-    "shown": "(a) imitates an expert that keeps what is asked for",
-    "unshown": "(b) imitates an expert that keeps anything",
-    "shown-grpo": "(c) a, then GRPO",
-    "unshown-grpo": "(c) b, then GRPO",
-    "shown-more": "(d) a, then as much more imitation",
-    "unshown-more": "(d) b, then as much more imitation",
-    "shown-long": "(d) a, then as much more in longer documents",
-    "shown-dense": "the same, then documents whose notes stand closer",
-    GATED: "the same memories, and keeping one in a word",
-    "shown-right": "(e) a, then rejection sampling",
-    "unshown-right": "(e) b, then rejection sampling",
-    "shown-toss": "(f) a, then GRPO with random rewards",
-    "unshown-toss": "(f) b, then GRPO with random rewards",
-    DIRECT: "(g) no memory: all of the document in a long window",
+    SETTLED: "trunk",
+    "shown": "a",
+    "unshown": "b",
+    "shown-grpo": "c",
+    "unshown-grpo": "c",
+    "shown-more": "d",
+    "unshown-more": "d",
+    "shown-long": "d",
+    "shown-dense": "d",
+    GATED: "d",
+    "shown-right": "e",
+    "unshown-right": "e",
+    "shown-toss": "f",
+    "unshown-toss": "f",
+    DIRECT: "g",
 }
-"""The arms, in the order of the tables."""
+"""The arms, in the order of the tables, and what `course.arms` calls them."""
 PAIRS = (
     *(
         (f"{start}-grpo", f"{start}{other}")
@@ -199,21 +199,20 @@ def _measured(point: Point | None) -> tuple[str, str, str, str]:
 def _longer(own: int) -> dict[str, list[str]]:
     """Columns."""
     return {
-        f"{times} times as long": [f"{family}-{times * own}" for family in TRAINED]
-        for times in LONGER
+        f"{times} times that": [f"{family}-{times * own}" for family in TRAINED] for times in LONGER
     }
 
 
 def _table(results: Results, columns: dict[str, list[str]]) -> str:
     lines = [
-        _row(("arm", "", "seeds", *columns)),
-        _row(["---"] * (3 + len(columns))),
+        _row(("arm", "seeds", *columns)),
+        _row(["---"] * (2 + len(columns))),
     ]
     for stage, about in ABOUT.items():
         seeds = _seeds(results, stage, [cell for cells in columns.values() for cell in cells])
         if seeds:
             shares = [_share(seeds, cells) for cells in columns.values()]
-            lines.append(_row((f"`{stage}`", about, str(len(seeds)), *shares)))
+            lines.append(_row((f"({about}) `{stage}`", str(len(seeds)), *shares)))
     return "\n".join(lines)
 
 

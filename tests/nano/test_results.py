@@ -70,9 +70,7 @@ def test_the_trunk_is_one_policy_whatever_the_seeds(tmp_path: Path) -> None:
         lay(place, "unshown-grpo", rewards, [])
     found = gather(places)
     assert {one.seed for one in found.measured if one.stage == SETTLED} == {TRUNK_SEED}
-    assert "| `settle-2` | copying and format only (what all begin with) | 1 | 0.50 [" in arms(
-        found, PICO
-    )
+    assert "| (trunk) `settle-2` | 1 | 0.50 [" in arms(found, PICO)
     row = "| `unshown-grpo` less `settle-2` | 3, 4 | +0.25 (+0.50, +0.00) |"
     assert row in differences(found, PICO)
 
@@ -128,10 +126,7 @@ def test_a_report_can_be_of_what_was_kept(tmp_path: Path) -> None:
     asked = ["report", "pico", "--out", str(tmp_path / "out"), "--known", str(kept)]
     told = CliRunner().invoke(app, asked)
     assert told.exit_code == 0, told.output
-    assert (
-        "| `shown` | (a) imitates an expert that keeps what is asked for | 2 | 0.50 (0.50-0.50)"
-        in told.output
-    )
+    assert "| (a) `shown` | 2 | 0.50 (0.50-0.50)" in told.output
     assert {*read(tmp_path / "out" / "results.json").measured} == {*found}
     kept.write_text("[]")
     told = CliRunner().invoke(app, asked)
@@ -154,9 +149,9 @@ def test_a_report_has_tables_and_curves(tmp_path: Path) -> None:
             lay(place, stage, rewards, [0.25, 0.5])
     told = CliRunner().invoke(app, ["report", "pico", "--out", str(tmp_path), "--seeds", "0,1"])
     assert told.exit_code == 0, told.output
-    row = "| `shown-grpo` | (c) a, then GRPO | 2 | " + " | ".join(["0.75 (0.50-1.00)"] * 6) + " |"
+    row = "| (c) `shown-grpo` | 2 | " + " | ".join(["0.75 (0.50-1.00)"] * 6) + " |"
     assert row in told.output
-    assert "| `unshown-grpo` | (c) b, then GRPO | 1 | 0.50 [" in told.output
+    assert "| (c) `unshown-grpo` | 1 | 0.50 [" in told.output
     gaps = " | ".join(["+0.50 (+0.50, +0.50)"] * 3)
     assert f"| `shown-grpo` less `shown` | 0, 1 | {gaps} |" in told.output
     assert f"| `unshown-grpo` less `shown` | 0 | {' | '.join(['+0.50'] * 3)} |" in told.output
