@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import mean
 from typing import TypeVar
 
+from memagent_bench.lengths import show_length
 from memagent_bench.stats import estimate, non_inferiority
 from memagent_nano.direct import DIRECT
 from memagent_nano.kept import KINDS
@@ -147,51 +148,50 @@ def hazards(found: Sequence[Hazard]) -> str:
         _row(["---"] * 7),
     ]
     for one in found:
-        rate = f"{_small(one.rate)} [{_small(one.low)}, {_small(one.high)}]"
         lengths = " to ".join(
-            f"{length:,}" for length in sorted({*one.lengths[:1], *one.lengths[-1:]})
+            show_length(length) for length in sorted({one.lengths[0], one.lengths[-1]})
         )
-        lines.append(
-            _row(
-                (
-                    one.task,
-                    lengths,
-                    str(one.losses),
-                    f"{one.steps:,}",
-                    rate,
-                    f"{one.bearable:.2e}",
-                    f"{one.sound:.3f}",
-                )
-            )
-        )
+        hazard = f"{_small(one.rate)} [{_small(one.low)}, {_small(one.high)}]"
+        rest = (str(one.losses), f"{one.steps:,}", hazard, _small(one.bearable), f"{one.sound:.2f}")
+        lines.append(_row((one.task, lengths, *rest)))
     return "\n".join(lines)
 
 
 def _small(rate: float) -> str:
-    return f"{rate:.2e}" if rate else "0"
+    return f"{rate:.1e}" if rate else "0"
 
 
 def forecasts(said: Sequence[Forecast], measured: Sequence[Point]) -> str:
     """What was said, and what came of it, by task and length; how much less that is than at the shortest length."""
     seen = {(point.system, point.task, point.length): point for point in measured}
     wanted = {(SYSTEM, one.task, one.length): one for one in said}
-    head = ("system", "task", "length", "chunks", "said", "measured", "n", "less the shortest", "")
+    head = ("task", "length", "chunks", "said", "measured", "n", "less the shortest", "")
     lines = [_row(head), _row(["---"] * len(head))]
     for key in sorted(seen.keys() | wanted.keys()):
+        system, task, length = key
         one, point = wanted.get(key), seen.get(key)
-        before = f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" if one else ""
-        chunks = f"{(point or wanted[key]).chunks:,.0f}"
-        lines.append(_row((*key[:2], f"{key[2]:,}", chunks, before, *_measured(point))))
+        lines.append(
+            _row(
+                (
+                    task if system == SYSTEM else f"{task}, {system}",
+                    show_length(length),
+                    f"{(point or wanted[key]).chunks:,.0f}",
+                    f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]" if one else "",
+                    *_measured(point),
+                )
+            )
+        )
     return "\n".join(lines)
 
 
 def _measured(point: Point | None) -> tuple[str, str, str, str]:
-    """Share, samples, difference, and whether it is less than `MARGIN`."""
+    """Share, samples, difference (of how many, where some were not asked at both), whether it is at most `MARGIN`."""
     if point is None:
         return "", "", "", ""
-    share, less, verdict = f"{point.mean:.3f} [{point.low:.3f}, {point.high:.3f}]", "", ""
+    share, less, verdict = f"{point.mean:.2f} [{point.low:.2f}, {point.high:.2f}]", "", ""
     if (gap := point.less) is not None:
-        less = f"{gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}] (n={gap.n})"
+        some = "" if gap.n == point.n else f" (n={gap.n})"
+        less = f"{gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}]{some}"
         verdict = non_inferiority(gap, MARGIN).value
     return share, str(point.n), less, verdict
 
