@@ -82,11 +82,12 @@ SAMPLES ?= 60
 TASKS ?= once_sparse,last_sparse
 SYSTEMS ?= memory
 SEED ?= 42
+FIRST ?= 0
 READINGS ?= $(CURVE)/readings.jsonl
 UNREAD := david_copperfield don_quixote middlemarch moby_dick war_and_peace
-nano-curve: $(STAMP_TRAIN) ## Have nano read longer and longer documents of books that no training shows (CURVE=DIR, LENGTHS, SAMPLES, TASKS, SYSTEMS, POLICY, SEED, READINGS=FILE)
+nano-curve: $(STAMP_TRAIN) ## Have nano read longer and longer documents of books that no training shows (CURVE=DIR, LENGTHS, SAMPLES, FIRST, TASKS, SYSTEMS, POLICY, SEED, READINGS=FILE)
 	OMP_NUM_THREADS=1 $(TRAIN)/memagent-bench notes --model transformers:$(POLICY) --systems $(SYSTEMS) --nested --seed $(SEED) \
-	    --tasks $(TASKS) --lengths $(LENGTHS) --samples $(SAMPLES) --concurrency 32 --out $(CURVE) \
+	    --tasks $(TASKS) --lengths $(LENGTHS) --samples $(SAMPLES) --first $(FIRST) --concurrency 32 --out $(CURVE) \
 	    $(UNREAD:%=--essays experiments/memagent_nano/books/%.txt.gz)
 	$(NANO) follow $(CURVE) --policy $(POLICY) --out $(READINGS)
 

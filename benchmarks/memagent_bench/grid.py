@@ -62,11 +62,13 @@ class Grid:
     tasks: Mapping[str, MakeTask]
     lengths: Sequence[int]
     samples: int
-    """Of each task at each length, from index 0 on."""
+    """Of each task at each length."""
     systems: Sequence[str]
     options: DataOptions
     longest: Mapping[str, int] = field(default_factory=dict[str, int])
     """Tasks that are not measured beyond a length."""
+    first: int = 0
+    """Index of the first sample."""
 
     def jobs(self, done: AbstractSet[Key] = frozenset()) -> Iterator[list[Job]]:
         """What is not done yet, the jobs of one sample together; short samples first, for early results."""
@@ -74,7 +76,7 @@ class Grid:
             for task in self.tasks:
                 if length > self.longest.get(task, length):
                     continue
-                for index in range(self.samples):
+                for index in range(self.first, self.first + self.samples):
                     every = [Job(self.suite, task, length, index, name) for name in self.systems]
                     left = [job for job in every if job.key not in done]
                     if left:

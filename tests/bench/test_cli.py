@@ -99,6 +99,23 @@ def test_a_process_measures_and_then_has_nothing_to_do(
     assert (out / RESULTS).read_bytes() == before
 
 
+def test_samples_are_measured_from_one_on(
+    invoke: Invoke, tmp_path: Path, quick: tuple[str | Path, ...]
+) -> None:
+    args = ("tracking", "--model", "extractive", *quick)
+    assert invoke(*args, "--out", tmp_path / "whole", "-n", "3").exit_code == 0
+    for share in (("--first", "2", "-n", "1"), ("-n", "2")):
+        done = invoke(*args, "--out", tmp_path / "shares", *share)
+        assert done.exit_code == 0, done.output
+        assert f"(n={3 if '--first' not in share else 1})" in done.output
+    whole, shares = (
+        {record.index: record.outputs for record in read_records(tmp_path / name)}
+        for name in ("whole", "shares")
+    )
+    assert sorted(whole) == [0, 1, 2]
+    assert shares == whole
+
+
 def test_every_task_of_the_notes_is_measured_and_shown(invoke: Invoke, tmp_path: Path) -> None:
     sizes = ("--lengths", "300", "-n", "1")
     args = ("notes", "--model", "extractive", "--systems", "extractive", *sizes)

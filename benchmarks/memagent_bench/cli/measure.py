@@ -150,6 +150,7 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
         systems=chosen_systems(given.systems),
         options=given.data(),
         longest={name: min(lengths) for name in tasks if name.endswith(CONTROL)},
+        first=given.first,
     )
     model = open_model(given.model, base_url=given.base_url, tokenizer=given.tokenizer)
     policy = policy_of(model)

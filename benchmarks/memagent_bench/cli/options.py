@@ -213,6 +213,16 @@ class Measure(RunChoice):
             rich_help_panel=WHAT,
         ),
     ] = SAMPLES
+    first: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=MOST_SAMPLES,
+            metavar="INDEX",
+            help="Begin with this sample: several machines share the samples so.",
+            rich_help_panel=WHAT,
+        ),
+    ] = 0
     no_context: Annotated[
         bool,
         typer.Option(
