@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from memagent.errors import ConfigError
 from memagent_nano.course import arms
@@ -16,6 +16,7 @@ from memagent_nano.measure import measured as is_measured
 from memagent_nano.stages import MEASURED, TRUNK, TRUNK_SEED, Place, done
 from memagent_train.runs import metrics
 
+T = TypeVar("T")
 EVALUATION = "evaluation"
 """Of a line in metrics.jsonl: means by length."""
 
@@ -133,10 +134,15 @@ def merge(parts: Sequence[Results]) -> Results:
             for one in sorted(measured[key], key=lambda one: one.cell)
         ),
         tuple(curves[key] for key in sorted(curves)),
-        {name: found for part in parts for name, found in sorted(part.gates.items())},
-        {name: found for part in parts for name, found in sorted(part.kept.items())},
-        {name: found for part in parts for name, found in sorted(part.hours.items())},
+        _by_name(part.gates for part in parts),
+        _by_name(part.kept for part in parts),
+        _by_name(part.hours for part in parts),
     )
+
+
+def _by_name(parts: Iterable[Mapping[str, T]]) -> dict[str, T]:
+    """All of them in order of their names; of those of one name the last."""
+    return dict(sorted({name: found for part in parts for name, found in part.items()}.items()))
 
 
 def read(file: Path) -> Results:
