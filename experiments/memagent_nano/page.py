@@ -15,6 +15,8 @@ PLACE = re.compile(r"(<!-- table: (.+) -->\n)((?:\|.*\n)*)")
 """Where a table stands: behind its name."""
 CURVE = "nano-shown-dense"
 """Of what is shipped: the one that there are pictures of."""
+HAZARDS = {CURVE: "hazards", "nano-gated": "hazards with the gate"}
+"""Tables by the curve that they are of."""
 
 
 def tables_of(folder: Path) -> dict[str, str]:
@@ -27,8 +29,8 @@ def tables_of(folder: Path) -> dict[str, str]:
     for file in sorted(folder.glob("*.jsonl")):
         of = readings.read(file)
         found[file.stem] = tables.forecasts(_said(file), survival.points(of))
-        if file.stem == CURVE:
-            found["hazards"] = tables.hazards(survival.hazards(of))
+        if name := HAZARDS.get(file.stem):
+            found[name] = tables.hazards(survival.hazards(of))
     return found
 
 

@@ -30,6 +30,7 @@ SEED = 20261122
 class Hazard:
     """What was read says of a kind of question."""
 
+    system: str
     task: str
     lengths: tuple[int, ...]
     """That were read."""
@@ -68,7 +69,7 @@ class Forecast:
 
 
 def fit(readings: Sequence[Reading]) -> Hazard:
-    """The hazard of one task, all lengths together.
+    """The hazard of one task under one system, all lengths together.
 
     Raises:
         ConfigError: no memory held anything.
@@ -81,6 +82,7 @@ def fit(readings: Sequence[Reading]) -> Hazard:
     low, high = risk.interval
     behind = mean(one.chunks * (one.behind or 0.0) for one in readings if one.length == lengths[-1])
     return Hazard(
+        readings[0].system,
         task,
         lengths,
         risk.losses,
@@ -136,11 +138,11 @@ def hazards(readings: Sequence[Reading], *, longest: int | None = None) -> list[
     """Of each task and length, and of each task with several; of those at which a memory held what was wanted.
 
     Args:
-        readings: as `predict` takes them.
+        readings: of any systems.
         longest: what is longer is left out; None leaves nothing out.
     """
     found: list[Hazard] = []
-    for of in _by_task(readings, longest).values():
+    for of in _followed(readings, longest).values():
         lengths = sorted({one.length for one in of})
         parts = [[one for one in of if one.length == length] for length in lengths]
         every = (*parts, of) if len(parts) > 1 else parts
@@ -164,14 +166,15 @@ def predict(
     Raises:
         ConfigError: no samples, no memory ever held anything, or no task has one note for an answer.
     """
-    whole = _by_task(readings, longest)
+    own = [one for one in readings if one.system == SYSTEM]
+    whole = _followed(own, longest)
     if not whole:
         raise ConfigError(
             f"there is no answered sample of at most {longest} tokens whose answer stands in one note: give readings "
             f"of a task such as 'once' or 'last'"
         )
     forecasts = [forecast(of, length, n) for of in whole.values() for length, n in wanted.items()]
-    return hazards(readings, longest=longest), forecasts
+    return hazards(own, longest=longest), forecasts
 
 
 @dataclass(frozen=True)
@@ -234,16 +237,16 @@ def read(file: Path) -> list[Forecast]:
     return [Forecast(**one) for one in json.loads(file.read_text(encoding="utf-8"))["forecasts"]]
 
 
-def _by_task(readings: Sequence[Reading], longest: int | None) -> dict[str, list[Reading]]:
-    """What can be followed, of each task with one note for an answer."""
-    by_task: defaultdict[str, list[Reading]] = defaultdict(list)
+def _followed(
+    readings: Sequence[Reading], longest: int | None
+) -> dict[tuple[str, str], list[Reading]]:
+    """What can be followed, of each system and task with one note for an answer."""
+    found: defaultdict[tuple[str, str], list[Reading]] = defaultdict(list)
     for one in readings:
-        if one.system == SYSTEM and one.fate and (longest is None or one.length <= longest):
-            by_task[one.task].append(one)
+        if one.fate and (longest is None or one.length <= longest):
+            found[one.system, one.task].append(one)
     return {
-        task: of
-        for task, of in sorted(by_task.items())
-        if all(one.behind is not None for one in of)
+        key: of for key, of in sorted(found.items()) if all(one.behind is not None for one in of)
     }
 
 

@@ -153,8 +153,12 @@ def hazards(found: Sequence[Hazard]) -> str:
         )
         hazard = f"{_small(one.rate)} [{_small(one.low)}, {_small(one.high)}]"
         rest = (str(one.losses), f"{one.steps:,}", hazard, _small(one.bearable), f"{one.sound:.2f}")
-        lines.append(_row((one.task, lengths, *rest)))
+        lines.append(_row((_title(one.system, one.task), lengths, *rest)))
     return "\n".join(lines)
+
+
+def _title(system: str, task: str) -> str:
+    return task if system == SYSTEM else f"{task}, {system}"
 
 
 def _small(rate: float) -> str:
@@ -173,7 +177,7 @@ def forecasts(said: Sequence[Forecast], measured: Sequence[Point]) -> str:
         lines.append(
             _row(
                 (
-                    task if system == SYSTEM else f"{task}, {system}",
+                    _title(system, task),
                     show_length(length),
                     f"{(point or wanted[key]).chunks:,.0f}",
                     f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]" if one else "",

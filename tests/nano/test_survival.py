@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from memagent.errors import ConfigError
 from memagent_bench.diagnose.traces import Fate
-from memagent_nano import plots, readings, survival
+from memagent_nano import plots, readings, survival, tables
 from memagent_nano.command import app
 from memagent_nano.readings import Reading
 
@@ -135,6 +135,18 @@ def test_a_task_that_was_never_written_hides_no_other(tmp_path: Path) -> None:
     never = [replace(one, task="sign", fate=Fate.NEVER_WRITTEN, risk=0) for one in found]
     assert [one.task for one in survival.hazards([*never, *found])] == ["once"]
     assert survival.hazards(never) == []
+
+
+def test_the_hazard_with_the_gate_is_another_one(tmp_path: Path) -> None:
+    read(tmp_path, 0, lost=4)
+    found = followed(tmp_path)
+    with_gate = [replace(one, system="memory-gate", fate=Fate.HELD) for one in found]
+    both = survival.hazards([*with_gate, *found])
+    assert [(one.system, one.losses > 0) for one in both] == [
+        ("memory", True),
+        ("memory-gate", False),
+    ]
+    assert "| once, memory-gate |" in tables.hazards(both)
 
 
 def test_readings_of_two_policies_are_never_in_one_file(tmp_path: Path) -> None:
