@@ -15,6 +15,7 @@ from transformers import LogitsProcessorList, StoppingCriteriaList
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import Sampling
 from memagent.models.transformers.batching import Batcher, Request, closed
+from memagent.models.transformers.drafts import Drafts
 from memagent.models.transformers.drawing import Drawing, RowLimits
 from memagent.models.transformers.meter import Meter
 from memagent.models.transformers.sampler import (
@@ -25,9 +26,13 @@ from memagent.models.transformers.sampler import (
     read_drawn,
     window_of,
 )
+from memagent.models.transformers.verified import Verified, verifies
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Drawn = tuple[list[int], list[float]]
+"""Ids and their log-probabilities, as many; behind an end there may be more."""
 
 
 class PaddedSampler:
@@ -35,6 +40,9 @@ class PaddedSampler:
 
     What is drawn for a request depends on the weights, the prompt and the seed, and on the rest of its batch only as
     far as floating point does.
+
+    Greedy replies are guessed from earlier ones where the model has full attention: a model that keeps its memory as it
+    was repeats it, and a guess is checked in the pass that reads the prompt, where writing it takes one pass an id.
 
     Args:
         model: the policy.
@@ -68,6 +76,7 @@ class PaddedSampler:
         self._pad = pad_id(tokenizer, self._ends)
         self._max_batch, self._max_batch_tokens = max_batch, max_batch_tokens
         self._batcher: Batcher | None = None
+        self._earlier = Drafts() if verifies(model) else None
 
     @contextmanager
     def generating(self) -> Generator[None]:
@@ -113,26 +122,78 @@ class PaddedSampler:
         self, batch: Sequence[Request], closing: Callable[[], bool]
     ) -> list[Sampled | Exception]:
         """One batch, from prompts to replies. Blocks."""
+        earlier = None if batch[0].sampling.temperature else self._earlier
+        drafts = (
+            [earlier.guess(r.prompt_ids, r.max_tokens - 1) for r in batch]
+            if earlier is not None
+            else []
+        )
+        if any(drafts):
+            drawn = self._checked(batch, drafts, closing)
+        else:
+            drawn = self._generated(batch, [0] * len(batch), self._prompts(batch), closing)
+        limits = [request.max_tokens for request in batch]
+        replies = [self._read(*row, limit) for row, limit in zip(drawn, limits, strict=True)]
+        for reply in replies:
+            if earlier is not None and isinstance(reply, Sampled):
+                earlier.note([i for i in reply.ids if i not in self._ends])
+        return replies
+
+    def _checked(
+        self,
+        batch: Sequence[Request],
+        drafts: Sequence[Sequence[int]],
+        closing: Callable[[], bool],
+    ) -> list[Drawn]:
+        """Replies of which some were guessed: what is right of a guess is taken, the rest is generated."""
+        prompts = [request.prompt_ids for request in batch]
+        verified = Verified(self._model, prompts, drafts, self._pad)
+        drawn = list(zip(verified.ids, verified.logprobs, strict=True))
+        begun = [len(ids) for ids, _ in drawn]
+        rows = [row for row, (ids, _) in enumerate(drawn) if ids[-1] not in self._ends]
+        rows = [row for row in rows if begun[row] < batch[row].max_tokens]
+        if rows:
+            inputs = verified.rest(rows)
+            requests, lengths = [batch[row] for row in rows], [begun[row] for row in rows]
+            more = self._generated(requests, lengths, inputs, closing)
+            for row, (ids, logprobs) in zip(rows, more, strict=True):
+                drawn[row] = (drawn[row][0] + ids, drawn[row][1] + logprobs)
+        return drawn
+
+    def _prompts(self, batch: Sequence[Request]) -> dict[str, Any]:
+        """What `generate` begins with: the prompts, padded on the left."""
         width = max(len(request.prompt_ids) for request in batch)
         gaps = [width - len(request.prompt_ids) for request in batch]
         ids = [[self._pad] * gap + list(r.prompt_ids) for gap, r in zip(gaps, batch, strict=True)]
         mask = [[0] * gap + [1] * (width - gap) for gap in gaps]
-        limits = [request.max_tokens for request in batch]
+        device = self._model.device
+        return {
+            "input_ids": torch.tensor(ids, device=device),
+            "attention_mask": torch.tensor(mask, device=device),
+        }
+
+    def _generated(
+        self,
+        batch: Sequence[Request],
+        begun: Sequence[int],
+        inputs: dict[str, Any],
+        closing: Callable[[], bool],
+    ) -> list[Drawn]:
+        """What `generate` draws behind its inputs, of replies of which so many ids are there already."""
+        width = inputs["input_ids"].shape[1]
+        limits = [request.max_tokens - there for request, there in zip(batch, begun, strict=True)]
         drawing = Drawing(batch[0].sampling, [request.seed for request in batch])
         stopping = RowLimits(
             limits, width, lambda: [closing() or request.reply.cancelled() for request in batch]
         )
-        device = self._model.device
         generate: Any = self._model.generate
         ids_BT = generate(
-            input_ids=torch.tensor(ids, device=device),
-            attention_mask=torch.tensor(mask, device=device),
+            **inputs,
             max_new_tokens=max(limits),
             logits_processor=LogitsProcessorList([drawing]),
             stopping_criteria=StoppingCriteriaList([stopping]),
         )[:, width:]
-        rows = zip(ids_BT.tolist(), drawing.logprobs_BT().tolist(), limits, strict=True)
-        return [self._read(*row) for row in rows]
+        return list(zip(ids_BT.tolist(), drawing.logprobs_BT().tolist(), strict=True))
 
     def _read(self, ids: list[int], logprobs: list[float], limit: int) -> Sampled | Exception:
         """What one row drew, without what stands behind its end."""

@@ -1,0 +1,124 @@
+"""Guessed replies: what is right of a guess is taken, and a reply never depends on it."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from tests.models.transformers.policies import policy, tokenizer
+from transformers import MistralConfig, MistralForCausalLM, PreTrainedModel
+
+from memagent.messages import Sampling
+from memagent.models.transformers import verified
+from memagent.models.transformers.drafts import Drafts
+from memagent.models.transformers.padded import PaddedSampler
+from memagent.models.transformers.sampler import Sampled
+
+GREEDY = Sampling(temperature=0.0, top_p=1.0)
+
+
+class Told(Drafts):
+    """Guesses what it is told to."""
+
+    def __init__(self, guesses: dict[tuple[int, ...], list[int]] | None = None) -> None:
+        super().__init__()
+        self.guesses = guesses or {}
+
+    def guess(self, prompt_ids: Any, most: int) -> list[int]:
+        return self.guesses.get(tuple(prompt_ids), [])[:most]
+
+
+class Counted:
+    """How many passes a model made."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.passes = 0
+        model.register_forward_pre_hook(self.count)
+
+    def count(self, *_: object) -> None:
+        self.passes += 1
+
+
+def sampler(model: PreTrainedModel, guesses: dict[tuple[int, ...], list[int]]) -> PaddedSampler:
+    made = PaddedSampler(model, tokenizer())
+    made._earlier = Told(guesses)
+    return made
+
+
+def reply(one: PaddedSampler, prompts: list[list[int]], limits: list[int]) -> list[Sampled]:
+    async def together() -> list[Sampled]:
+        calls = zip(prompts, limits, strict=True)
+        return await asyncio.gather(
+            *(one.sample(p, max_tokens=n, sampling=GREEDY, seed=None) for p, n in calls)
+        )
+
+    with one.generating():
+        return asyncio.run(together())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_reply_depends_on_what_was_guessed(seed: int) -> None:
+    draw = random.Random(seed)
+    prompts = [[draw.randrange(3, 2000) for _ in range(draw.randrange(1, 60))] for _ in range(6)]
+    limits = [draw.randrange(1, 30) for _ in prompts]
+    plain = reply(sampler(policy(), {}), prompts, limits)
+    guesses = dict[tuple[int, ...], list[int]]()
+    for prompt, one in zip(prompts[1:], plain[1:], strict=True):  # the first has none
+        right = list(one.ids)[: draw.randrange(0, 20)]
+        guesses[tuple(prompt)] = [i for i in right if i != 2] + draw.choice([[], [7, 8, 9]])
+    guessed = reply(sampler(policy(), guesses), prompts, limits)
+    for one, other in zip(plain, guessed, strict=True):
+        assert (one.ids, one.finish) == (other.ids, other.finish)
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+
+
+def test_a_reply_that_was_guessed_takes_one_pass() -> None:
+    model = policy()
+    (plain,) = reply(sampler(model, {}), [[9, 8]], [20])
+    counted = Counted(model)
+    (guessed,) = reply(sampler(model, {(9, 8): list(plain.ids)}), [[9, 8]], [20])
+    assert guessed.ids == plain.ids
+    assert counted.passes == 1
+
+
+def test_a_reply_that_repeats_what_stands_in_its_prompt_is_guessed() -> None:
+    model = policy()
+    one = PaddedSampler(model, tokenizer())
+    (first,) = reply(one, [[9, 8]], [20])
+    counted = Counted(model)
+    prompt = [9, 8, *first.ids, 9, 8]
+    (again,) = reply(one, [prompt], [20])
+    assert counted.passes <= 20  # the guess is in the first pass, and what is wrong costs none
+    assert again.ids == reply(sampler(model, {}), [prompt], [20])[0].ids
+
+
+def test_what_is_drawn_at_a_temperature_is_not_guessed() -> None:
+    one = sampler(policy(), {(9, 8): [5, 5, 5]})
+    counted = Counted(one._model)
+    sampling = Sampling(temperature=1.0, top_p=1.0)
+
+    async def drawn() -> Sampled:
+        return await one.sample([9, 8], max_tokens=5, sampling=sampling, seed=1)
+
+    with one.generating():
+        assert counted.passes <= len(asyncio.run(drawn()).ids) <= counted.passes + 1
+
+
+def test_drafts_are_cut_where_their_logits_would_fill_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = policy()
+    (plain,) = reply(sampler(model, {}), [[9, 8]], [20])
+    for most in (0, 3):
+        monkeypatch.setattr(verified, "LOGITS", (most + 1) * 2000)
+        checked = verified.Verified(model.eval(), [[9, 8]], [plain.ids[:19]], pad=0)
+        assert checked.ids == [list(plain.ids[: most + 1])]
+
+
+def test_models_that_forget_by_position_are_not_guessed() -> None:
+    assert verified.verifies(policy())
+    sizes: Any = {"hidden_size": 8, "intermediate_size": 8, "vocab_size": 20}
+    heads: Any = {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
+    for window, sees_all in ((None, True), (4, False)):
+        config = MistralConfig(**sizes, **heads, sliding_window=window)
+        assert verified.verifies(MistralForCausalLM(config)) == sees_all
