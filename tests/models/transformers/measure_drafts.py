@@ -20,7 +20,9 @@ CHECKS = "memagent.models.transformers.padded.verifies"
 ROUNDS = 5
 
 
-async def read(needles: Sequence[Needle], *, guess: bool) -> tuple[float, list[tuple[str | None, str]]]:
+async def read(
+    needles: Sequence[Needle], *, guess: bool
+) -> tuple[float, list[tuple[str | None, str]]]:
     """Processor seconds for reading all at once, and the memories and answers."""
     if not guess:
         with patch(CHECKS, return_value=False):

@@ -15,8 +15,8 @@ from transformers.cache_utils import DynamicLayer
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-LOGITS = 2**28
-"""Most logits of a pass (1 GiB in float32): drafts are cut to that."""
+LOGITS = 2**26
+"""Most logits of a pass (256 MiB in float32): drafts are cut to that."""
 
 
 def verifies(model: PreTrainedModel) -> bool:
