@@ -5,11 +5,13 @@ import random
 from typing import Any
 
 import pytest
+import torch
 from tests.models.transformers.policies import policy, tokenizer
-from transformers import MistralConfig, MistralForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from memagent.messages import Sampling
 from memagent.models.transformers import verified
+from memagent.models.transformers.batching import Request
 from memagent.models.transformers.drafts import Drafts
 from memagent.models.transformers.padded import PaddedSampler
 from memagent.models.transformers.sampler import Sampled
@@ -115,10 +117,70 @@ def test_drafts_are_cut_where_their_logits_would_fill_the_device(
         assert checked.ids == [list(plain.ids[: most + 1])]
 
 
-def test_models_that_forget_by_position_are_not_guessed() -> None:
-    assert verified.verifies(policy())
-    sizes: Any = {"hidden_size": 8, "intermediate_size": 8, "vocab_size": 20}
-    heads: Any = {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
-    for window, sees_all in ((None, True), (4, False)):
-        config = MistralConfig(**sizes, **heads, sliding_window=window)
-        assert verified.verifies(MistralForCausalLM(config)) == sees_all
+SIZES: Any = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "vocab_size": 2000,
+    "num_hidden_layers": 2,
+}
+HEADS: Any = {"num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.3}
+
+
+def other(kind: str, **settings: Any) -> Any:
+    """A tiny model of another architecture, with random weights."""
+    torch.manual_seed(0)
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 2000, "initializer_range": 0.3}
+    known = sizes if kind == "gpt2" else {**SIZES, **HEADS}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **known, **settings))
+    model.generation_config = GenerationConfig(eos_token_id=[2])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (kind, {"sliding_window": None} if kind == "mistral" else {})
+        for kind in sorted(verified.TRIED)
+    ],
+)
+def test_every_architecture_that_is_guessed_with_replies_the_same(
+    kind: str, settings: dict[str, Any]
+) -> None:
+    model = other(kind, **settings)
+    assert verified.verifies(model)
+    prompts, limits = [[9, 8], [7] * 30, [6, 5, 4]], [20, 20, 20]
+    plain = reply(sampler(model, {}), prompts, limits)
+    tails = ([], [7] * 9, [7])
+    guesses = {
+        tuple(prompt): [i for i in one.ids if i != 2][:12] + tail
+        for prompt, one, tail in zip(prompts, plain, tails, strict=True)
+    }
+    guessed = reply(sampler(model, guesses), prompts, limits)
+    assert [one.ids for one in guessed] == [one.ids for one in plain]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        other("mistral", sliding_window=4),
+        other("llama", rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
+        other("llama").to(torch.bfloat16),
+        other("gpt_neox"),
+    ],
+    ids=["sliding", "dynamic", "half", "untried"],
+)
+def test_where_a_guess_could_change_a_reply_there_is_none(model: PreTrainedModel) -> None:
+    assert not verified.verifies(model)
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_reply_that_nobody_waited_for_is_not_remembered(dropped: bool) -> None:
+    (whole,) = reply(sampler(policy(), {}), [[9, 8]], [20])
+    one = PaddedSampler(policy(), tokenizer())
+    request = Request([9, 8], 20, GREEDY, None)
+    if dropped:
+        request.reply.cancel()
+    with one.generating():
+        one._serve([request], lambda: False)
+    assert one._earlier is not None
+    assert bool(one._earlier.guess(whole.ids, 9)) != dropped

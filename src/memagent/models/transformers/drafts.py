@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -38,7 +39,7 @@ class Drafts:
         """
         prompt = _text(prompt_ids)
         best, found = "", 0
-        for reply in reversed(self._replies):
+        for reply in reversed(list(self._replies)):
             at = prompt.find(reply[:HEAD])
             if at >= 0 and (long := _common(reply, prompt[at : at + len(reply)])) > found:
                 best, found = reply, long
@@ -51,8 +52,7 @@ def _text(ids: Sequence[int]) -> str:
 
 
 def _common(first: str, second: str) -> int:
-    """Characters that both begin with."""
-    if second == first:
-        return len(first)
-    pairs = zip(first, second, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(second))
+    """Characters that both begin with, found by halving: slices compare fast."""
+    return bisect.bisect_left(
+        range(min(len(first), len(second))), True, key=lambda n: first[: n + 1] != second[: n + 1]
+    )

@@ -41,7 +41,7 @@ class PaddedSampler:
     What is drawn for a request depends on the weights, the prompt and the seed, and on the rest of its batch only as
     far as floating point does.
 
-    Greedy replies are guessed from earlier ones where the model has full attention: a model that keeps its memory as it
+    Greedy replies are guessed from earlier ones where that changes none (see `verifies`): a model that keeps its memory as it
     was repeats it, and a guess is checked in the pass that reads the prompt, where writing it takes one pass an id.
 
     Args:
@@ -134,8 +134,9 @@ class PaddedSampler:
             drawn = self._generated(batch, [0] * len(batch), self._prompts(batch), closing)
         limits = [request.max_tokens for request in batch]
         replies = [self._read(*row, limit) for row, limit in zip(drawn, limits, strict=True)]
-        for reply in replies:
-            if earlier is not None and isinstance(reply, Sampled):
+        for request, reply in zip(batch, replies, strict=True):
+            dropped = closing() or request.reply.cancelled()  # in the midst of it
+            if earlier is not None and isinstance(reply, Sampled) and not dropped:
                 earlier.note([i for i in reply.ids if i not in self._ends])
         return replies
 
