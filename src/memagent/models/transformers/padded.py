@@ -41,8 +41,8 @@ class PaddedSampler:
     What is drawn for a request depends on the weights, the prompt and the seed, and on the rest of its batch only as
     far as floating point does.
 
-    Greedy replies are guessed from earlier ones where that changes none (see `verifies`): a model that keeps its memory as it
-    was repeats it, and a guess is checked in the pass that reads the prompt, where writing it takes one pass an id.
+    Greedy replies are guessed from earlier ones where that changes none (see `verifies`): a model that keeps its memory
+    as it was repeats it, and a guess is checked in the pass that reads the prompt; writing it takes one pass an id.
 
     Args:
         model: the policy.
