@@ -30,13 +30,12 @@ def verifies(model: PreTrainedModel) -> bool:
     forget an id.
     """
     config: Any = model.config
+    if config.model_type not in TRIED or model.dtype != torch.float32:
+        return False
     rope: Any = getattr(config, "rope_parameters", None) or {}
     layers = DynamicCache(config=config).layers
-    return (
-        config.model_type in TRIED
-        and model.dtype == torch.float32
-        and rope.get("rope_type", "default") not in {"dynamic", "longrope"}
-        and all(type(layer) is DynamicLayer for layer in layers)
+    return rope.get("rope_type", "default") not in {"dynamic", "longrope"} and all(
+        type(layer) is DynamicLayer for layer in layers
     )
 
 
