@@ -15,7 +15,11 @@ PLACE = re.compile(r"(<!-- table: (.+) -->\n)((?:\|.*\n)*)")
 """Where a table stands: behind its name."""
 CURVE = "nano-shown-dense"
 """Of what is shipped: the one that there are pictures of."""
-HAZARDS = {CURVE: "hazards", "nano-gated": "hazards with the gate"}
+HAZARDS = {
+    CURVE: "hazards",
+    "nano-fresh": "hazards of other documents",
+    "nano-gated": "hazards with the gate",
+}
 """Tables by the curve that they are of."""
 
 
