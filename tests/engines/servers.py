@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -122,6 +124,11 @@ class EngineServer:
     def kill(self) -> None:
         """Ends all its processes at once, as `kill -9` does."""
         self._end(grace=0.0)
+
+    def halt(self) -> None:
+        """Has all its processes stand still, as `kill -STOP` does; only `kill` is of use then."""
+        if self._process:
+            os.killpg(self._process.pid, signal.SIGSTOP)
 
     def restart(self) -> Self:
         """Starts it again on the same port, stopping it before if it runs."""

@@ -19,7 +19,8 @@ from tests.engines.servers import EngineServer
 from memagent import MemoryAgent, RunStore, open_model
 from memagent.errors import AuthenticationFailed, ContextOverflow, ModelError, ModelNotFound
 from memagent.events import MemoryUpdated, Retried
-from memagent.messages import ChatRequest, Message
+from memagent.messages import ChatRequest, Completion, Message
+from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 
 QUESTION = "Where was he in 1812?"
@@ -50,23 +51,47 @@ async def until(true: Callable[[], bool], seconds: float) -> float:
     return time.monotonic() - start
 
 
+class Struck(Wrapper):
+    """Kills the server with its fourth call in it, and starts it again.
+
+    It is halted before the call is sent, so that the call is surely there when the end comes.
+    """
+
+    def __init__(self, inner: ChatModel, engine: EngineServer) -> None:
+        super().__init__(inner)
+        self.engine = engine
+        self.calls = 0
+        self.back: asyncio.Task[EngineServer] | None = None
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        self.calls += 1
+        if self.calls != 4:
+            return await self.inner.complete(request)
+        self.engine.halt()
+        call = asyncio.create_task(self.inner.complete(request))
+        await asyncio.sleep(0.5)
+        assert not call.done()
+        await asyncio.to_thread(self.engine.kill)
+        self.back = asyncio.create_task(asyncio.to_thread(self.engine.start))
+        return await call
+
+
 @pytest.mark.timeout(600)
 async def test_a_server_killed_in_the_middle_of_a_run_comes_back_and_the_run_finishes(
     engine: EngineServer, tmp_path: Path
 ) -> None:
-    reader = agent(engine, tmp_path / "runs.sqlite")
+    model = Struck(
+        open_model(f"{engine.engine}:{engine.model}", base_url=engine.url, api_key=engine.api_key),
+        engine,
+    )
+    reader = MemoryAgent(model, window=1024, store=tmp_path / "runs.sqlite")
     planned = await reader.aestimate(TEXT, QUESTION)
     stream = reader.stream(TEXT, QUESTION)
-    back: asyncio.Task[EngineServer] | None = None
-    updates = retried = 0
+    retried = 0
     async for event in stream:
-        updates += isinstance(event, MemoryUpdated)
         retried += isinstance(event, Retried)
-        if updates == 3 and back is None:
-            engine.kill()
-            back = asyncio.create_task(asyncio.to_thread(engine.start))
-    assert back is not None
-    await back
+    assert model.back is not None
+    await model.back
     (result,) = stream.results
     assert result.answer
     assert retried > 0

@@ -8,6 +8,7 @@ import pytest
 from tests.models.chat_server import Script
 
 from memagent.errors import ConfigError
+from memagent.models import openai_client
 from memagent.models.openai_client import Clients
 
 
@@ -63,6 +64,21 @@ async def test_connections_are_kept_alive(server: Script) -> None:
     for _ in range(3):
         await use(holder)
     assert server.connections == 1
+    await holder.aclose()
+
+
+async def test_an_idle_connection_is_given_up_before_the_server_closes_it(
+    server: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert openai_client.KEEP_SECONDS < 5, "uvicorn's limit"
+    monkeypatch.setattr(openai_client, "KEEP_SECONDS", 0.2)
+    server.serve_models({"id": "m"})
+    holder = clients(server.url)
+    for connections in (2, 4):
+        await use(holder)
+        await asyncio.to_thread(ask, holder, server.url)
+        assert server.connections == connections
+        await asyncio.sleep(0.3)
     await holder.aclose()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
@@ -24,6 +25,9 @@ CLOSE_SECONDS = 2.0
 """How long the end of another event loop's connections is waited for."""
 CONNECT_SECONDS = 10.0
 """A server that is up accepts a connection within this, also across the world."""
+KEEP_SECONDS = 2.0
+"""How long an idle connection is kept. The servers close theirs after 5 s (uvicorn's default, which vLLM and
+SGLang have) and the HTTP library keeps them as long: a request that is sent just then is lost."""
 SECRET_CHARS = 6
 """Shorter texts are no secrets, and blanking them out would garble messages."""
 
@@ -86,7 +90,9 @@ class Clients:
             if self._blocking is None:
                 import openai
 
-                self._blocking = openai.OpenAI(**self._options())
+                http = openai.DefaultHttpxClient(limits=_limits())
+                self._blocking = openai.OpenAI(http_client=http, **self._options())
+                weakref.finalize(self._blocking, http.close)
             return self._blocking
 
     async def aclose(self) -> None:
@@ -109,7 +115,9 @@ class Clients:
     def _connect(self) -> openai.AsyncOpenAI:
         import openai
 
-        return openai.AsyncOpenAI(**self._options())
+        return openai.AsyncOpenAI(
+            http_client=openai.DefaultAsyncHttpxClient(limits=_limits()), **self._options()
+        )
 
     def _options(self) -> dict[str, Any]:
         import openai
@@ -146,6 +154,17 @@ async def _closing(client: openai.AsyncOpenAI) -> AsyncGenerator[None]:
 
 async def _finish(closer: AsyncGenerator[None]) -> None:
     await closer.aclose()
+
+
+def _limits() -> Any:
+    """The client's own limits, of whichever HTTP library it uses, but for the time."""
+    from openai import DEFAULT_CONNECTION_LIMITS as LIMITS
+
+    return type(LIMITS)(
+        max_connections=LIMITS.max_connections,
+        max_keepalive_connections=LIMITS.max_keepalive_connections,
+        keepalive_expiry=KEEP_SECONDS,
+    )
 
 
 def _checked_url(base_url: str) -> SplitResult:

@@ -23,6 +23,7 @@ from memagent.errors import (
     ServerFailed,
 )
 from memagent.messages import FinishReason, Sampling
+from memagent.models.openai_client import KEEP_SECONDS
 from memagent.models.perloop import PerLoop
 from memagent.models.retry import patiently
 from memagent.models.transformers.meter import Meter
@@ -165,7 +166,7 @@ class ServedSampler:
                 base_url=self._root,
                 headers={} if api_key is None else {"Authorization": f"Bearer {api_key}"},
                 timeout=httpx.Timeout(timeout, connect=10.0, pool=None),
-                limits=httpx.Limits(max_connections=None),
+                limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEP_SECONDS),
             )
         )
         self._name = f"{engine} at {self._root}"
