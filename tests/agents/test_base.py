@@ -87,6 +87,7 @@ async def test_a_server_that_does_not_tell_its_window(error: type[Exception]) ->
     assert await agent(Closing([], window=512)).reported_window(4096) == 512
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_who_interrupts_a_run_is_told_how_it_goes_on() -> None:
     with agent() as one:
 

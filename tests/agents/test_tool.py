@@ -311,6 +311,7 @@ def test_a_server_that_goes_away_leaves_a_run_to_resume(tmp_path: Path) -> None:
         assert one.resume(error.value.run_id).answer == ANSWER
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_the_run_and_says_how_it_goes_on(tmp_path: Path) -> None:
     interrupt = [True]
 
