@@ -58,6 +58,7 @@ def test_a_model_that_cannot_be_had_is_an_error() -> None:
     [
         (("Who?", "--model", "nano"), "'Who?'"),
         (("--tokens", "16k"), "--tokens 16k"),
+        (("--tokens", "1m"), "--tokens 1M"),
         (("--model", "nan"), "'nan'"),
     ],
 )

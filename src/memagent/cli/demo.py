@@ -53,6 +53,7 @@ def demo(
         Length | None,
         typer.Option(
             help="Length of the text that the fact is hidden in, in GPT-2's tokens. Default: 256k.",
+            case_sensitive=False,
             show_default=False,
         ),
     ] = None,
