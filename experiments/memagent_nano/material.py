@@ -59,6 +59,7 @@ def make(
         makers = _makers(place, _tokenizer(place))
         for name, file in files.items():
             if not file.is_file():
+                say(f"lessons {name}: begun")
                 begun = time.monotonic()
                 new = file.with_suffix(".new")
                 lessons.write(makers[name](), new)
