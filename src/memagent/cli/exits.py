@@ -119,8 +119,8 @@ def reported(outcome: Outcome) -> Generator[None]:
         command = outcome.resume_command(outcome.run_id)
         outcome.tell({"type": "Interrupted", "message": "interrupted", "run_id": outcome.run_id})
         say(
-            "interrupted;" if command else "interrupted.",
-            f"go on with: {command}" if command else "",
+            "interrupted.",
+            f"You can go on with: {command}" if command else "",
             style="yellow",
         )
         raise typer.Exit(stop.code if isinstance(stop, Interrupted) else 130) from stop
