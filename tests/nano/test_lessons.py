@@ -92,7 +92,9 @@ def test_files_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     material.make(place, ["", "rollouts"])
     assert not place.root.exists()
     material.make(place, ["copies", "echoes"], say=said.append)
-    assert [line.split(":")[0] for line in said] == ["lessons copies", "lessons echoes"]
+    assert [" ".join(line.split()[:3]) for line in said] == [
+        f"lessons {name}: {how}" for name in ("copies", "echoes") for how in ("begun", "written")
+    ]
     text = (place.lessons / "copies.jsonl").read_text(encoding="utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
     assert [[one["role"] for one in line["messages"]] for line in lines] == [
@@ -104,7 +106,7 @@ def test_files_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (place.lessons / "copies.jsonl").write_text("mine")
     material.make(place, ["copies", "echoes"], say=said.append)
     assert (place.lessons / "copies.jsonl").read_text() == "mine"
-    assert len(said) == 2
+    assert len(said) == 4
 
 
 def test_every_other_of_the_longer_documents_has_few_notes() -> None:
