@@ -7,7 +7,7 @@ plays. It sees only what a model would see, so what is not in the summary is gon
 """
 
 from memagent import ScriptedModel, ToolAgent
-from memagent.environments import expert, make
+from memagent_bench.games import expert, make
 from memagent.events import Acted, Compacted
 
 game = make("heaviest", seed=1, difficulty=100)

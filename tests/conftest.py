@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,7 +68,15 @@ def blockbuster() -> Iterator[BlockBuster]:
         functions.can_block_in("memagent/models/transformers/model.py", {"_find"})
         functions.can_block_in("memagent/prompts/promptset.py", {"load"})
     # The sync API blocks its caller on purpose, a notebook's loop too.
-    detector.functions["threading.Lock.acquire"].can_block_in("memagent/runner.py", {"run_sync"})
+    detector.functions["threading.Lock.acquire"].can_block_in("memagent/run/runner.py", {"run_sync"})
     detector.activate()
     yield detector
     detector.deactivate()
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Has Ctrl-C interrupt this process, also where the tests run in a shell's background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

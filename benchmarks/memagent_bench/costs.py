@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from memagent.agents.plan import Plan
 from memagent.budget import JOINT_SLACK
+from memagent.memory.plan import Plan
 from memagent.tokens import TokenCounter
 from memagent_bench.grid import Job
 from memagent_bench.perf.chunks import book

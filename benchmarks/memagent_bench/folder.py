@@ -14,7 +14,6 @@ from typing import Any, TypeAlias, cast
 
 from filelock import FileLock, Timeout
 
-from memagent.agents.plan import Plan
 from memagent.errors import (
     ConfigError,
     RunBusy,
@@ -23,6 +22,7 @@ from memagent.errors import (
     StoreError,
     StoreReadOnly,
 )
+from memagent.memory.plan import Plan
 from memagent.messages import Usage
 from memagent.runstore import RunStore
 from memagent_bench.options import DataOptions

@@ -6,10 +6,10 @@ import threading
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from memagent.agents.calls import well_formed
 from memagent.errors import LimitReached, ModelError
 from memagent.messages import ChatRequest, Completion, Usage
 from memagent.models.base import ChatModel, Wrapper
+from memagent.run.exchange import well_formed
 
 
 @dataclass

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import memagent
-from memagent.agents.plan import Plan
+from memagent.memory.plan import Plan
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 from memagent.models.probe import server_version

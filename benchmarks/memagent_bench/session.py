@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memagent.agents.memory import MemoryAgent
-from memagent.agents.plan import Plan, Settings
+from memagent.memory.agent import MemoryAgent
+from memagent.memory.plan import Plan, Settings
 from memagent.messages import Usage
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit

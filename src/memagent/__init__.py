@@ -11,11 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memagent.agents.memory import MemoryAgent
-    from memagent.agents.result import Estimate, Result, SessionResult
-    from memagent.agents.stream import RunStream
-    from memagent.agents.tool import SessionStream, ToolAgent
     from memagent.documents import open_document
+    from memagent.memory.agent import MemoryAgent
+    from memagent.memory.stream import RunStream
     from memagent.messages import ChatRequest, Completion, Message, Sampling, ToolCall, Usage
     from memagent.models.base import ChatModel
     from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
@@ -24,8 +22,10 @@ if TYPE_CHECKING:
     from memagent.models.scripted import ScriptedModel
     from memagent.models.spec import open_model
     from memagent.prompts import PromptSet
+    from memagent.run.result import Estimate, Result, SessionResult
     from memagent.runstore import RunStore
-    from memagent.sessions.buffer import SummaryBuffer
+    from memagent.session.agent import SessionStream, ToolAgent
+    from memagent.session.context.buffer import SummaryBuffer
     from memagent.tools import Tool, tool
     from memagent.trajectory import Conversation, StopReason, Trajectory
 
@@ -63,10 +63,10 @@ __all__ = [
 ]
 # Loaded on first use: `import memagent` stays fast, and pays for nothing that is not used.
 _HOMES = {
-    "agents.memory": ("MemoryAgent",),
-    "agents.result": ("Estimate", "Result", "SessionResult"),
-    "agents.stream": ("RunStream",),
-    "agents.tool": ("SessionStream", "ToolAgent"),
+    "memory.agent": ("MemoryAgent",),
+    "run.result": ("Estimate", "Result", "SessionResult"),
+    "memory.stream": ("RunStream",),
+    "session.agent": ("SessionStream", "ToolAgent"),
     "documents": ("open_document",),
     "messages": ("ChatRequest", "Completion", "Message", "Sampling", "ToolCall", "Usage"),
     "models.base": ("ChatModel",),
@@ -77,7 +77,7 @@ _HOMES = {
     "models.spec": ("open_model",),
     "prompts": ("PromptSet",),
     "runstore": ("RunStore",),
-    "sessions.buffer": ("SummaryBuffer",),
+    "session.context.buffer": ("SummaryBuffer",),
     "tools": ("Tool", "tool"),
     "trajectory": ("Conversation", "StopReason", "Trajectory"),
 }

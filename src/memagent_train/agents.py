@@ -14,16 +14,16 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from memagent.agents.memory import MemoryAgent
-from memagent.agents.result import Result
 from memagent.chunking import Cuts
 from memagent.errors import ConfigError
 from memagent.events import ChunkRead, MemoryKept, MemoryUpdated
+from memagent.memory.agent import MemoryAgent
 from memagent.messages import Leaf, Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts import Gate
+from memagent.run.result import Result
 from memagent.runstore import RunStore
 from memagent.tasks import Sample
 from memagent.threads import in_thread

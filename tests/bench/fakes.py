@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from memagent import ChatRequest, ScriptedModel
-from memagent.agents.plan import Settings
 from memagent.errors import ConfigError
+from memagent.memory.plan import Settings
 from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
 from memagent.prompts import PromptSet

@@ -15,7 +15,7 @@ def test_asking_and_estimating_take_the_same_options(invoke: Invoke, command: st
 
 
 def test_choices_are_those_of_the_library() -> None:
-    from memagent.agents.plan import Settings
+    from memagent.memory.plan import Settings
 
     for cuts in Cuts:
         assert Settings(cuts=cuts.value).cuts == cuts

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from memagent.agents.result import Result
 from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
 from memagent.cli.results import as_json, facts, report
 from memagent.messages import Usage
+from memagent.run.result import Result
 from memagent.runstore import RunRecord
 from memagent.trajectory import StopReason, Trajectory
 

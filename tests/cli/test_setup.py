@@ -94,7 +94,7 @@ def test_a_temperature_is_a_number(invoke: Invoke, book: Path) -> None:
 
 
 def test_a_model_of_a_python_program_is_not_guessed(tmp_path: Path) -> None:
-    from memagent.agents.memory import MemoryAgent
+    from memagent.memory.agent import MemoryAgent
     from memagent.models.scripted import ScriptedModel
 
     store = RunStore(None)

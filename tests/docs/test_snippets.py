@@ -36,7 +36,7 @@ import pytest
 from tests.engines.tiny_model import chat_settings
 from tests.models.chat_server import Handler, Script, Server, say
 
-from memagent.agents.base import Agent
+from memagent.run.agent import Agent
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = ROOT / "docs" / "training.md"

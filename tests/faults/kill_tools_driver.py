@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.agents.adding import PROMPTS, TASK, Reply, StrictModel, adder, adding_tools
+from tests.session.adding import PROMPTS, TASK, Reply, StrictModel, adder, adding_tools
 
 from memagent import ChatRequest, RunStore, ToolAgent
 

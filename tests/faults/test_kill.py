@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from memagent import RunStore
-from memagent.agents.calls import seed_of
 from memagent.events import Event
+from memagent.run.exchange import seed_of
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 

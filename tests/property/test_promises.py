@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memagent import ChatRequest, MemoryAgent, ScriptedModel
-from memagent.agents.calls import bound_memory
-from memagent.agents.plan import Plan, Settings
 from memagent.errors import BudgetError, EmptyDocument
+from memagent.memory.plan import Plan, Settings
 from memagent.prompts import PromptSet
 from memagent.prompts.neutral import JOINER
+from memagent.run.exchange import bound_memory
 from memagent.tokens import TokenCounter, load_counter
 from memagent.tokens.byte_bound import ByteBound
 

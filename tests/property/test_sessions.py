@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sessions.strict import SHORT, check_strictly
+from tests.session.context.strict import SHORT, check_strictly
 
 from memagent.compaction import Compaction
 from memagent.errors import CompactionFailed, ModelError, OutOfSummaries
 from memagent.messages import Completion, FinishReason, Message, ToolCall
 from memagent.models.scripted import ScriptedModel
-from memagent.sessions.archive import FileArchive
-from memagent.sessions.buffer import SummaryBuffer
+from memagent.session.context.archive import FileArchive
+from memagent.session.context.buffer import SummaryBuffer
 
 THOROUGH = settings().max_examples >= 1000
 EXAMPLES = 10_000 if THOROUGH else settings().max_examples

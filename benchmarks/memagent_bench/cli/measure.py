@@ -20,7 +20,7 @@ from memagent_bench.cli.options import Measure
 from memagent_bench.cli.results import as_data, show_forecast, show_gaps, show_means
 
 if TYPE_CHECKING:
-    from memagent.agents.plan import Settings
+    from memagent.memory.plan import Settings
     from memagent.models.policy import Policy
     from memagent_bench.costs import Share
     from memagent_bench.runner import Summary
@@ -171,7 +171,7 @@ def _settings(policy: Policy, given: Measure) -> Settings:
     Raises:
         ConfigError: a setting has a bad value.
     """
-    from memagent.agents.plan import Settings
+    from memagent.memory.plan import Settings
     from memagent.messages import Sampling
 
     drawing = {"temperature": given.temperature, "top_p": given.top_p}

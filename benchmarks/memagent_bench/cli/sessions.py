@@ -113,8 +113,8 @@ def bench_of(given: Sessions) -> SessionBench:
     Raises:
         ConfigError: an option is wrong.
     """
-    from memagent.environments import names
     from memagent.models.spec import open_model
+    from memagent_bench.games import names
     from memagent_bench.sessions.arms import ABOUT, arms
     from memagent_bench.sessions.bench import SessionBench
     from memagent_bench.sessions.grid import Grid

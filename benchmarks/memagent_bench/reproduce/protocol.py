@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from memagent.agents.plan import Settings
 from memagent.errors import ConfigError
+from memagent.memory.plan import Settings
 from memagent.messages import Sampling
 from memagent_bench.lengths import show_length
 from memagent_bench.published import Published, published

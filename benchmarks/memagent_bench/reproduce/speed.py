@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from memagent.agents.plan import Plan
+from memagent.memory.plan import Plan
 from memagent.messages import ChatRequest, Usage
 from memagent.models.base import ChatModel
 from memagent.threads import in_thread

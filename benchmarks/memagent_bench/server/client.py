@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from memagent.agents.memory import MemoryAgent
+from memagent.memory.agent import MemoryAgent
 from memagent.messages import ChatRequest, Completion
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel

@@ -11,15 +11,15 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from memagent.agents.tool_plan import Protocol
 from memagent.cli.output import shorten
-from memagent.environments import Environment, expert, make
 from memagent.errors import ConfigError, ModelError
 from memagent.models.base import ChatModel
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts.session import SessionPrompts
+from memagent.session.plan import Protocol
 from memagent.threads import in_thread
 from memagent_bench.folder import bound
+from memagent_bench.games import Environment, expert, make
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.records import RecordFile
 from memagent_bench.runner import FATAL, IN_A_ROW

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from memagent.environments import Expert
 from memagent.messages import ChatRequest, Completion, FinishReason, ToolCall
 from memagent.models.base import ChatModel, Wrapper, refuse_overflow
 from memagent.threads import in_thread
 from memagent.tools.protocol import write_call
+from memagent_bench.games import Expert
 
 PAID_OUTPUT = 1
 """Most tokens that the real model generates, since they are thrown away."""

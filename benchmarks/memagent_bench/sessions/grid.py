@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from memagent.environments import make
+from memagent_bench.games import make
 from memagent_bench.sessions.arms import Arm
 
 PATIENCE, SPARE = 2, 20

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from memagent.agents.calls import seed_of
 from memagent.errors import WindowTooSmall
 from memagent.messages import ChatRequest, Completion, Message, ToolCall, ToolSpec
 from memagent.models.retry import patiently
 from memagent.prompts.reply import UnusableReply, visible
-from memagent.sessions.plan import LIMIT_SHARE
-from memagent.sessions.turns import Result, Turn, as_text, joined, native
+from memagent.run.exchange import seed_of
+from memagent.session.context.plan import LIMIT_SHARE
+from memagent.session.context.turns import Result, Turn, as_text, joined, native
 from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
 from memagent.tools import Toolset

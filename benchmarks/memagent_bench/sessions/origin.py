@@ -6,9 +6,9 @@ import platform
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from memagent.agents.tool_plan import Protocol
 from memagent.models.base import ChatModel
 from memagent.prompts.session import SessionPrompts
+from memagent.session.plan import Protocol
 from memagent.threads import in_thread
 from memagent_bench.folder import Binding
 from memagent_bench.perf.measure import machine

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memagent.agents.tool import ToolAgent
 from memagent.errors import ContextOverflow, WindowTooSmall
+from memagent.session.agent import ToolAgent
 from memagent_bench.sessions.arms import Arm
 from memagent_bench.sessions.history import play_history
 from memagent_bench.sessions.record import Reason

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memagent.agents.tool_plan import Protocol
-from memagent.environments import Environment
 from memagent.messages import Leaf
 from memagent.models.base import ChatModel
 from memagent.prompts.session import SessionPrompts
+from memagent.session.plan import Protocol
+from memagent_bench.games import Environment
 from memagent_bench.sessions.record import Reason
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from memagent.agents.calls import Call, Caller, Unusable, bound_memory
-from memagent.agents.memory import MemoryAgent
-from memagent.agents.plan import Plan
 from memagent.chunking import Chunk
 from memagent.documents import open_document
 from memagent.errors import LimitReached
+from memagent.memory.agent import MemoryAgent
+from memagent.memory.plan import Plan
 from memagent.messages import CallKind, Completion, Message, Usage
 from memagent.models.base import ChatModel
 from memagent.prompts import read_answer, read_update
 from memagent.prompts.reply import visible
+from memagent.run.exchange import Call, Caller, Unusable, bound_memory
 from memagent.runstore import QuestionState
 from memagent.tasks import Sample
 from memagent_bench.systems.base import Outcome, Setting, Status

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from memagent.agents.plan import Settings
+from memagent.memory.plan import Settings
 from memagent.messages import Leaf, Usage
 from memagent.models.base import ChatModel
 from memagent.prompts import PromptSet

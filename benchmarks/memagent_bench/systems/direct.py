@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memagent.agents.plan import Plan
 from memagent.chunking.chunker import FIRST_CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN
 from memagent.chunking.cuts import grapheme_floor, next_grapheme
+from memagent.memory.plan import Plan
 from memagent.tasks import Sample
 from memagent_bench.systems.asking import agent_of, text_of
 from memagent_bench.systems.base import Outcome, Setting

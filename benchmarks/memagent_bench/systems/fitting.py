@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from memagent.agents.plan import Plan
+from memagent.memory.plan import Plan
 from memagent.models.base import ChatModel
 from memagent_bench.systems.asking import Asker
 from memagent_bench.systems.base import Outcome

@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memagent.agents.plan import Plan
 from memagent.budget import JOINT_SLACK
 from memagent.chunking import Chunk, chunks
 from memagent.documents import open_document
 from memagent.errors import WindowTooSmall
+from memagent.memory.plan import Plan
 from memagent.tasks import Sample
 from memagent_bench.systems.asking import Asker, agent_of, part
 from memagent_bench.systems.base import Outcome, Setting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memagent.agents.memory import MemoryAgent
+from memagent.memory.agent import MemoryAgent
 from memagent.messages import Usage
 from memagent.models.extractive import WINDOW, ExtractiveModel
 from memagent.tasks import Sample

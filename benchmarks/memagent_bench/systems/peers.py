@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from memagent.agents.calls import Unusable
-from memagent.agents.plan import Plan
 from memagent.budget import JOINT_SLACK, MIN_CHUNK
 from memagent.chunking import Chunker, chunks
 from memagent.documents import open_document
 from memagent.errors import MemagentError, WindowTooSmall
+from memagent.memory.plan import Plan
 from memagent.messages import Message
+from memagent.run.exchange import Unusable
 from memagent.tasks import Sample
 from memagent_bench.systems.asking import Asker, agent_of
 from memagent_bench.systems.base import Outcome, Setting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from memagent.agents.plan import Plan
+from memagent.memory.plan import Plan
 from memagent.tasks import Sample
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.systems.asking import agent_of, text_of

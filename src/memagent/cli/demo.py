@@ -87,7 +87,7 @@ def demo(
 
 def _book(question: str, shown: Display, outcome: Outcome) -> int:
     """Reads the book with the extractive model; the exit code."""
-    from memagent.agents.memory import MemoryAgent
+    from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore
 
     paper = Paper(colour=shown is Display.FULL)

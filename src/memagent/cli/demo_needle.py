@@ -18,8 +18,8 @@ from memagent.cli.results import as_json, report
 from memagent.cli.session import drive, watch
 
 if TYPE_CHECKING:
-    from memagent.agents.memory import MemoryAgent
-    from memagent.agents.result import Estimate, Result
+    from memagent.memory.agent import MemoryAgent
+    from memagent.run.result import Estimate, Result
     from memagent.runstore import RunRecord
 
 NAME = "War and Peace, with a needle"
@@ -41,8 +41,8 @@ def find_needle(model: str, length: Length, seed: int, shown: Display, outcome: 
     Raises:
         MemagentError: the reading ended early.
     """
-    from memagent.agents.memory import MemoryAgent
     from memagent.documents import open_document
+    from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore
 
     paper = Paper(colour=shown is Display.FULL)

@@ -16,9 +16,9 @@ from memagent.cli.session import watch
 from memagent.cli.source import expected_chars
 
 if TYPE_CHECKING:
-    from memagent.agents.memory import MemoryAgent
-    from memagent.agents.stream import RunStream
     from memagent.documents import Document
+    from memagent.memory.agent import MemoryAgent
+    from memagent.memory.stream import RunStream
     from memagent.runstore import RunStore
 
 

@@ -13,7 +13,7 @@ from memagent.cli.output import Paper, amount, clean, duration, plural, shorten,
 from memagent.messages import Usage
 
 if TYPE_CHECKING:
-    from memagent.agents.result import Result
+    from memagent.run.result import Result
     from memagent.runstore import RunRecord
 
 

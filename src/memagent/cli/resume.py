@@ -50,7 +50,7 @@ def resume(
             report_session(opened, record, shown, outcome)
             return
         if record.status == "finished":
-            from memagent.agents.stream import results_of
+            from memagent.memory.stream import results_of
 
             report(results_of(opened, run_id, {}), record, shown, outcome)
             return

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from memagent.cli.exits import Interrupted, say
 
 if TYPE_CHECKING:
-    from memagent.agents.memory import MemoryAgent
-    from memagent.agents.result import Result
-    from memagent.agents.stream import RunStream
     from memagent.events import Event
+    from memagent.memory.agent import MemoryAgent
+    from memagent.memory.stream import RunStream
+    from memagent.run.result import Result
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

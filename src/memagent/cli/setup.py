@@ -13,7 +13,7 @@ from memagent.cli.output import on_terminal
 from memagent.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from memagent.agents.memory import MemoryAgent
+    from memagent.memory.agent import MemoryAgent
     from memagent.models.limit import Limits
     from memagent.runstore import RunRecord, RunStore
 
@@ -43,7 +43,7 @@ class Setup:
         Raises:
             ConfigError: a setting is wrong, or no model is named.
         """
-        from memagent.agents.memory import MemoryAgent
+        from memagent.memory.agent import MemoryAgent
         from memagent.messages import Sampling
 
         heat = self.temperature
@@ -91,7 +91,7 @@ def agent_again(
     Raises:
         ConfigError: the model was an object of a Python program.
     """
-    from memagent.agents.memory import MemoryAgent
+    from memagent.memory.agent import MemoryAgent
     from memagent.messages import Sampling
     from memagent.models.spec import SCHEMES
     from memagent.prompts import PromptSet

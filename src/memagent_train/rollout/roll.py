@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from memagent.agents.result import Result
 from memagent.errors import ConfigError, MemagentError
 from memagent.models.base import ChatModel
+from memagent.run.result import Result
 from memagent.tasks import Sample
 from memagent.trajectory import StopReason
 from memagent_train.agents import ROLLOUT, AgentFunction, GatedResult, Running

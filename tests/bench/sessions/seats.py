@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memagent.environments import expert, make
 from memagent.messages import ChatRequest
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts.session import SessionPrompts
 from memagent.tokens import ByteBound
+from memagent_bench.games import expert, make
 from memagent_bench.sessions.counter import ChatCounter
 from memagent_bench.sessions.expert import ExpertOver
 from memagent_bench.sessions.seat import Seat

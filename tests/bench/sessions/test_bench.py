@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from memagent.environments import expert
 from memagent.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -18,6 +17,7 @@ from memagent.errors import (
 )
 from memagent.messages import ChatRequest, Completion, ToolCall, Usage
 from memagent.models.scripted import ScriptedModel
+from memagent_bench.games import expert
 from memagent_bench.sessions.arms import arms
 from memagent_bench.sessions.bench import SessionBench
 from memagent_bench.sessions.counter import ChatCounter

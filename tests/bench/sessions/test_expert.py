@@ -3,11 +3,11 @@
 import pytest
 from tests.bench.sessions.seats import nothing
 
-from memagent.environments import expert, make
 from memagent.errors import ContextOverflow, ServerFailed
 from memagent.messages import ChatRequest, Completion, Message, ToolSpec, Usage
 from memagent.models.scripted import ScriptedModel
 from memagent.tools.protocol import read_calls
+from memagent_bench.games import expert, make
 from memagent_bench.sessions.expert import PAID_OUTPUT, ExpertOver
 
 GAME = make("heaviest", seed=1, difficulty=10)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from memagent import ChatRequest, RunStore, ScriptedModel
-from memagent.agents.plan import Settings
+from memagent.memory.plan import Settings
 from memagent.models.base import ChatModel
 from memagent.models.scripted import Respond
 from memagent.prompts import PromptSet

@@ -12,8 +12,8 @@ import torch
 from tests.train.runs.tiny import PROMPTS, write_run
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from memagent.agents.memory import MemoryAgent
 from memagent.errors import ConfigError
+from memagent.memory.agent import MemoryAgent
 from memagent.prompts import PromptSet
 from memagent_train.config.train import load_train
 from memagent_train.errors import DataError, TrainingError

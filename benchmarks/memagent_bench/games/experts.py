@@ -1,0 +1,140 @@
+"""Experts: they play a game as well as can be, and see nothing but the messages that a model would see.
+
+An expert is a machine whose state, `Notes`, says what it asks next, and what it knows once that is answered. It keeps
+nothing between replies: it takes the notes from the last summary (or from the task), looks in the messages for the
+result of what the notes ask, notes it, and so on until a result is missing. That is what it asks for. So a turn that
+was dropped is asked again, one that is shown twice counts once, and a result that was cut or replaced is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from pydantic import ValidationError
+
+from memagent.messages import CallKind, Leaf, Message, ToolCall
+from memagent_bench.games.transcript import Call, results, summaries
+
+JSON = re.compile(r"\{.*\}", re.DOTALL)
+
+
+class Notes(Leaf):
+    """All that an expert has to remember. It has a few numbers and names, however long the game is."""
+
+    @classmethod
+    @abstractmethod
+    def start(cls, task: str) -> Self:
+        """The notes at the beginning, from the text of the task.
+
+        Raises:
+            ValueError: the text is not that of the game.
+        """
+
+    @abstractmethod
+    def next(self) -> Call | str:
+        """The call whose result is needed, or the answer."""
+
+    @abstractmethod
+    def fold(self, result: str) -> Self | None:
+        """The notes after the result of that call; None where the text is no result of it."""
+
+    def but(self, **changes: object) -> Self:
+        """The notes with some fields changed."""
+        return self.model_copy(update=changes)
+
+
+class Expert:
+    """Plays one game.
+
+    Args:
+        notes: of the game.
+    """
+
+    def __init__(self, notes: type[Notes]) -> None:
+        self._notes = notes
+
+    def reply(self, messages: Sequence[Message], kind: CallKind = "act") -> ToolCall | str:
+        """What a model that knows the game would reply: a function of the messages alone.
+
+        Args:
+            messages: prompt, summary and turns, as they would be sent.
+            kind: `summary` asks for the notes, in `<summary>` tags; anything else for the next move.
+
+        Returns:
+            The call to make, or the text: the summary, or the answer.
+
+        Raises:
+            ValueError: the messages hold neither the game's task nor notes of it.
+        """
+        notes = self.read(messages)
+        if kind == "summary":
+            return f"<summary>\n{notes.model_dump_json()}\n</summary>"
+        move = notes.next()
+        if isinstance(move, str):
+            return move
+        # Different for each reply of a context, and the same for the same messages.
+        mark = zlib.crc32(f"{len(messages)} {notes!r}".encode())
+        return ToolCall(id=f"call_{mark:08x}", name=move.name, arguments=move.arguments)
+
+    def read(self, messages: Sequence[Message]) -> Notes:
+        """The notes that the messages amount to.
+
+        Raises:
+            ValueError: as in `reply`.
+        """
+        seen = results(messages)
+        notes = self._last(messages)
+        while (after := _advanced(notes, seen)) is not None:
+            notes = after
+        return notes
+
+    def _last(self, messages: Sequence[Message]) -> Notes:
+        for text in summaries(messages):
+            if found := JSON.search(text):
+                try:
+                    return self._notes.model_validate_json(found.group())
+                except ValidationError:
+                    continue
+        asked = (message.content for message in messages if message.role in ("system", "user"))
+        return self._notes.start("\n".join(asked))
+
+
+def _advanced(notes: Notes, seen: Mapping[Call, list[str]]) -> Notes | None:
+    """The notes after one more result, which is taken out of those that were seen; None where it is missing."""
+    move = notes.next()
+    if isinstance(move, str):
+        return None
+    waiting = seen.get(move, [])
+    for place, result in enumerate(waiting):
+        if (after := notes.fold(result)) is not None:
+            del waiting[place]
+            return after
+    return None
+
+
+def numbers(pattern: str, text: str) -> tuple[int, ...]:
+    """The numbers that a pattern's groups find in a text.
+
+    Raises:
+        ValueError: it finds nothing.
+    """
+    found = re.search(pattern, text)
+    if found is None:
+        raise ValueError(f"the text has nothing like {pattern!r}; it is not the task of this game")
+    return tuple(int(group) for group in found.groups())
+
+
+def word(pattern: str, text: str) -> str:
+    """What a pattern's one group finds in a text.
+
+    Raises:
+        ValueError: it finds nothing.
+    """
+    found = re.search(pattern, text)
+    if found is None:
+        raise ValueError(f"the text has nothing like {pattern!r}; it is not the task of this game")
+    return found.group(1)

@@ -1,0 +1,159 @@
+"""Hidden numbers, of which a guess tells whether it is too low or too high."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Self
+
+from memagent_bench.games.base import Deal, Environment, act, query, within
+from memagent_bench.games.experts import Notes, numbers
+from memagent_bench.games.transcript import Call, call
+
+HIGHEST = 500
+PACE = 3
+FAR = 10**6
+"""No hidden number grows beyond it in any game that ends; a result that repeats a guess is short."""
+HINTS = {-1: "too low", 0: "right", 1: "too high"}
+HINTED = re.compile(r"Guess (\d+): (\d+) is (too low|right|too high)\.")
+
+
+def guesses(number: int) -> int:
+    """How many guesses halving 1 to `HIGHEST` needs until it hits a number."""
+    low, high, count = 1, HIGHEST, 1
+    while (middle := (low + high) // 2) != number:
+        low, high = (middle + 1, high) if middle < number else (low, middle - 1)
+        count += 1
+    return count
+
+
+def dealt(rng: random.Random, difficulty: int) -> list[int]:
+    """Numbers that take `difficulty` guesses together, as near as the last one allows."""
+    made: list[int] = []
+    left = difficulty
+    while left > 0:
+        number = rng.randint(1, HIGHEST)
+        if made and guesses(number) // 2 > left:
+            break
+        made.append(number)
+        left -= guesses(number)
+    return made
+
+
+class Locks(Environment):
+    """Open n locks, each by a number of its own: 8 tries a lock."""
+
+    name = "locks"
+
+    def _deal(self, rng: random.Random, difficulty: int) -> Deal:
+        self._keys = dealt(rng, difficulty)
+        task = (
+            f"There are {len(self._keys)} locks. Each opens at one whole number from 1 to {HIGHEST}, and says whether "
+            "another number is too low or too high. What is the sum of the numbers at which the locks open?"
+        )
+        return Deal(task, str(sum(self._keys)))
+
+    @query
+    def turn(self, lock: int, number: int) -> str:
+        """Tries a number at a lock. Locks are numbered from 1."""
+        key = self._keys[within("lock", lock, len(self._keys))]
+        within("number", number, HIGHEST)
+        return f"Lock {lock}: {number} is {HINTS[(number > key) - (number < key)]}."
+
+
+class LocksNotes(Notes):
+    """The lock at hand, the numbers that it may have, and the sum of those before."""
+
+    locks: int
+    lock: int = 1
+    low: int = 1
+    high: int = HIGHEST
+    total: int = 0
+
+    @classmethod
+    def start(cls, task: str) -> Self:
+        """See `Notes.start`."""
+        return cls(locks=numbers(r"There are (\d+) locks", task)[0])
+
+    def next(self) -> Call | str:
+        """Tries the middle."""
+        if self.lock > self.locks:
+            return str(self.total)
+        return call("turn", lock=self.lock, number=self._middle())
+
+    def fold(self, result: str) -> Self | None:
+        """Halves the range, or goes on to the next lock."""
+        middle = self._middle()
+        hint = result.removeprefix(f"Lock {self.lock}: {middle} is ").removesuffix(".")
+        if hint == HINTS[0]:
+            return self.but(lock=self.lock + 1, low=1, high=HIGHEST, total=self.total + middle)
+        if hint == HINTS[-1]:
+            return self.but(low=middle + 1)
+        return self.but(high=middle - 1) if hint == HINTS[1] else None
+
+    def _middle(self) -> int:
+        return (self.low + self.high) // 2
+
+
+class Drift(Environment):
+    """Hit n numbers, each of which grows by 3 after every guess: 8 guesses a number."""
+
+    name = "drift"
+
+    def _deal(self, rng: random.Random, difficulty: int) -> Deal:
+        # Numbers that grow, and guesses that grow with them, take as many guesses as numbers that rest.
+        self._numbers = dealt(rng, difficulty)
+        self._hits = self._guesses = self._grown = 0
+        task = (
+            f"A whole number from 1 to {HIGHEST} is hidden. After each guess that is too low or too high, it grows by "
+            f"{PACE}. When it is guessed right, another one from 1 to {HIGHEST} is hidden, {len(self._numbers)} in "
+            "all. What is the sum of these numbers, each as it was before it grew?"
+        )
+        return Deal(task, str(sum(self._numbers)))
+
+    @act
+    def guess(self, number: int) -> str:
+        """Guesses the hidden number. It grows if the guess is wrong."""
+        within("number", number, FAR)
+        self._guesses += 1
+        if self._hits == len(self._numbers):
+            return f"Guess {self._guesses}: nothing is hidden any more."
+        hidden = self._numbers[self._hits] + self._grown
+        hint = (number > hidden) - (number < hidden)
+        grown = self._grown + PACE
+        self._hits, self._grown = (self._hits, grown) if hint else (self._hits + 1, 0)
+        return f"Guess {self._guesses}: {number} is {HINTS[hint]}."
+
+
+class DriftNotes(Notes):
+    """How many numbers are to come, guesses made, what the hidden one may have been, its growth, and the sum."""
+
+    left: int
+    made: int = 0
+    low: int = 1
+    high: int = HIGHEST
+    grown: int = 0
+    total: int = 0
+
+    @classmethod
+    def start(cls, task: str) -> Self:
+        """See `Notes.start`."""
+        return cls(left=numbers(r"is hidden, (\d+) in all", task)[0])
+
+    def next(self) -> Call | str:
+        """Guesses the middle, grown as the number has."""
+        return call("guess", number=self._middle() + self.grown) if self.left else str(self.total)
+
+    def fold(self, result: str) -> Self | None:
+        """Halves the range, or starts on the next number."""
+        found, middle, made = HINTED.fullmatch(result), self._middle(), self.made + 1
+        if found is None or int(found[1]) != made:
+            return None
+        if found[3] == HINTS[0]:
+            fresh = self.but(left=self.left - 1, made=made, total=self.total + middle)
+            return fresh.but(low=1, high=HIGHEST, grown=0)
+        low, high = (middle + 1, self.high) if found[3] == HINTS[-1] else (self.low, middle - 1)
+        return self.but(made=made, low=low, high=high, grown=self.grown + PACE)
+
+    def _middle(self) -> int:
+        return (self.low + self.high) // 2

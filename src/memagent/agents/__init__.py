@@ -1,1 +1,0 @@
-"""The loops, and the classes that people run them with."""

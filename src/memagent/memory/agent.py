@@ -1,0 +1,260 @@
+"""`MemoryAgent`: settings, and the ways to run the loop (`reading.py`) with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+from urllib.parse import urlsplit, urlunsplit
+
+from memagent.chunking import Cuts
+from memagent.documents import Source, open_document
+from memagent.errors import (
+    ConfigError,
+    DocumentError,
+)
+from memagent.memory.plan import Plan, Settings
+from memagent.memory.stream import RunStream
+from memagent.messages import Sampling
+from memagent.models.base import ChatModel
+from memagent.models.limit import Limits
+from memagent.models.policy import policy_of
+from memagent.models.spec import open_model, urls_of
+from memagent.prompts import Gate, PromptSet
+from memagent.run.agent import Agent
+from memagent.run.result import Estimate, Result
+from memagent.run.runner import run_sync
+from memagent.runstore import RunStore
+from memagent.threads import in_thread
+from memagent.tokens import TokenCounter
+
+
+class MemoryAgent(Agent):
+    """Reads a document of any length through a fixed-size memory, and answers questions about it.
+
+    A policy that brings settings of its own (`memagent.models.policy`) is read with those, wherever an argument is left
+    out: the defaults below are those of other models.
+
+    Args:
+        model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `transformers:FOLDER`, `nano`, `extractive`), any
+            `ChatModel`, or None for `MEMAGENT_MODEL`.
+        base_url: the server's address, or a list of several that serve the same; default as
+            `memagent.models.spec.open_model` finds it.
+        api_key: the server's key; default from `MEMAGENT_API_KEY` or `OPENAI_API_KEY`.
+        tokenizer: what counts tokens instead of the model's own counter: a tokenizer file or folder,
+            `tiktoken:NAME`, `bytes`, or a `TokenCounter`.
+        prompts: a shipped prompt set (`plain`, `boxed`), a TOML file, or a `PromptSet`; default `plain`.
+        window: tokens of prompt plus output; default the smaller of the server's window and 8192.
+        chunk_tokens: tokens of a chunk; default as `ContextBudget` divides the window.
+        memory_tokens: tokens of the memory, and of one output; default likewise.
+        cuts: `sentence` (the default) cuts at paragraph and sentence ends, `exact` at the last grapheme that fits.
+        overlap: tokens of a chunk that the next one repeats; default 0.
+        gate: `update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off` (the
+            default).
+        trust: `neutral` (the default) makes look-alikes of prompt fields and control tokens harmless; `exact` leaves
+            field tags alone, for checkpoints trained on untouched text.
+        sampling: temperature and top_p.
+        seed: of the run; each call's seed is derived from it.
+        limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money; what a resumed run
+            has spent before counts, but for the seconds.
+        concurrency: most calls in flight at once (`ask_many`, several runs).
+        store: where runs are kept: a file, a `RunStore`, or None for a temporary one (nothing can be resumed
+            after the process ends); `"default"` is a file in the user's state folder.
+
+    Raises:
+        ConfigError: a setting has a bad value.
+        NoModel: no model was named or found.
+    """
+
+    def __init__(
+        self,
+        model: str | ChatModel | None = None,
+        *,
+        base_url: str | Sequence[str] | None = None,
+        api_key: str | None = None,
+        tokenizer: str | Path | TokenCounter | None = None,
+        prompts: str | Path | PromptSet | None = None,
+        window: int | None = None,
+        chunk_tokens: int | None = None,
+        memory_tokens: int | None = None,
+        cuts: Cuts | None = None,
+        overlap: int | None = None,
+        gate: Gate | None = None,
+        trust: Literal["neutral", "exact"] | None = None,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+        limits: Limits | None = None,
+        concurrency: int = 16,
+        store: RunStore | str | Path | None = "default",
+    ) -> None:
+        opened = open_model(model, base_url=base_url, api_key=api_key, tokenizer=tokenizer)
+        policy = policy_of(opened)
+        wording = policy.prompts or "plain"
+        self.prompts = PromptSet.load(wording if prompts is None else prompts)
+        self.settings = Settings.chosen(
+            policy,
+            window=window,
+            chunk_tokens=chunk_tokens,
+            memory_tokens=memory_tokens,
+            cuts=cuts,
+            overlap=overlap,
+            gate=gate,
+            trust=trust,
+            sampling=sampling,
+            seed=seed,
+        )
+        super().__init__(opened, concurrency=concurrency, limits=limits, store=store)
+        self._tokenizer = tokenizer
+        self._base_url = base_url
+
+    # --- asking
+
+    def ask(self, document: Source, question: str, *, run_id: str | None = None) -> Result:
+        """Reads the document once and answers.
+
+        Args:
+            document: text (`str`), a file (`Path`), bytes, an open file, an iterator, or a `Document`.
+            question: what to find out.
+            run_id: names the run. An existing run of the same question, document and settings is
+                finished, or its result returned.
+
+        Raises:
+            MemagentError: see `memagent.errors`; `error.run_id` names the run that can be resumed.
+        """
+        return self._read(self.stream(document, question, run_id=run_id))[0]
+
+    async def aask(self, document: Source, question: str, *, run_id: str | None = None) -> Result:
+        """`ask`, awaited."""
+        return (await self.stream(document, question, run_id=run_id).finish())[0]
+
+    def stream(
+        self, document: Source, question: str | Sequence[str], *, run_id: str | None = None
+    ) -> RunStream:
+        """Runs the reading as an async iterator of events; `.results` when it is through."""
+        questions = (question,) if isinstance(question, str) else tuple(question)
+        if cast("object", document) is None:
+            open_document(document)  # says what a document can be; None is for runs that are known
+        return RunStream(self, questions, document, run_id)
+
+    def ask_many(
+        self, document: Source, questions: Sequence[str], *, run_id: str | None = None
+    ) -> list[Result]:
+        """Answers several questions in one pass over the text, each with a memory of its own."""
+        return self._read(self.stream(document, _several(questions), run_id=run_id))
+
+    async def aask_many(
+        self, document: Source, questions: Sequence[str], *, run_id: str | None = None
+    ) -> list[Result]:
+        """`ask_many`, awaited."""
+        return await self.stream(document, _several(questions), run_id=run_id).finish()
+
+    def resume(self, run_id: str, document: Source | None = None) -> Result | list[Result]:
+        """Finishes a run of this agent: committed calls are not sent again.
+
+        Args:
+            run_id: from `Result.run_id`, `error.run_id` or `memagent runs`.
+            document: the source again, where it was no file.
+
+        Returns:
+            What the run was asked for: one result, or a list (`ask_many`).
+
+        Raises:
+            RunNotFound: the store has no such run.
+            RunMismatch: this agent's settings, or the document, differ from the run's.
+            DocumentRequired: the source was no file, and `document` is missing.
+        """
+        results = self._read(self.resume_stream(run_id, document))
+        return results if len(results) > 1 else results[0]
+
+    async def aresume(self, run_id: str, document: Source | None = None) -> Result | list[Result]:
+        """`resume`, awaited."""
+        stream = await in_thread(self.resume_stream, run_id, document)
+        results = await stream.finish()
+        return results if len(results) > 1 else results[0]
+
+    def resume_stream(self, run_id: str, document: Source | None = None) -> RunStream:
+        """`resume` as an async iterator of events: the committed ones first."""
+        record = self.store.get(run_id)
+        unread = document is None and not self.store.is_answered(run_id)
+        if unread and record.source["path"] is not None:
+            document = open_document(Path(record.source["path"]), **record.source["options"])
+        return RunStream(self, tuple(record.binding["questions"]), document, run_id)
+
+    # --- before asking
+
+    def estimate(self, document: Source, question: str | Sequence[str]) -> Estimate:
+        """What a reading will cost: reads and cuts the document, and sends nothing to the model.
+
+        Raises:
+            DocumentError: also for an iterator, which could not be read again for the run itself.
+        """
+        return run_sync(self.aestimate(document, question))
+
+    async def aestimate(self, document: Source, question: str | Sequence[str]) -> Estimate:
+        """`estimate`, awaited."""
+        questions = (question,) if isinstance(question, str) else tuple(question)
+        source = await in_thread(open_document, document)
+        if not source.rereadable:
+            raise DocumentError(
+                f"{source.name} can be read once, and an estimate would use it up: give a path, text or bytes"
+            )
+        plan = await self.plan(questions)
+        return await plan.estimate(source)
+
+    # --- housekeeping
+
+    def _read(self, stream: RunStream) -> list[Result]:
+        return self._finish(stream.run_id, stream.finish())
+
+    def __repr__(self) -> str:
+        return f"MemoryAgent({self.model.name!r}, prompts={self.prompts.name!r})"
+
+    async def plan(self, questions: tuple[str, ...], *, window: int | None = None) -> Plan:
+        """Asks the model for its window and counter, and divides the budget.
+
+        Args:
+            questions: what is asked.
+            window: that of the run that is resumed, used unless this agent was given one: a server's window
+                may have grown since.
+
+        Raises:
+            BudgetError: see `ContextBudget.divide`.
+            ModelError: the server had to be asked and did not answer.
+        """
+        reported = await self.reported_window(self.settings.window)
+        return await in_thread(
+            Plan.make,
+            questions,
+            self.settings
+            if self.settings.window
+            else self.settings.model_copy(update={"window": window}),
+            self.prompts,
+            model=self.model.name,
+            counter=await self.model.counter(),
+            window=reported,
+        )
+
+    def recipe(self) -> dict[str, Any]:
+        """What `memagent resume` needs to make this agent again; never a secret."""
+        tokenizer = self._tokenizer
+        return {
+            "model": self.model.name,
+            "base_url": None
+            if self._base_url is None
+            else ",".join(map(_public, urls_of(self._base_url))),
+            "tokenizer": str(tokenizer) if isinstance(tokenizer, (str, Path)) else None,
+            "prompts": self.prompts.source,
+            **self.settings.model_dump(mode="json"),
+        }
+
+
+def _public(url: str) -> str:
+    """A server's address without user, password and query, where secrets may stand."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _several(questions: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(questions, str):
+        raise ConfigError(f"questions={questions!r} is one string: give a list, or use ask")
+    return tuple(questions)

@@ -1,0 +1,1 @@
+"""The tool agent: works with tools in a context of fixed size."""

@@ -1,0 +1,299 @@
+"""The context of a tool session, kept below its limit: for users who own their loop, and for `ToolAgent`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, ParamSpec, Self, TypeVar
+
+from memagent.compaction import Compaction
+from memagent.errors import ConfigError
+from memagent.messages import Message, Sampling, ToolSpec
+from memagent.models.base import ChatModel
+from memagent.models.retry import patiently
+from memagent.prompts.session import SessionPrompts
+from memagent.session.context.archive import READ_ARCHIVED, Archive, FileArchive, ReadArchived
+from memagent.session.context.compaction import State, compacted, state_of
+from memagent.session.context.early import Beginner
+from memagent.session.context.incoming import harmless, read_message
+from memagent.session.context.plan import Past, SessionPlan, plan_of
+from memagent.session.context.summarise import Spent, Summariser
+from memagent.session.context.turns import placed
+from memagent.threads import in_thread
+from memagent.tools.base import Tool
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass
+class _Opened:
+    """What there is once the prompt is known."""
+
+    plan: SessionPlan
+    summariser: Summariser
+    state: State
+    number: int = 0
+    """Of the next turn."""
+
+
+class SummaryBuffer:
+    """Holds what to send: the prompt, the summary of what was, and the turns since.
+
+    ```python
+    buffer = SummaryBuffer(model, working_context=4096, tools=[*specs, READ_ARCHIVED])
+    await buffer.open([Message(role="system", content=frame), Message(role="user", content=task)])
+    while True:
+        if buffer.due:
+            await buffer.compact()
+        request = ChatRequest(messages=buffer.messages, tools=buffer.tools, max_tokens=buffer.room)
+        ...  # send it, append the assistant message and the results of its calls
+    ```
+
+    A turn is an assistant message with the results of all its calls, or a user message. Call `compact` between
+    turns; a turn whose results are still to come is left alone.
+
+    Args:
+        model: writes the summaries.
+        working_context: most tokens of prompt plus output; the model's window counts where it is smaller. None
+            takes the model's window.
+        window: the model's window, for a model that does not say it.
+        max_summaries: how often turns may be summarised.
+        summary_tokens: most tokens of a summary; by default an eighth of the working context, at least 64.
+        tools: what the requests of the loop offer (they are part of each prompt, and of the summary's). With
+            `memagent.session.context.archive.READ_ARCHIVED` among them, clipped texts say how to read the rest.
+        idempotent: names of the tools that may be called twice: their turn is dropped when it overflows, and the
+            ledger lists them as read.
+        native: calls travel in fields of their own; False: in the text of messages (`memagent.tools.protocol`).
+        prompts: the wording: a set, or the path of one; None takes memagent's own.
+        archive: keeps what leaves the context; by default a temporary file that goes with `aclose`.
+        sampling: of the summary calls.
+        seed: the summary calls' seeds are made from it.
+        early: share of the limit from which a summary is begun in the background (0.7, say); None waits until it
+            is due.
+
+    Raises:
+        ConfigError: a setting has a bad value.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        working_context: int | None = 4096,
+        window: int | None = None,
+        max_summaries: int = 7,
+        summary_tokens: int | None = None,
+        tools: Sequence[ToolSpec] = (),
+        idempotent: Collection[str] = frozenset(),
+        native: bool = True,
+        prompts: SessionPrompts | str | PathLike[str] | None = None,
+        archive: Archive | None = None,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+        early: float | None = None,
+    ) -> None:
+        for name, size in (
+            ("working_context", working_context), ("window", window), ("summary_tokens", summary_tokens),
+        ):  # fmt: skip
+            if size is not None and size < 1:
+                raise ConfigError(f"{name}={size!r} is no number of tokens; give 1 or more")
+        if max_summaries < 0:
+            raise ConfigError(f"max_summaries={max_summaries!r}: give 0 or more")
+        if early is not None and not 0 < early < 1:
+            raise ConfigError(f"early={early!r} is no share of the limit; give one between 0 and 1")
+        if not hasattr(model, "complete"):
+            raise ConfigError(
+                f"model={model!r} is no ChatModel: give one, memagent.open_model({model!r}) for instance"
+            )
+        self._model, self._sampling, self._seed = model, sampling or Sampling(), seed
+        self._sizes = (working_context, window, summary_tokens)
+        self._tools, self._idempotent, self._native = tuple(tools), frozenset(idempotent), native
+        self._max = max_summaries
+        self._prompts = prompts
+        self._own: FileArchive | None = None
+        if archive is None:
+            archive = self._own = FileArchive()
+        self._archive = archive
+        self._opened: _Opened | None = None
+        self._early = Beginner(early)
+        self._spent = Spent()
+        self._lock = asyncio.Lock()
+
+    async def open(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
+        """Sets the prompt: what stands first in every request, and never leaves.
+
+        Args:
+            messages: the system message, if there is one, and the task; at least one message.
+
+        Raises:
+            WindowUnknown: neither the model nor `window=` says how large the window is.
+            WindowTooSmall: prompt, summary and instruction leave no room for turns.
+            ConfigError: no message, or opened twice.
+            PromptSetError: the prompts cannot be read.
+            ModelError: the server had to be asked to count, and did not answer.
+        """
+        async with self._lock:
+            if self._opened is not None:
+                raise ConfigError(
+                    "this buffer is open already: make another one for another session"
+                )
+            prompt = tuple(read_message(message) for message in messages)
+            context, window, summary = self._sizes
+            plan = await self._counting(
+                plan_of,
+                prompt,
+                prompts=await in_thread(SessionPrompts.load, self._prompts),
+                counter=await self._model.counter(),
+                archive=self._archive,
+                tools=self._tools,
+                is_native=self._native,
+                idempotent=self._idempotent,
+                model=self._model.name,
+                windows=(await self._model.window(), window),
+                working_context=context,
+                summary_tokens=summary,
+            )
+            state = await self._counting(state_of, plan, Past(), ())
+            summariser = Summariser(plan, self._model, self._sampling, self._seed)
+            self._opened = _Opened(plan, summariser, state)
+
+    async def append(self, message: Message | Mapping[str, Any], *, ok: bool = True) -> None:
+        """Adds a message behind the others; missing and repeated ids are repaired, control tokens made harmless.
+
+        Args:
+            message: an assistant's, a tool's or a user's; a mapping is one in OpenAI's form.
+            ok: False marks a tool's message as a failure, which takes the place of no earlier result.
+
+        Raises:
+            ConfigError: not opened yet, or no message.
+            ModelError: the server had to be asked to count, and did not answer; nothing was added.
+        """
+        async with self._lock:
+            opened = self._ready
+            state = await self._counting(self._with, opened, read_message(message), ok)
+            opened.number += len(state.turns) - len(opened.state.turns)
+            opened.state = state
+            self._early.begin(opened.plan, opened.summariser, state)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What to send now. While results of the last turn are still to come, it is not to be sent."""
+        return self._ready.state.messages
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """What to send as the request's `tools`: those that were given, none where calls travel as text."""
+        return self._tools if self._native else ()
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the prompt that `messages` and `tools` make."""
+        return self._ready.state.tokens
+
+    @property
+    def room(self) -> int:
+        """Tokens left for the output: the working context without the prompt; 0 where it is over it."""
+        return max(0, self._ready.plan.window - self.tokens)
+
+    @property
+    def limit(self) -> int:
+        """Tokens of the prompt at which compaction is due: L = min(0.95 W, W - instruction - summary)."""
+        return self._ready.plan.limit
+
+    @property
+    def due(self) -> bool:
+        """Whether the prompt has reached `limit`."""
+        return self.tokens >= self.limit
+
+    @property
+    def result_tokens(self) -> int:
+        """Most tokens of a result that is sure to fit behind a full summary."""
+        return self._ready.plan.shown
+
+    @property
+    def summaries(self) -> int:
+        """Summaries written so far."""
+        return self._ready.state.past.stage
+
+    @property
+    def summary(self) -> str | None:
+        """The last one, None before the first."""
+        return self._ready.state.past.summary or None
+
+    @property
+    def archive_tool(self) -> Tool:
+        """`read_archived`, which reads what left the context; a loop that offers its spec runs it like any tool."""
+        plan = self._ready.plan
+        run = ReadArchived(plan.archive, plan.counter, plan.shown)
+        return Tool(READ_ARCHIVED, run, idempotent=True)
+
+    async def compact(self, *, force: bool = False) -> Compaction | None:
+        """Makes the prompt smaller if it is due.
+
+        Args:
+            force: makes room although it is not due, where a reply did not fit `room` for instance: by a summary if
+                the cheap tiers free less than a tenth of the working context.
+
+        Returns:
+            What was done; None where it is not due, or the only turn that could be made smaller still waits for
+            results. It stays due then: write `if buffer.due`, or end a `while buffer.due` at None.
+
+        Raises:
+            CompactionFailed: no usable summary after two retries, or less than a tenth of the working context could be
+                freed.
+            OutOfSummaries: a summary is needed, and `max_summaries` are written.
+            ModelError: a summary call failed.
+            LimitReached: a summary call would pass a usage limit.
+
+        Whatever is raised, the context is as it was, and `compact` may be called again.
+        """
+        async with self._lock:
+            opened = self._ready
+            if not self.due and not force:
+                return None
+            found = await compacted(
+                opened.plan,
+                opened.summariser,
+                opened.state,
+                self._spent,
+                max_summaries=self._max,
+                early=await self._early.finished(self._spent),
+                force=force,
+            )
+            if found is None:
+                return None
+            opened.state, report = found
+            await self._early.forget()
+            self._spent = Spent()
+            return report
+
+    async def aclose(self) -> None:
+        """Ends a summary that was begun early, and frees the archive, unless it was handed in."""
+        await self._early.forget()
+        if self._own is not None:
+            await in_thread(self._own.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    @property
+    def _ready(self) -> _Opened:
+        if self._opened is None:
+            raise ConfigError("this buffer has no prompt yet: await open(messages) first")
+        return self._opened
+
+    def _with(self, opened: _Opened, message: Message, ok: bool) -> State:
+        """The state with a message more. Blocks."""
+        plan, state = opened.plan, opened.state
+        turns = placed(state.turns, harmless(plan, message), opened.number, plan.prompts, ok=ok)
+        return state_of(plan, state.past, turns)
+
+    async def _counting(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs work that counts tokens in a thread. Where a server counts and is away, it is waited for."""
+        return await patiently(lambda: in_thread(work, *args, **kwargs), name=self._model.name)

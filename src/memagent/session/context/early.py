@@ -1,0 +1,77 @@
+"""Summaries that are begun before they are due, in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from memagent.errors import MemagentError
+from memagent.session.context.compaction import Early, State
+from memagent.session.context.plan import SessionPlan
+from memagent.session.context.summarise import Spent, Summariser, Summary
+
+
+@dataclass
+class _Begun:
+    """A summary that is being made."""
+
+    state: State
+    task: asyncio.Task[Summary | None]
+    spent: Spent = field(default_factory=Spent)
+
+
+class Beginner:
+    """Begins at most one summary at a time, and hands it out once it is due.
+
+    Whoever wants it waits for it, even where a new one would be as fast: so what a session does depends on its
+    messages and replies alone, not on how long they took. It is begun even where there may be no more summaries, so
+    that a session which is continued with more of them is the same up to there.
+
+    Args:
+        share: of the limit, from which a summary is begun; None begins none.
+    """
+
+    def __init__(self, share: float | None) -> None:
+        self._share = share
+        self._begun: _Begun | None = None
+
+    def begin(self, plan: SessionPlan, summariser: Summariser, state: State) -> None:
+        """Begins a summary of the turns so far if it is time, and none is under way."""
+        if self._share is None or self._begun is not None or not state.turns:
+            return
+        early = self._share * plan.limit <= state.tokens < plan.limit
+        if not early or state.turns[-1].pending:
+            return
+        spent = Spent()
+
+        async def summary() -> Summary | None:
+            try:
+                return await summariser.summary(state.past, state.turns, spent, early=True)
+            except MemagentError as error:  # it is made again when it is due
+                spent.retried.append(f"{type(error).__name__}: {error}")
+                return None
+
+        self._begun = _Begun(state, asyncio.create_task(summary()), spent)
+
+    async def finished(self, spent: Spent) -> Early | None:
+        """The summary that was begun, once it is through; None without one, or where it failed.
+
+        It is handed out again until it is forgotten.
+
+        Args:
+            spent: what it cost is added here, once.
+        """
+        begun = self._begun
+        if begun is None:
+            return None
+        await asyncio.wait([begun.task])  # being cancelled here does not cancel it
+        spent.take(begun.spent)
+        summary = None if begun.task.cancelled() else begun.task.result()
+        return None if summary is None else Early(begun.state.past, begun.state.turns, summary)
+
+    async def forget(self) -> None:
+        """Ends what is under way, and makes room for the next."""
+        begun, self._begun = self._begun, None
+        if begun is not None and not begun.task.done():
+            begun.task.cancel()
+            await asyncio.wait([begun.task])

@@ -1,0 +1,106 @@
+"""What was called, kept by code: the model is not to read again what it has read, or do twice what it has done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from memagent.messages import ToolCall
+from memagent.prompts import Neutraliser
+from memagent.session.context.turns import Turn
+from memagent.tokens.base import TokenCounter
+
+ARGUMENT_CHARS = 120
+"""Longer arguments are cut: they tell one call from another, and are not to be read from here."""
+RESULT_CHARS = 60
+
+Kind = Literal["read", "done", "pending"]
+
+
+class Entry(NamedTuple):
+    """A call that left the context."""
+
+    kind: Kind
+    call: str
+    """`tool(arguments)`"""
+    result: str = ""
+    """The first words of what came of it (`done`)."""
+
+    @property
+    def line(self) -> str:
+        """As the model sees it."""
+        result = f" -> {self.result}" if self.result else ""
+        return f"{self.kind}: {self.call}{result}"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The calls that left the context, oldest first."""
+
+    entries: tuple[Entry, ...] = ()
+    more: int = 0
+    """Calls that are too old to be listed."""
+
+    def with_turns(
+        self, turns: Iterable[Turn], idempotent: frozenset[str], *, dropped: bool = False
+    ) -> Ledger:
+        """The ledger after turns left the context.
+
+        Args:
+            turns: that left.
+            idempotent: tools whose calls are `read`, unless they failed.
+            dropped: the turns left without being summarised: nothing of them was seen, so they are `pending`.
+        """
+        entries = {(entry.kind, entry.call): entry for entry in self.entries}
+        for turn in turns:
+            for call, result in turn.steps:
+                name = described(call)
+                entries.pop(("pending", name), None)
+                if dropped or result is None:
+                    entry = Entry("pending", name)
+                elif call.name in idempotent and result.ok:
+                    entry = Entry("read", name)
+                else:
+                    entry = Entry("done", name, _short(result.text, RESULT_CHARS))
+                entries.pop((entry.kind, name), None)  # the newest stands last
+                entries[entry.kind, name] = entry
+        return Ledger(tuple(entries.values()), self.more)
+
+    def within(self, limit: int, counter: TokenCounter, neutraliser: Neutraliser) -> Ledger:
+        """The ledger with as many of its newest calls as take at most `limit` tokens. Blocks."""
+        kept = Ledger(self.entries, self.more)
+        while kept.entries and counter.count(kept.text(neutraliser)) > limit:
+            # Half a dozen counts for any length, for at most an eighth too much.
+            gone = max(1, len(kept.entries) // 8)
+            kept = Ledger(kept.entries[gone:], kept.more + gone)
+        return kept
+
+    def text(self, neutraliser: Neutraliser) -> str:
+        """The lines, safe to show; empty without any."""
+        lines = [entry.line for entry in self.entries]
+        if self.more:
+            lines.insert(0, f"and {self.more} more before these")
+        return neutraliser.safe("\n".join(lines))
+
+
+EMPTY = Ledger()
+
+
+def described(call: ToolCall) -> str:
+    """`tool(arguments)`, the same for arguments that mean the same."""
+    return f"{call.name}({_short(canonical(call.arguments), ARGUMENT_CHARS)})"
+
+
+def canonical(arguments: str) -> str:
+    """JSON arguments in one form; what is no JSON as it is."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _short(text: str, chars: int) -> str:
+    text = " ".join(text[: 4 * chars].split())
+    return text if len(text) <= chars else text[:chars].rstrip() + "..."

@@ -1,0 +1,240 @@
+"""The summary calls: in passes where one would not fit, sent again where the reply is no summary."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from memagent.chunking.fitting import within
+from memagent.errors import CompactionFailed, ContextOverflow, ModelError
+from memagent.messages import (
+    ChatRequest,
+    Completion,
+    FinishReason,
+    Message,
+    Sampling,
+    Usage,
+)
+from memagent.models.base import ChatModel
+from memagent.prompts import UnusableReply
+from memagent.session.context.clip import clipped
+from memagent.session.context.plan import Past, SessionPlan
+from memagent.session.context.split import fits
+from memagent.session.context.turns import Turn, joined, settled, transcript
+from memagent.threads import in_thread
+from memagent.tokens.measured import well_formed
+from memagent.trajectory import Conversation
+
+UNUSABLE_RETRIES = 2
+"""How often a call is sent again when its reply is empty, ends inside its reasoning or calls a tool."""
+
+
+@dataclass
+class Spent:
+    """What summary calls have cost, and why some were sent again."""
+
+    usage: Usage = field(default_factory=Usage)
+    retried: list[str] = field(default_factory=list[str])
+
+    def wasted(self, completion: Completion, reason: str) -> None:
+        """A reply was no summary."""
+        spent = completion.usage
+        self.usage += Usage(
+            retries=spent.retries + 1,
+            retry_tokens=spent.retry_tokens + spent.prompt_tokens + spent.completion_tokens,
+        )
+        self.retried.append(reason)
+
+    def take(self, other: Spent) -> None:
+        """Adds what the other one holds, and leaves it empty."""
+        self.usage, other.usage = self.usage + other.usage, Usage()
+        self.retried += other.retried
+        other.retried = []
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A text that stands for turns."""
+
+    text: str
+    """Safe to show, within its tokens."""
+    cut: bool = False
+    neutralised: int = 0
+    conversations: tuple[Conversation, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """How far a summary has come whose turns do not fit one call."""
+
+    whole: tuple[Past, tuple[Turn, ...]]
+    """What it is to stand for."""
+    summary: Summary
+    """Of the passes that are through."""
+    past: Past
+    turns: tuple[Turn, ...]
+    """Those that are left."""
+    number: int
+    """Of the next pass."""
+
+
+class Summariser:
+    """Asks a model for the summaries of one session.
+
+    Passes that are through are kept where a later one fails: asked again for the same turns it goes on from there.
+
+    Args:
+        plan: the session's.
+        model: is asked.
+        sampling: of the calls.
+        seed: their seeds are made from it.
+    """
+
+    def __init__(self, plan: SessionPlan, model: ChatModel, sampling: Sampling, seed: int) -> None:
+        self._plan, self._model, self._sampling, self._seed = plan, model, sampling, seed
+        self._through: _Passes | None = None
+
+    async def summary(
+        self, past: Past, turns: tuple[Turn, ...], spent: Spent, *, early: bool = False
+    ) -> Summary:
+        """Summarises turns, and what stands for those before them.
+
+        Args:
+            past: what stands for the turns before.
+            turns: what is summarised.
+            spent: what it costs adds up here.
+            early: the requests say so (`parts`): nobody waits for them yet.
+
+        Raises:
+            CompactionFailed: no reply was a summary.
+            ModelError: a call failed.
+            LimitReached: a call was not sent.
+        """
+        stage, whole = past.stage + 1, (past, turns)
+        # They left: what has not come is not waited for.
+        turns = tuple(settled(turn, self._plan.prompts.render("missing")) for turn in turns)
+        most = len(turns) + 2  # one more may be needed for what is shown again
+        passes = _Passes(whole, Summary(""), past, turns, 0)
+        if self._through is not None and self._through.whole == whole:
+            passes = self._through
+        summary, past, turns = passes.summary, passes.past, passes.turns
+        for number in range(passes.number, most):
+            messages, taken = await in_thread(next_pass, self._plan, past, turns)
+            parts = {"early": "yes"} if early else {}
+            reply = await self._ask(messages, f"{stage}:{number}", spent, parts)
+            summary = Summary(
+                reply.text,
+                reply.cut,
+                summary.neutralised + reply.neutralised,
+                (*summary.conversations, *reply.conversations),
+            )
+            turns = turns[taken:]
+            if not turns:
+                self._through = None
+                return summary
+            past = replace(past, stage=stage, summary=reply.text, shown="")
+            self._through = _Passes(whole, summary, past, turns, number + 1)
+        raise CompactionFailed("a summary took more passes than there are turns")
+
+    async def _ask(
+        self, messages: tuple[Message, ...], place: str, spent: Spent, parts: Mapping[str, str]
+    ) -> Summary:
+        plan, detail = self._plan, ""
+        for attempt in range(1 + UNUSABLE_RETRIES):
+            # After an unusable reply: without reasoning, which may have used up the output.
+            thinking = False if attempt else None
+            prompt = await in_thread(plan.count, messages, thinking=thinking)
+            room = min(plan.summary, plan.window - prompt)
+            if room < (plan.summary + 1) // 2:
+                raise ContextOverflow(
+                    f"a summary's prompt takes {prompt} tokens of {plan.window}, which leaves no room for "
+                    f"{plan.summary}: the counter {plan.counter.name!r} does not count as this model does",
+                    attempts=0,
+                )
+            request = ChatRequest(
+                messages=messages,
+                max_tokens=room,
+                sampling=self._sampling,
+                seed=_seed_of(self._seed, place, attempt),
+                thinking=thinking,
+                tools=plan.tools,
+                kind="summary",
+                parts=parts,
+            )
+            try:
+                completion = await self._model.complete(request)
+            except ModelError as error:
+                spent.usage += Usage(retries=error.attempts)
+                raise
+            spent.retried += [failure.error for failure in completion.failures]
+            try:
+                text = plan.prompts.read_summary(completion)
+            except UnusableReply as error:
+                detail = str(error)
+                spent.wasted(completion, detail)
+                continue
+            spent.usage += completion.usage
+            cut_off = completion.finish_reason is FinishReason.LENGTH
+            kept, cut, joiners = await in_thread(self._bounded, text, cut_off)
+            reply = Message(role="assistant", content=completion.text)
+            conversation = Conversation(
+                messages=(*messages, reply), kind="summary", tokens=completion.tokens
+            )
+            return Summary(kept, cut, joiners, (conversation,))
+        raise CompactionFailed(
+            f"no summary was written: {detail}, {1 + UNUSABLE_RETRIES} times in a row; the history is as it was, so "
+            f"that it may be tried again, with another model or more summary_tokens"
+        )
+
+    def _bounded(self, text: str, cut_off: bool) -> tuple[str, bool, int]:
+        safe, joiners = self._plan.neutraliser(well_formed(text))
+        kept, after, before = within(safe, self._plan.summary, self._plan.counter, cut_off=cut_off)
+        return kept, after < before, len(joiners)
+
+
+def next_pass(
+    plan: SessionPlan, past: Past, turns: tuple[Turn, ...]
+) -> tuple[tuple[Message, ...], int]:
+    """The messages of the next summary call, and how many of the turns they hold: as many as fit. Blocks.
+
+    A turn that does not fit by itself is shown as one text, clipped. Where what is shown again leaves no room for
+    that, no turn is taken: the summary makes the room.
+    """
+    if fits(plan, past, turns):
+        return plan.asking(plan.render(past, turns)), len(turns)
+    low, high = 0, len(turns) - 1  # so many fit, so many may fit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(plan, past, turns[:middle]) else (low, middle - 1)
+    if low:
+        return plan.asking(plan.render(past, turns[:low])), low
+    if past.shown and not _holds(plan, past):
+        return plan.asking(plan.render(past, ())), 0
+    frame = plan.render(past, ())
+    head = plan.prompts.render("step")
+    text = plan.neutraliser.safe(transcript(turns[0], plan.prompts.render("missing")))
+    room = plan.window - plan.summary - plan.count(plan.asking(_with(frame, head)))
+    while True:
+        short, _ = clipped(plan, text, room)
+        messages = plan.asking(_with(frame, f"{head}\n{short}"))
+        if room <= plan.line or plan.count(messages) + plan.summary <= plan.window:
+            return messages, 1
+        room = room * 7 // 8
+
+
+def _holds(plan: SessionPlan, past: Past) -> bool:
+    """Whether a clipped turn fits behind the past."""
+    return plan.count(plan.asking(plan.render(past, ()))) + plan.summary + 2 * plan.line <= (
+        plan.window
+    )
+
+
+def _with(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:
+    return joined((*messages, Message(role="user", content=text)))
+
+
+def _seed_of(seed: int, place: str, attempt: int) -> int:
+    """The engine's seed for one call: 31 bits, the same in every process and on every resume."""
+    key = f"{seed}:summary:{place}:{attempt}".encode()
+    return int.from_bytes(hashlib.blake2b(key, digest_size=4).digest()) & 0x7FFFFFFF

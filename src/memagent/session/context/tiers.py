@@ -1,0 +1,145 @@
+"""The tiers before the summary: results that left their use behind become a line, long ones are clipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from memagent.compaction import Change, Tier
+from memagent.messages import ToolCall
+from memagent.session.context.clip import clipped_result
+from memagent.session.context.ledger import canonical, described
+from memagent.session.context.plan import Past, SessionPlan
+from memagent.session.context.turns import Turn
+
+MIN_DUPLICATE = 20
+"""Tokens: shorter texts are alike by chance, and a line in their place frees nothing."""
+LONG_SHARE = 16
+"""Results of more than a sixteenth of the working context are long, and are clipped to half of that."""
+MIN_LONG = 64
+
+
+@dataclass(frozen=True)
+class Lighter:
+    """A state that was made smaller without a summary."""
+
+    turns: tuple[Turn, ...]
+    tokens: int
+    """Of the prompt."""
+    changes: tuple[Change, ...] = ()
+    tiers: tuple[Tier, ...] = ()
+    enough: bool = False
+    """A tenth of the working context is free, and the prompt is well below the limit."""
+
+
+def lighter(plan: SessionPlan, past: Past, turns: tuple[Turn, ...], before: int) -> Lighter:
+    """What the cheap tiers make of a state. Blocks.
+
+    Where they are not enough nothing is clipped: the summary is to be made of the whole texts.
+
+    Args:
+        plan: the session's.
+        past: what stands for the turns that left.
+        turns: those since.
+        before: tokens of the prompt that they make.
+    """
+    turns, changes = without_repetition(plan, turns)
+    tokens = plan.count(plan.render(past, turns)) if changes else before
+    tiers: tuple[Tier, ...] = ("stale",) if before - tokens >= plan.progress else ()
+    if tiers and tokens <= plan.calm:
+        return Lighter(turns, tokens, changes, tiers, enough=True)
+    plain = Lighter(turns, tokens, changes, tiers)
+    long = max(plan.window // LONG_SHARE, MIN_LONG)
+    clipped: list[Change] = []
+    # Older ones first, and never the last turn: what a model has just asked for it is to see.
+    for at, turn in enumerate(turns[:-1]):
+        for place, (call, result) in enumerate(turn.steps):
+            if result is None or result.handle or result.fixed:
+                continue
+            size = plan.counter.count(result.text)
+            if size <= long:
+                continue
+            shorter = clipped_result(plan, call, result, max(long // 2, 2 * plan.line))
+            less = size - plan.counter.count(shorter.text)
+            if less <= 0:
+                continue
+            turns = (*turns[:at], turns[at].with_result(place, shorter), *turns[at + 1 :])
+            clipped.append(_change(turn, place, "clipped", size, size - less, shorter.handle or ""))
+            tokens -= less
+        if clipped and tokens <= plan.calm and before - tokens >= plan.progress:
+            tokens = plan.count(plan.render(past, turns))
+            if tokens <= plan.calm and before - tokens >= plan.progress:
+                done: tuple[Tier, ...] = (*(("stale",) if changes else ()), "clip")
+                return Lighter(turns, tokens, (*changes, *clipped), done, enough=True)
+    return plain
+
+
+def without_repetition(
+    plan: SessionPlan, turns: tuple[Turn, ...]
+) -> tuple[tuple[Turn, ...], tuple[Change, ...]]:
+    """The turns without results that a later one repeats or replaces, and what was changed. Blocks.
+
+    A failure replaces nothing but failures of the same text. A turn that waits for results is left alone, and makes
+    nothing stale: once they have come it may be dropped.
+    """
+    calls: set[tuple[str, str]] = set()
+    texts: dict[tuple[bool, str], ToolCall] = {}
+    lines: list[tuple[int, int, Literal["stale", "duplicate"], ToolCall]] = []
+    for at in range(len(turns) - 1, -1, -1):
+        if at == len(turns) - 1 and turns[at].pending:
+            continue
+        for place in range(len(turns[at].results) - 1, -1, -1):
+            call, result = turns[at].steps[place]
+            if result is None or result.fixed:
+                continue
+            key = (call.name, canonical(call.arguments))
+            # Of other tools each call may have told something else: the next page, another throw of a die.
+            if key in calls and call.name in plan.idempotent:
+                lines.append((at, place, "stale", call))
+            elif (result.ok, result.text) in texts:
+                lines.append((at, place, "duplicate", texts[result.ok, result.text]))
+            if result.ok:
+                calls.add(key)
+            texts.setdefault((result.ok, result.text), call)
+    changes: list[Change] = []
+    for at, place, what, call in reversed(lines):
+        _, result = turns[at].steps[place]
+        if result is None or (size := plan.counter.count(result.text)) < MIN_DUPLICATE:
+            continue
+        handle = result.handle or plan.archive.put(result.text)
+        line = plan.replaced(what, described(call), handle)
+        left = plan.counter.count(line)
+        if left >= size:
+            continue
+        changes.append(_change(turns[at], place, what, size, left, handle))
+        other = turns[at].with_result(place, replace(result, text=line, handle=handle, fixed=True))
+        turns = (*turns[:at], other, *turns[at + 1 :])
+    return turns, tuple(changes)
+
+
+def results_changed(plan: SessionPlan, before: Turn, after: Turn) -> Sequence[Change]:
+    """A record of each result of a turn that was clipped. Blocks."""
+    return [
+        _change(
+            before, place, "clipped", plan.counter.count(old.text), plan.counter.count(new.text),
+            new.handle or "",
+        )
+        for place, (old, new) in enumerate(zip(before.results, after.results, strict=True))
+        if old is not None and new is not None and old != new
+    ]  # fmt: skip
+
+
+def _change(turn: Turn, place: int, what: str, before: int, after: int, handle: str) -> Change:
+    call = turn.calls[place]
+    return Change.model_validate(
+        {
+            "turn": turn.number,
+            "what": what,
+            "tool": call.name,
+            "call": call.id,
+            "tokens_before": before,
+            "tokens_after": after,
+            "handle": handle,
+        }
+    )

@@ -1,0 +1,214 @@
+"""What a tool session needs to know before its first call: settings, and the plan they resolve to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self, cast
+
+from pydantic import Field, ValidationError, field_validator
+
+from memagent.budget import DEFAULT_WINDOW
+from memagent.errors import ConfigError, WindowUnknown
+from memagent.messages import Leaf, Message, Sampling, ToolSpec
+from memagent.models.base import ChatModel
+from memagent.models.retry import patiently
+from memagent.prompts import Neutraliser
+from memagent.prompts.session import SessionPrompts
+from memagent.session.context.archive import READ_ARCHIVED
+from memagent.session.context.buffer import SummaryBuffer
+from memagent.threads import in_thread
+from memagent.tokens import TokenCounter
+from memagent.tools import Tool, Toolset
+from memagent.tools.protocol import describe
+from memagent.tools.wording import sendable, shown
+
+Protocol = Literal["native", "text"]
+"""How calls travel: in fields of the server's own, or in the text of messages."""
+
+
+class ToolSettings(Leaf):
+    """A tool agent's settings as plain data."""
+
+    working_context: int | None = Field(default=None, gt=0)
+    max_summaries: int = Field(default=7, ge=0)
+    max_steps: int = Field(default=100, gt=0)
+    summary_tokens: int | None = Field(default=None, gt=0)
+    protocol: Protocol = "native"
+    instructions: str = Field(default="", strict=True)
+    early: float | None = Field(default=None, gt=0, lt=1)
+    sampling: Sampling = Sampling()
+    seed: int = 0
+
+    @field_validator("instructions")
+    @classmethod
+    def _encodable(cls, text: str) -> str:
+        if sendable(text) != text:
+            raise ValueError("it holds half a surrogate pair; give what can be encoded")
+        return text
+
+    @classmethod
+    def chosen(cls, **given: Any) -> Self:
+        """What was given, else the defaults.
+
+        Raises:
+            ConfigError: a setting has a bad value.
+        """
+        fields = {name: value for name, value in given.items() if value is not None}
+        try:
+            return cls.model_validate(fields)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ConfigError(
+                f"{first['loc'][-1]}={shown(first['input'])}: {first['msg']}"
+            ) from error
+
+
+@dataclass(frozen=True)
+class ToolPlan:
+    """Everything that a session needs to know, resolved before the first call."""
+
+    task: str
+    settings: ToolSettings
+    prompts: SessionPrompts
+    tools: Toolset
+    model: str
+    """The model's name."""
+    counter: TokenCounter
+    working_context: int
+    """Most tokens of prompt plus output of a call."""
+    prompt: tuple[Message, ...]
+    """What stands first in every request."""
+    neutraliser: Neutraliser
+    """Makes the task and what tools return harmless."""
+
+    @classmethod
+    def make(
+        cls,
+        task: str,
+        settings: ToolSettings,
+        prompts: SessionPrompts,
+        tools: Toolset,
+        *,
+        model: str,
+        counter: TokenCounter,
+        window: int | None,
+    ) -> ToolPlan:
+        """Renders the prompt, and settles how large the working context is.
+
+        Args:
+            task: what to do, not empty.
+            settings: the agent's.
+            prompts: the wording.
+            tools: the user's.
+            model: the model's name.
+            counter: counts tokens.
+            window: what the model says of its window, None where it says nothing.
+
+        Raises:
+            ConfigError: the task is no text, or empty.
+            WindowUnknown: neither the model nor the settings say how large the window is.
+        """
+        if not isinstance(cast("object", task), str) or not task.strip():
+            raise ConfigError(f"the task is {shown(task)}: give a text that is not empty")
+        if sendable(task) != task:
+            raise ConfigError(
+                f"the task {shown(task)} holds half a surrogate pair: give what can be encoded"
+            )
+        asked = settings.working_context
+        if asked is None and window is None:
+            raise WindowUnknown(
+                f"the model {model!r} does not say how large its window is: give working_context="
+            )
+        if asked is not None and window is not None and asked > window:
+            raise ConfigError(
+                f"working_context={asked!r} is over the {window} tokens that {model!r} reports"
+            )
+        frame = (
+            prompts.render("native")
+            if settings.protocol == "native"
+            else prompts.render("text", tools=describe([*tools.specs, READ_ARCHIVED]))
+        )
+        system = "\n\n".join(part for part in (frame.strip(), settings.instructions) if part)
+        neutraliser = Neutraliser(prompts.tags.names, counter.control_tokens)
+        return cls(
+            task=task,
+            settings=settings,
+            prompts=prompts,
+            tools=tools,
+            model=model,
+            counter=counter,
+            working_context=asked or min(window or DEFAULT_WINDOW, DEFAULT_WINDOW),
+            prompt=(
+                Message(role="system", content=system),
+                Message(role="user", content=neutraliser.safe(task)),
+            ),
+            neutraliser=neutraliser,
+        )
+
+    @property
+    def native(self) -> bool:
+        """Whether calls travel in fields of the server's own."""
+        return self.settings.protocol == "native"
+
+    def buffer(self, model: ChatModel) -> SummaryBuffer:
+        """The working context, still empty."""
+        settings = self.settings
+        return SummaryBuffer(
+            model,
+            working_context=self.working_context,
+            window=self.working_context,
+            max_summaries=settings.max_summaries,
+            summary_tokens=settings.summary_tokens,
+            tools=[*self.tools.specs, READ_ARCHIVED],
+            idempotent={READ_ARCHIVED.name, *(t.name for t in self.tools.values() if t.idempotent)},
+            native=self.native,
+            prompts=self.prompts,
+            sampling=settings.sampling,
+            seed=settings.seed,
+            early=settings.early,
+        )
+
+    def toolset(self, buffer: SummaryBuffer) -> Toolset:
+        """All tools that the model is offered."""
+        tools: list[Tool] = [*self.tools.values(), buffer.archive_tool]
+        return Toolset(tools)
+
+    async def room(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, thinking: bool
+    ) -> int:
+        """Tokens that a prompt leaves for the output, 0 or less where it leaves none. Waits for a server that counts.
+
+        Raises:
+            ModelError: the server cannot be asked.
+        """
+
+        def count() -> int:
+            return self.counter.count_messages(messages, thinking=thinking, tools=tools)
+
+        prompt = await patiently(lambda: in_thread(count), name=self.model)
+        return self.working_context - prompt
+
+    def binding(self) -> dict[str, Any]:
+        """What a run is bound to: all that shapes its prompts and replies."""
+        offered = [
+            [tool.spec.model_dump(mode="json"), tool.idempotent, tool.final]
+            for tool in self.tools.values()
+        ]
+        digest = hashlib.sha256(json.dumps(offered, sort_keys=True).encode()).hexdigest()[:16]
+        settings = self.settings.model_dump(
+            mode="json",
+            include={"summary_tokens", "protocol", "instructions", "early", "sampling", "seed"},
+        )
+        return {
+            "agent": "tools",
+            "questions": [self.task],
+            "model": self.model,
+            "prompts": f"{self.prompts.name}:{self.prompts.hash}",
+            "counter": self.counter.name,
+            "tools": {"names": list(self.tools), "digest": digest},
+            "budget": {"window": self.working_context},
+            **settings,
+        }

@@ -1,0 +1,86 @@
+"""Running the calls of a session: each once, whatever happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from memagent.events import Event, ToolInterrupted, ToolReturned
+from memagent.messages import ToolCall, Usage
+from memagent.prompts import Neutraliser
+from memagent.run.log import Effects
+from memagent.run.runner import together
+from memagent.threads import in_thread
+from memagent.tools import Toolset
+from memagent.tools.base import ToolOutput
+
+INTERRUPTED = (
+    "{name} was under way when the session was interrupted. Whether it had its effect is not known, and it was not "
+    "run again: find out before you repeat it."
+)
+
+
+class ToolCalls:
+    """Runs calls, and commits what came of them.
+
+    Args:
+        tools: that the model is offered.
+        effects: of the run.
+        neutraliser: counts what is made harmless in an output before the model sees it.
+    """
+
+    def __init__(self, tools: Toolset, effects: Effects, neutraliser: Neutraliser) -> None:
+        self._tools, self._effects, self._neutraliser = tools, effects, neutraliser
+
+    async def run(
+        self, step: int, calls: tuple[ToolCall, ...]
+    ) -> AsyncGenerator[tuple[int, ToolOutput]]:
+        """Runs the calls of one reply: together where none of them changes anything, else one after the other.
+
+        Args:
+            step: of the reply.
+            calls: in their order.
+
+        Yields:
+            The place of a call and its output, as they come.
+        """
+        if not all(self._idempotent(call) for call in calls):
+            for place, call in enumerate(calls):
+                yield await self._once(step, place, call)
+            return
+        if calls:
+            running = (self._once(step, place, call) for place, call in enumerate(calls))
+            async with aclosing(together(running)) as through:
+                async for output in through:
+                    yield output
+
+    def ends(self, call: ToolCall, output: ToolOutput) -> bool:
+        """Whether a call's output is the answer of the session."""
+        return output.ok and call.name in self._tools and self._tools[call.name].final
+
+    async def _once(self, step: int, place: int, call: ToolCall) -> tuple[int, ToolOutput]:
+        key = f"tool-{step}-{place}"
+        begun = await self._effects.begin(key)
+        if begun.body is not None:
+            return place, ToolOutput(**begun.body)
+        events: list[Event] = []
+        if begun.sent and not self._idempotent(call):
+            output = ToolOutput(INTERRUPTED.format(name=call.name), ok=False)
+            events.append(ToolInterrupted(step=step, call=call))
+        else:
+            output = await self._tools.run(call)
+        _, joiners = await in_thread(self._neutraliser, output.text)
+        returned = ToolReturned(
+            step=step,
+            call=call,
+            output=output.text,
+            ok=output.ok,
+            neutralised=len(joiners),
+        )
+        body = {"text": output.text, "ok": output.ok}
+        await self._effects.commit(key, body, Usage(), [*events, returned])
+        return place, output
+
+    def _idempotent(self, call: ToolCall) -> bool:
+        # A tool that is not there does nothing, however often.
+        return call.name not in self._tools or self._tools[call.name].idempotent

@@ -1,0 +1,62 @@
+"""Boxes and trees."""
+
+from __future__ import annotations
+
+import pytest
+from tests.bench.games.forgetting import call
+
+from memagent.tools import Toolset
+from memagent_bench.games.graphs import DEPTH, NONE, Boxes, Tree
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_way_of_boxes_is_as_long_as_is_wanted(seed: int) -> None:
+    game = Boxes(seed=seed, difficulty=40)
+    at, coins, steps = game.task.split("Start at the box ")[1].split(".")[0], 0, 0
+    while at != NONE:
+        more, left, right = game._boxes[at]
+        coins += more
+        at = right if coins % 2 else left
+        steps += 1
+    assert steps == 40
+    assert game.finish(str(coins))
+
+
+def test_the_wrong_way_leads_on_too() -> None:
+    game = Boxes(seed=0, difficulty=40)
+    ends = [name for name, (_, left, right) in game._boxes.items() if NONE in (left, right)]
+    assert len(ends) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_leaves_of_a_tree_are_added_and_it_is_not_deep(seed: int) -> None:
+    game = Tree(seed=seed, difficulty=200)
+
+    def leaves(name: str, depth: int) -> tuple[int, int]:
+        value, child, _ = game._nodes[name]
+        assert depth <= DEPTH
+        if child == NONE:
+            return value, 1
+        total, nodes = 0, 1
+        while child != NONE:
+            more, below = leaves(child, depth + 1)
+            total, nodes, child = total + more, nodes + below, game._nodes[child][2]
+        return total, nodes
+
+    total, nodes = leaves(game.task.split("is the node ")[1].split(".")[0], 0)
+    assert nodes == 200
+    assert game.finish(str(total))
+
+
+@pytest.mark.parametrize(
+    ("game", "asked"),
+    [
+        (Boxes(seed=0, difficulty=10), call("open", box="\u2029" + "x" * 10_000)),
+        (Tree(seed=0, difficulty=10), call("node", name="none")),
+    ],
+)
+async def test_names_that_are_not_there_are_told_shortly(game, asked) -> None:
+    output = await Toolset(game.tools).run(asked)
+    assert not output.ok
+    assert "there is no" in output.text
+    assert len(output.text) < 200

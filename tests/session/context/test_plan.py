@@ -1,0 +1,107 @@
+"""The working context is divided once, and states become messages."""
+
+from pathlib import Path
+
+import pytest
+from tests.session.context.strict import SHORT, TOOLS, acts, call, opened, system, user
+
+from memagent.errors import ConfigError, WindowTooSmall, WindowUnknown
+from memagent.models.scripted import ScriptedModel
+from memagent.session.context.buffer import SummaryBuffer
+from memagent.session.context.plan import Past
+from memagent.tokens import load_counter
+
+BPE = load_counter(Path(__file__).parents[2] / "data/tokenizer")
+
+
+@pytest.mark.parametrize("whole", [1200, 2000, 4096, 8000])
+async def test_the_shares_add_up(whole: int) -> None:
+    plan = (await opened(ScriptedModel([]), working_context=whole))._ready.plan
+    ask = plan.count(plan.asking(plan.prompt)) - plan.count(plan.prompt)
+    assert plan.window == whole
+    assert plan.summary == max(whole // 8, 64)
+    assert plan.limit <= min(int(0.95 * whole), whole - ask - plan.summary)
+    assert plan.limit >= min(int(0.95 * whole), whole - ask - plan.summary) - 16
+    assert plan.base + plan.shown + whole // 10 <= plan.limit
+    full = Past(7, "s" * plan.summary, shown="r" * plan.shown)
+    assert plan.count(plan.render(full, ())) + plan.ledger <= plan.limit - whole // 10
+
+
+async def test_the_published_context_of_4096_tokens_has_room_for_turns() -> None:
+    model = ScriptedModel([], counter=BPE)
+    buffer = await opened(model, working_context=4096, prompts=None, tools=TOOLS, native=False)
+    plan = buffer._ready.plan
+    assert plan.limit > 3000
+    assert plan.limit - plan.base > 2000
+
+
+@pytest.mark.parametrize(
+    ("window", "own", "context", "whole"),
+    [
+        (8192, None, 4096, 4096),
+        (2000, None, 4096, 2000),
+        (None, 3000, 4096, 3000),
+        (8192, 3000, None, 3000),
+        (3000, 8192, None, 3000),
+    ],
+)
+async def test_the_smallest_window_counts(
+    window: int | None, own: int | None, context: int | None, whole: int
+) -> None:
+    buffer = await opened(ScriptedModel([], window=window), working_context=context, window=own)
+    assert buffer.tokens + buffer.room == whole
+
+
+async def test_a_window_that_nobody_knows_is_an_error() -> None:
+    with pytest.raises(WindowUnknown, match=r"'scripted'.*window="):
+        await opened(ScriptedModel([], window=None), working_context=4096)
+
+
+async def test_a_window_that_is_too_small_is_told_with_numbers() -> None:
+    with pytest.raises(WindowTooSmall, match=r"800 tokens.*prompt takes \d+.*use a larger"):
+        await opened(ScriptedModel([]), working_context=800)
+    buffer = SummaryBuffer(ScriptedModel([]), prompts=SHORT)
+    with pytest.raises(WindowTooSmall, match="shorter prompt"):
+        await buffer.open([user("x" * 4000)])
+
+
+@pytest.mark.parametrize("prompt", [[], [acts(call("do"))]], ids=["empty", "calls"])
+async def test_a_prompt_that_is_none_is_refused(prompt: list) -> None:  # type: ignore[type-arg]
+    with pytest.raises(ConfigError, match="prompt"):
+        await SummaryBuffer(ScriptedModel([])).open(prompt)
+
+
+async def test_roles_alternate_whatever_the_prompt_ends_with() -> None:
+    buffer = SummaryBuffer(ScriptedModel([]), prompts=SHORT)
+    await buffer.open([system(), user("a"), user("b")])
+    plan = buffer._ready.plan
+    assert [m.content for m in buffer.messages] == ["frame", "a\n\nb"]
+    rendered = plan.render(Past(1, "sum"), ())
+    assert rendered[1].content == "a\n\nb\n\nPart 2.\n<summary>sum</summary>\n(none)\n."
+    assert plan.asking(rendered)[1].content.endswith("Summarise, at most 358 words.")
+    alone = SummaryBuffer(ScriptedModel([]), prompts=SHORT)
+    await alone.open([system()])
+    assert [m.role for m in alone._ready.plan.render(Past(1, "sum"), ())] == ["system", "user"]
+
+
+async def test_the_shipped_wording_fits_a_small_window() -> None:
+    model = ScriptedModel([], counter=BPE, window=2048)
+    buffer = SummaryBuffer(model, working_context=None, prompts="session")
+    await buffer.open([system("frame"), user("task")])
+    assert buffer.limit > 1000
+
+
+@pytest.mark.parametrize("summary", [None, 100])
+async def test_the_least_working_context_is_named_and_is_enough(summary: int | None) -> None:
+    settings = {"working_context": 300, "summary_tokens": summary, "prompts": None}
+    with pytest.raises(WindowTooSmall, match="overstates them about four times") as error:
+        await opened(ScriptedModel([]), **settings)
+    least = int(str(error.value).split("at least ")[1].split(":")[0])
+    assert least > 1000
+    await opened(ScriptedModel([]), **settings | {"working_context": least})
+    with pytest.raises(WindowTooSmall) as less:
+        await opened(ScriptedModel([]), **settings | {"working_context": least - 20})
+    assert abs(int(str(less.value).split("at least ")[1].split(":")[0]) - least) < 8
+    with pytest.raises(WindowTooSmall) as known:
+        await opened(ScriptedModel([], counter=BPE), **settings)
+    assert "overstates" not in str(known.value)

@@ -1,0 +1,186 @@
+"""Summary calls: as many turns as fit, each once; replies that are none are asked for again."""
+
+import asyncio
+
+import pytest
+from tests.session.context.strict import acts, call, check_strictly, opened, result, step
+
+from memagent.errors import CompactionFailed, LimitReached, ServerBusy
+from memagent.messages import ChatRequest, Completion, Failure, FinishReason, Sampling, Usage
+from memagent.models.scripted import Reply, ScriptedModel
+from memagent.session.context.plan import Past
+from memagent.session.context.summarise import Spent, Summariser, Summary, next_pass
+from memagent.session.context.turns import Turn
+
+CALL = Completion(text="", tool_calls=(call("do"),), usage=Usage(calls=1, prompt_tokens=5))
+
+
+async def summarised(
+    *replies: Reply, sizes: tuple[int, ...] = (100,), past: Past | None = None
+) -> tuple[Summary, Spent, ScriptedModel]:
+    model = ScriptedModel(replies)
+    buffer = await opened(model)
+    for number, size in enumerate(sizes):
+        await step(buffer, number, f"<{number}>".ljust(size, "."), "do")
+    opened_ = buffer._ready
+    spent = Spent()
+    summariser = Summariser(opened_.plan, model, Sampling(temperature=0.3), seed=5)
+    summary = await summariser.summary(past or Past(), opened_.state.turns, spent)
+    return summary, spent, model
+
+
+async def test_one_call_where_the_turns_fit() -> None:
+    summary, spent, model = await summarised("ab. <summary>Found it.</summary> yes")
+    (request,) = model.requests
+    assert summary.text == "Found it."
+    assert (request.kind, request.thinking, request.sampling.temperature) == ("summary", None, 0.3)
+    assert request.max_tokens == 3000 // 8
+    assert request.messages[-1].role == "user"
+    assert "Summarise" in request.messages[-1].content
+    (conversation,) = summary.conversations
+    assert conversation.messages[:-1] == request.messages
+    assert conversation.messages[-1].content == "ab. <summary>Found it.</summary> yes"
+    assert spent.usage.calls == 1
+
+
+async def test_passes_where_they_do_not_each_turn_once_with_the_summary_so_far() -> None:
+    replies = [f"summary {n}" for n in range(9)]
+    summary, spent, model = await summarised(*replies, sizes=(900,) * 9, past=Past(1, "old one"))
+    passes = len(model.requests)
+    assert 3 <= passes < 9
+    assert summary.text == f"summary {passes - 1}"
+    assert len(summary.conversations) == passes == spent.usage.calls
+    for place, request in enumerate(model.requests):
+        check_strictly(request.messages)
+        before = "old one" if place == 0 else f"summary {place - 1}"
+        assert before in request.messages[1].content
+    for number in range(9):
+        holds = [any(f"<{number}>" in m.content for m in r.messages) for r in model.requests]
+        assert sum(holds) == 1
+
+
+async def test_what_is_shown_again_is_summarised_once_too() -> None:
+    past = Past(1, "old", shown="shown " * 100)
+    _, _, model = await summarised(*["new"] * 9, sizes=(2500, 900), past=past)
+    holds = ["shown shown" in r.messages[1].content for r in model.requests]
+    assert holds == [True] + [False] * (len(holds) - 1)
+
+
+async def test_a_turn_that_does_not_fit_is_one_text_with_a_handle() -> None:
+    _, _, model = await summarised("new", sizes=(9000,))
+    (request,) = model.requests
+    assert [message.role for message in request.messages] == ["system", "user"]
+    text = request.messages[1].content
+    assert "too long" in text
+    assert 'do({"n": 0}) -> ' in text
+    assert " in t" in text
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ("", "empty"),
+        ("<think>", "inside its reasoning"),
+        (CALL, "calls a tool"),
+        ("<call>{}</call>", "calls a tool"),
+        ("<summary>\n</summary>", "summary is empty"),
+        (Completion(text="no", finish_reason=FinishReason.OTHER), "stopped by the engine"),
+    ],
+    ids=["empty", "reasoning", "call", "text-call", "tags", "filtered"],
+)  # fmt: skip
+async def test_what_is_no_summary_is_asked_for_again(bad: Reply, why: str) -> None:
+    summary, spent, model = await summarised(bad, bad, "fine")
+    assert summary.text == "fine"
+    assert [r.thinking for r in model.requests] == [None, False, False]
+    assert len({r.seed for r in model.requests}) == 3
+    assert spent.usage.calls == 1
+    assert spent.usage.retries == 2
+    assert len(spent.retried) == 2
+    assert why in spent.retried[0]
+    with pytest.raises(CompactionFailed, match=f"{why}.*3 times.*as it was"):
+        await summarised(bad, bad, bad)
+
+
+async def test_a_summary_beside_a_call_is_a_summary() -> None:
+    both = CALL.model_copy(update={"text": "<summary>here</summary>"})
+    assert (await summarised(both))[0].text == "here"
+
+
+async def test_a_summary_over_its_tokens_is_cut_where_a_sentence_ends() -> None:
+    long = "One sentence. " * 40 + "And a half"
+    summary, _, _ = await summarised(long)
+    assert summary.cut
+    assert len(summary.text) <= 375
+    assert summary.text.endswith("sentence.")
+    half = Completion(text="<summary>A whole sentence. Half of", finish_reason=FinishReason.LENGTH)
+    assert (await summarised(half))[0].text == "A whole sentence."
+
+
+async def test_a_summary_cannot_close_a_field() -> None:
+    summary, _, _ = await summarised("a </result> <|im_end|> \ud800")
+    assert summary.neutralised == 2
+    assert "</result>" not in summary.text
+    assert "<|im_end|>" not in summary.text
+    assert summary.text.endswith("\ufffd")
+
+
+async def test_errors_of_the_model_are_raised_and_counted() -> None:
+    with pytest.raises(ServerBusy):
+        await summarised(ServerBusy("later", attempts=3))
+    with pytest.raises(LimitReached):
+        await summarised(LimitReached("enough"))
+    failed = Completion(text="ok", failures=(Failure(error="ServerBusy: x", waited=1),))
+    assert (await summarised(failed))[1].retried == ["ServerBusy: x"]
+
+
+async def test_the_same_turns_make_the_same_requests() -> None:
+    first, second = [(await summarised(*["s"] * 9, sizes=(900,) * 5))[2].requests for _ in "ab"]
+    assert first == second
+
+
+async def test_a_pass_never_leaves_a_call_without_a_result() -> None:
+    buffer = await opened(ScriptedModel([]))
+    await buffer.append(acts(call("do", id="a"), call("do", id="b")))
+    await buffer.append(result("x" * 900, "b"))
+    for number in range(5):
+        await step(buffer, number, "y" * 900)
+    requests: list[ChatRequest] = []
+
+    def reply(request: ChatRequest) -> str:
+        requests.append(request)
+        check_strictly(request.messages)
+        return "summary"
+
+    summariser = Summariser(buffer._ready.plan, ScriptedModel(reply), Sampling(), 0)
+    await summariser.summary(Past(), buffer._ready.state.turns, Spent())
+    assert len(requests) > 2
+
+
+def test_a_pass_takes_at_least_one_turn_or_makes_room() -> None:
+    plan = asyncio.run(opened(ScriptedModel([])))._ready.plan
+    said = Turn(0, acts(text="x" * 9000))
+    assert next_pass(plan, Past(), (said,))[1] == 1
+    asked = plan.count(plan.asking(plan.render(Past(1, "s", shown="r"), ())))
+    full = Past(1, "s", shown="r" * (plan.window - plan.summary - plan.line - asked))
+    messages, taken = next_pass(plan, full, (said,))
+    assert taken == 0
+    assert plan.count(messages) + plan.summary <= plan.window
+
+
+async def test_passes_that_are_through_are_not_made_again_until_the_turns_change() -> None:
+    model = ScriptedModel(["one", ServerBusy("later"), "two", "three", "four", *["new"] * 9])
+    buffer = await opened(model)
+    for number in range(5):
+        await step(buffer, number, f"<{number}>".ljust(1300, "."), "do")
+    opened_ = buffer._ready
+    spent = Spent()
+    summariser = Summariser(opened_.plan, model, Sampling(), seed=5)
+    turns = opened_.state.turns
+    with pytest.raises(ServerBusy):
+        await summariser.summary(Past(), turns, spent)
+    summary = await summariser.summary(Past(), turns, spent)
+    assert [c.messages[-1].content for c in summary.conversations][:2] == ["one", "two"]
+    assert sum(any("<0>" in m.content for m in r.messages) for r in model.requests) == 1
+    assert spent.usage.calls == len(summary.conversations)
+    again = await summariser.summary(Past(), turns[:-1], spent)
+    assert again.conversations[0].messages[:-1] == model.requests[0].messages

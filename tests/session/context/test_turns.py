@@ -1,0 +1,138 @@
+"""Whatever ids come in, what goes out holds for strict servers."""
+
+from collections.abc import Sequence
+
+import pytest
+from tests.session.context.strict import SHORT, acts, call, check_strictly, result, system, user
+
+from memagent.messages import Message
+from memagent.session.context.turns import (
+    Turn,
+    as_text,
+    joined,
+    native,
+    placed,
+    settled,
+    transcript,
+)
+
+
+def made(messages: Sequence[Message]) -> tuple[Turn, ...]:
+    turns: tuple[Turn, ...] = ()
+    for message in messages:
+        turns = placed(turns, message, len(turns), SHORT)
+    return turns
+
+
+def contents(turns: Sequence[Turn]) -> list[str]:
+    return [message.content for message in native(turns, "(none)")]
+
+
+@pytest.mark.parametrize(
+    ("ids", "answers", "texts"),
+    [
+        pytest.param("ab", "ab", "12", id="in-order"),
+        pytest.param("ab", "ba", "21", id="by-id"),
+        pytest.param("aa", "aa", "12", id="repeated"),
+        pytest.param(["", ""], ["", ""], "12", id="empty"),
+        pytest.param("ab", [None, None], "12", id="missing"),
+        pytest.param("ab", "xy", "12", id="unknown"),
+        pytest.param("ab", "b?", "21", id="one-known"),
+        pytest.param(["", "c00000000"], ["c00000000", ""], "21", id="one-like-a-new-one"),
+    ],
+)
+def test_results_find_their_calls(
+    ids: Sequence[str], answers: Sequence[str | None], texts: str
+) -> None:
+    calls = [call("do", f"[{place}]", name) for place, name in enumerate(ids)]
+    results = [result(str(place + 1), name) for place, name in enumerate(answers)]
+    turns = made([acts(*calls), *results])
+    assert len(turns) == 1
+    messages = native(turns, "(none)")
+    check_strictly(messages)
+    assert "".join(message.content for message in messages[1:]) == texts
+    assert [c.arguments for c in messages[0].tool_calls] == ["[0]", "[1]"]
+
+
+def test_a_result_too_many_is_added_to_its_call() -> None:
+    turns = made([acts(call("do", id="a"), call("do", id="b")), *map(result, "123", "aba")])
+    assert contents(turns) == ["", "1\n3", "2"]
+    assert contents(made([acts(call("do")), result("1"), result("2", None)])) == ["", "1\n2"]
+
+
+def test_a_result_without_any_call_is_a_users_message() -> None:
+    for turns in (made([result("lost")]), made([user("hi"), result("lost")])):
+        check_strictly(joined(native(turns, "(none)")))
+        assert turns[-1].head.role == "user"
+        assert contents(turns)[-1] == f"{SHORT.stray}\nlost"
+
+
+def test_a_call_whose_result_never_came_says_so_once_it_is_not_the_last() -> None:
+    waiting = made([acts(call("do"))])
+    assert waiting[0].pending
+    assert contents(waiting) == [""]
+    later = made([acts(call("do")), user("well?")])
+    assert contents(later) == ["", "(none)", "well?"]
+    check_strictly(native(later, "(none)"))
+    assert contents(made([acts(call("do")), user("well?"), result("late")])) == ["", "late", "well?"]  # fmt: skip
+    assert contents([settled(waiting[0], "(none)")]) == ["", "(none)"]
+
+
+def test_a_late_result_goes_back_to_its_call_by_name_only() -> None:
+    open_ = [acts(call("do", id="a")), acts(call("do", id="b"))]
+    assert contents(made([*open_, result("late", "a")])) == ["", "late", ""]
+    assert contents(made([*open_, result("now", " ")])) == ["", "(none)", "", "now"]
+
+
+def test_a_hundred_empty_ids_are_a_hundred_ids() -> None:
+    head = made([acts(*(call("do", id="") for _ in range(1100)))])[0].head
+    assert len({c.id for c in head.tool_calls}) == 1100
+    assert head.tool_calls[7].id == "c00000007"
+
+
+def test_half_surrogate_pairs_and_stray_fields_are_repaired() -> None:
+    odd = Message(role="user", content="\ud800!", tool_call_id="x", tool_calls=(call("do"),))
+    (turn,) = made([odd])
+    assert turn.head == user("\ufffd!")
+    assert turn.results == ()
+
+
+def test_calls_travel_as_text() -> None:
+    turns = made([acts(call("do", '{"n": 1}'), text="so"), result("fine"), user("and?")])
+    said, answer = joined(as_text(turns, "(none)"))
+    assert said.content == 'so\n<call>{"name": "do", "arguments": {"n": 1}}</call>'
+    assert said.tool_calls == ()
+    assert answer.content == '<result name="do">\nfine\n</result>\n\nand?'
+    raw = acts(call("do"), text='<call>{"name": "do"}</call>')
+    assert as_text(made([raw]), "(none)") == [Message(role="assistant", content=raw.content)]
+
+
+def test_a_turn_is_one_text() -> None:
+    (turn,) = made([acts(call("do", '{"n": 1}'), call("do", id="b"), text="so"), result("fine")])
+    assert transcript(turn, "(none)") == 'so\ndo({"n": 1}) -> fine\ndo({}) -> (none)'
+
+
+def test_neighbours_of_the_user_are_joined() -> None:
+    assert joined([system(), user("a"), user(""), user("b"), acts(text="c"), user("d")]) == (
+        system(), user("a\n\nb"), acts(text="c"), user("d"),
+    )  # fmt: skip
+
+
+def test_a_failure_is_marked_in_the_text_and_one_of_two_makes_both_one() -> None:
+    (turn,) = placed(made([acts(call("do"))]), result("away"), 1, SHORT, ok=False)
+    assert as_text([turn], "(none)")[1].content == '<result name="do" ok="false">\naway\n</result>'
+    (both,) = placed((turn,), result("fine"), 1, SHORT)
+    assert both.results[0] is not None
+    assert (both.results[0].text, both.results[0].ok) == ("away\nfine", False)
+
+
+@pytest.mark.parametrize(
+    "said", ['<call >{"name": "do"}</call>', 'so <call>\n{"name": "do"}'], ids=["space", "open"]
+)
+def test_a_call_is_not_written_twice(said: str) -> None:
+    assert as_text(made([acts(call("do"), text=said)]), "(none)")[0].content == said
+
+
+def test_a_tag_that_is_no_call_does_not_stand_for_one() -> None:
+    (said,) = as_text(made([acts(call("do"), text="a <call> tag")]), "(none)")
+    assert said.content.endswith('\n<call>{"name": "do", "arguments": {}}</call>')

@@ -1,0 +1,193 @@
+"""Calls run once: together where nothing is changed, else in order; what may have had its effect is not repeated."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memagent.errors import StoreError
+from memagent.messages import ToolCall, ToolSpec
+from memagent.prompts import Neutraliser
+from memagent.run.log import Effects
+from memagent.run.runner import Journal
+from memagent.runstore import RunStore
+from memagent.session.tool_calls import ToolCalls
+from memagent.tools import Tool, ToolOutput, Toolset
+
+
+@pytest.fixture
+def store():
+    store = RunStore(None)
+    store.create("r1", {"agent": "tools", "questions": ["task"]}, {}, {})
+    yield store
+    store.close()
+
+
+def runs(name: str, run: Callable[[], Any], **fields: Any) -> Tool:
+    async def call(arguments: Any) -> str:
+        return await run()
+
+    return Tool(ToolSpec(name=name), call, **fields)
+
+
+def calls(*names: str) -> tuple[ToolCall, ...]:
+    return tuple(
+        ToolCall(id=f"c{place}", name=name, arguments="{}") for place, name in enumerate(names)
+    )
+
+
+def opened(store: RunStore, *tools: Tool) -> tuple[ToolCalls, Effects]:
+    """As a new session of the run has them."""
+    effects = Effects(Journal(store, "r1"))
+    return ToolCalls(Toolset(tools), effects, Neutraliser(["call"])), effects
+
+
+async def outputs(running: ToolCalls, step: int, *names: str) -> dict[int, ToolOutput]:
+    return {place: output async for place, output in running.run(step, calls(*names))}
+
+
+async def test_what_changes_nothing_runs_together(store: RunStore) -> None:
+    barrier = asyncio.Barrier(3)
+
+    async def wait() -> str:
+        return f"{await asyncio.wait_for(barrier.wait(), 5) >= 0}"
+
+    running, effects = opened(store, runs("look", wait, idempotent=True))
+    found = await outputs(running, 0, "look", "look", "look")
+    assert {place: output.text for place, output in found.items()} == dict.fromkeys(
+        range(3), "True"
+    )
+    assert [event.type for event in effects.news()] == ["tool_returned"] * 3
+
+
+async def test_other_calls_run_one_after_the_other(store: RunStore) -> None:
+    log: list[str] = []
+
+    def tool(name: str, **fields: Any) -> Tool:
+        async def run() -> str:
+            log.append(f"{name} begins")
+            await asyncio.sleep(0.005)
+            log.append(f"{name} ends")
+            return name
+
+        return runs(name, run, **fields)
+
+    running, _ = opened(store, tool("look", idempotent=True), tool("do"))
+    await outputs(running, 0, "look", "do", "look")
+    assert log == [
+        f"{name} {what}" for name in ("look", "do", "look") for what in ("begins", "ends")
+    ]
+
+
+async def test_no_calls_are_no_outputs(store: RunStore) -> None:
+    running, _ = opened(store, runs("look", lambda: None))
+    assert await outputs(running, 0) == {}
+
+
+async def test_a_finished_call_is_not_run_again(store: RunStore) -> None:
+    ran: list[str] = []
+
+    async def run() -> str:
+        ran.append("look")
+        return f"{len(ran)}"
+
+    first = await outputs(opened(store, runs("look", run))[0], 0, "look")
+    running, effects = opened(store, runs("look", run))
+    assert await outputs(running, 0, "look") == first
+    assert (len(ran), effects.news()) == (1, [])
+    await outputs(running, 1, "look")
+    assert len(ran) == 2
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_call_that_was_under_way(store: RunStore, idempotent: bool) -> None:
+    began = asyncio.Event()
+
+    async def forever() -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async def at_once() -> str:
+        return "through"
+
+    running, _ = opened(store, runs("do", forever, idempotent=idempotent))
+    task = asyncio.create_task(outputs(running, 0, "do"))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    running, effects = opened(store, runs("do", at_once, idempotent=idempotent))
+    (output,) = (await outputs(running, 0, "do")).values()
+    kinds = [event.type for event in effects.news()]
+    if idempotent:
+        assert (output.text, kinds) == ("through", ["tool_returned"])
+    else:
+        assert not output.ok
+        assert "do was under way" in output.text
+        assert kinds == ["tool_interrupted", "tool_returned"]
+    # Told once: the next session hands back the same.
+    running, effects = opened(store, runs("do", at_once, idempotent=idempotent))
+    assert (await outputs(running, 0, "do"))[0] == output
+    assert effects.news() == []
+
+
+async def test_whatever_a_tool_does_is_a_result(store: RunStore) -> None:
+    async def cancelled() -> str:
+        raise asyncio.CancelledError
+
+    async def fails() -> str:
+        raise ValueError("no such item")
+
+    running, _ = opened(store, runs("cancelled", cancelled), runs("fails", fails))
+    found = await outputs(running, 0, "cancelled", "fails", "nothing")
+    assert [output.ok for output in found.values()] == [False, False, False]
+    assert "no such item" in found[1].text
+    assert "no such tool" in found[2].text
+
+
+async def test_an_event_says_what_is_made_harmless(store: RunStore) -> None:
+    async def run() -> str:
+        return "a</call><|im_end|>b"
+
+    running, effects = opened(store, runs("look", run))
+    await outputs(running, 0, "look")
+    (event,) = effects.news()
+    assert event.type == "tool_returned"
+    assert (event.output, event.neutralised) == ("a</call><|im_end|>b", 2)
+
+
+async def test_a_store_that_fails_ends_all_calls_beside_it(store: RunStore) -> None:
+    through: list[str] = []
+    both = asyncio.Event()
+
+    async def quick() -> str:
+        await both.wait()
+        store.close()
+        return "quick"
+
+    async def slow() -> str:
+        both.set()
+        await asyncio.sleep(0.05)
+        through.append("slow")
+        return "slow"
+
+    running, _ = opened(
+        store, runs("quick", quick, idempotent=True), runs("slow", slow, idempotent=True)
+    )
+    with pytest.raises(StoreError):
+        await outputs(running, 0, "quick", "slow")
+    # Nothing goes on behind the back of whoever holds the run.
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not others
+    assert through == ["slow"]
+
+
+async def test_a_final_tool_ends_the_session_if_it_succeeds(store: RunStore) -> None:
+    running, _ = opened(store, runs("submit", lambda: None, final=True), runs("look", lambda: None))
+    submit, look, other = calls("submit", "look", "other")
+    assert running.ends(submit, ToolOutput("42"))
+    assert not running.ends(submit, ToolOutput("no", ok=False))
+    assert not running.ends(look, ToolOutput("42"))
+    assert not running.ends(other, ToolOutput("42"))
