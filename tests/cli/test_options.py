@@ -15,15 +15,15 @@ def test_asking_and_estimating_take_the_same_options(invoke: Invoke, command: st
 
 
 def test_choices_are_those_of_the_library() -> None:
-    from memagent.memory.plan import Settings
+    from memagent.memory.plan import MemorySettings
 
     for cuts in Cuts:
-        assert Settings(cuts=cuts.value).cuts == cuts
+        assert MemorySettings(cuts=cuts.value).cuts == cuts
     for gate in Gate:
-        assert Settings(gate=gate.value).gate == gate
+        assert MemorySettings(gate=gate.value).gate == gate
     for trust in Trust:
-        assert Settings(trust=trust.value).trust == trust
-    assert Settings().sampling.temperature == 0.7, "as the help of --temperature says"
+        assert MemorySettings(trust=trust.value).trust == trust
+    assert MemorySettings().sampling.temperature == 0.7, "as the help of --temperature says"
     assert set(Errors) == {"strict", "replace"}
 
 

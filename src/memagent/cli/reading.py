@@ -17,8 +17,7 @@ from memagent.cli.source import expected_chars
 
 if TYPE_CHECKING:
     from memagent.documents import Document
-    from memagent.memory.agent import MemoryAgent
-    from memagent.memory.stream import RunStream
+    from memagent.memory.agent import MemoryAgent, RunStream
     from memagent.runstore import RunStore
 
 

@@ -50,9 +50,9 @@ def resume(
             report_session(opened, record, shown, outcome)
             return
         if record.status == "finished":
-            from memagent.memory.stream import results_of
+            from memagent.memory.state import read_results
 
-            report(results_of(opened, run_id, {}), record, shown, outcome)
+            report(read_results(opened, run_id), record, shown, outcome)
             return
         agent = agent_again(record, opened, base_url=base_url, max_calls=max_calls)
         source = None

@@ -182,7 +182,9 @@ def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
     if is_tool_session(record):
         tools = record.binding["tools"]["names"]
         return row | {"task": questions[0], "tools": tools, "steps": steps_made(store, record.id)}
-    states = store.state(record.id, len(questions))
+    from memagent.memory.state import restore
+
+    states = restore(store, record.id)
     read = max(state.next_chunk for state in states)
     return row | {"document": record.source["name"], "questions": questions, "chunks": read}
 

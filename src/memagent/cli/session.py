@@ -13,8 +13,7 @@ from memagent.cli.exits import Interrupted, say
 
 if TYPE_CHECKING:
     from memagent.events import Event
-    from memagent.memory.agent import MemoryAgent
-    from memagent.memory.stream import RunStream
+    from memagent.memory.agent import MemoryAgent, RunStream
     from memagent.run.result import Result
 
 T = TypeVar("T")

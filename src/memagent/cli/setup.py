@@ -45,14 +45,13 @@ class Setup:
         """
         from memagent.memory.agent import MemoryAgent
         from memagent.messages import Sampling
+        from memagent.models.spec import open_model
 
         heat = self.temperature
         if heat is not None and not math.isfinite(heat):
             raise ConfigError(f"--temperature {heat!r}: give a number from 0 on")
         return MemoryAgent(
-            self.model,
-            base_url=self.base_url,
-            tokenizer=self.tokenizer,
+            open_model(self.model, base_url=self.base_url, tokenizer=self.tokenizer),
             prompts=self.prompts,
             window=self.window,
             chunk_tokens=self.chunk_tokens,
@@ -93,7 +92,7 @@ def agent_again(
     """
     from memagent.memory.agent import MemoryAgent
     from memagent.messages import Sampling
-    from memagent.models.spec import SCHEMES
+    from memagent.models.spec import SCHEMES, open_model
     from memagent.prompts import PromptSet
 
     given: dict[str, Any] = dict(record.settings)
@@ -104,7 +103,7 @@ def agent_again(
             f"resume it from Python, with MemoryAgent(that_model, ...).resume({record.id!r})"
         )
     prompts = PromptSet.parse(given.pop("prompts").encode(), name="the run's prompt set")
-    kept_url: str | None = given.pop("base_url")
+    kept_url, tokenizer = given.pop("base_url", None), given.pop("tokenizer", None)
     sampling = Sampling.model_validate(given.pop("sampling"))
     # Not as they were asked for: a server's window may have changed since, and the defaults with it.
     bound = record.binding["budget"]
@@ -114,8 +113,7 @@ def agent_again(
         "memory_tokens": bound["memory"],
     }
     return MemoryAgent(
-        model,
-        base_url=base_url or kept_url,
+        open_model(model, base_url=base_url or kept_url, tokenizer=tokenizer),
         prompts=prompts,
         sampling=sampling,
         limits=call_limit(max_calls),

@@ -87,7 +87,9 @@ def show(
             outcome.told = True
             _write_json(opened, record, chosen)
         elif shown is Display.NONE:
-            states = opened.state(run_id, len(asked))
+            from memagent.memory.state import restore
+
+            states = restore(opened, run_id)
             for number in chosen:
                 print(states[number].answer or "")
         else:
@@ -102,7 +104,9 @@ def show(
 def _header(store: RunStore, record: RunRecord) -> list[tuple[str, str]]:
     binding = record.binding
     budget = binding["budget"]
-    states = store.state(record.id, len(binding["questions"]))
+    from memagent.memory.state import restore
+
+    states = restore(store, record.id)
     read = max(state.next_chunk for state in states)
     questions: list[str] = binding["questions"]
     asked = [("question", questions[0])]
@@ -126,7 +130,9 @@ def _header(store: RunStore, record: RunRecord) -> list[tuple[str, str]]:
 
 def _write_json(store: RunStore, record: RunRecord, chosen: Iterable[int]) -> None:
     """One object, its events written as they are read: a run may have millions."""
-    states = store.state(record.id, len(record.binding["questions"]))
+    from memagent.memory.state import restore
+
+    states = restore(store, record.id)
     run = {
         "run_id": record.id,
         "kind": "document",

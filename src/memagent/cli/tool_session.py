@@ -27,11 +27,8 @@ def is_tool_session(record: RunRecord) -> bool:
 
 def steps_made(store: RunStore, run_id: str) -> int:
     """How many steps a session has made."""
-    from memagent.runstore.effects import ANSWER
-
-    effects = store.effects(run_id)
-    ended = effects.find(ANSWER)
-    return effects.count("act") if ended is None else ended["steps"]
+    ended = store.effect(run_id, "answer/q0")
+    return store.count(run_id, "act") if ended is None else ended["steps"]
 
 
 def show_session(
@@ -131,9 +128,7 @@ def cannot_resume(record: RunRecord, store: Path | None) -> ConfigError:
 
 
 def _answer(store: RunStore, run_id: str) -> str | None:
-    from memagent.runstore.effects import ANSWER
-
-    ended = store.effects(run_id).find(ANSWER)
+    ended = store.effect(run_id, "answer/q0")
     return None if ended is None else ended["answer"]
 
 
