@@ -231,17 +231,19 @@ class ParallelLoop(Loop[Result]):
     def _result(self) -> Result:
         store, run_id, progress = self._log.store, self._log.run_id, self.progress
         reason, detail = progress.stopped or (StopReason.ANSWERED, "")
+        usage, limits = store.usage(run_id), self.host.limits
         return Result(
             question=self._question,
             answer=progress.answer,
             memory=progress.memory,
             stop_reason=reason,
-            usage=store.usage(run_id),
+            usage=usage,
             chunks=progress.chunks,
             run_id=run_id,
             trajectory=Trajectory(store.conversations(run_id), progress.answer, reason),
             detail=detail,
             truncated=progress.truncated,
+            cost=None if limits is None else limits.price(usage),
         )
 
 

@@ -88,7 +88,7 @@ def parallel_agent(model: ScriptedModel, **options: Any) -> Agent:
 AGENTS = (
     Job("memory", hashing, MemoryAgent, read, 2048),
     Job("memory-many", hashing, MemoryAgent, read_many, 2048),
-    Job("tools-native", adder(ITEMS), tools("native"), work, 2600),
-    Job("tools-text", as_text(adder(ITEMS)), tools("text"), work, 3000),
+    Job("tools-native", adder(ITEMS), tools("native"), work, 6400),
+    Job("tools-text", as_text(adder(ITEMS)), tools("text"), work, 5200),
     Job("own", hashing, parallel_agent, read, 2048),
 )

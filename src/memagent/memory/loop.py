@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, fields
 from typing import Any, ClassVar
@@ -96,7 +96,7 @@ class MemoryLoop(Loop[list[Result]]):
         await self._read()
         waiting = [state for state in self._states if state.waits]
         if waiting and self._limit is None:
-            await together(self._answer(state) for state in waiting)
+            await self._ask_all([(state, self._answer(state)) for state in waiting])
         if self._limit is not None:
             await self._stop_at_limit(self._limit)
         return await in_thread(read_results, log.store, log.run_id, self._states, self.host.limits)
@@ -131,7 +131,7 @@ class MemoryLoop(Loop[list[Result]]):
                     self._last = _mark(chunk)
                     body = {"mark": self._last, "text": chunk.text}
                     await self._log.record(f"chunk-{chunk.index}", body, *_read_events(chunk))
-                await together(self._update(state, chunk) for state in shown)
+                await self._ask_all([(state, self._update(state, chunk)) for state in shown])
                 if self._limit is not None:
                     return
 
@@ -163,11 +163,11 @@ class MemoryLoop(Loop[list[Result]]):
 
     # --- calls
 
-    async def _update(self, state: State, chunk: Chunk) -> None:
+    def _update(self, state: State, chunk: Chunk) -> Exchange[Update]:
         """Shows a chunk to one question: its memory is rewritten, or kept."""
         plan, question = self.plan, state.question
         gate = plan.settings.gate
-        exchange = Exchange(
+        return Exchange(
             key=f"update-{chunk.index}/q{question}",
             kind="update",
             messages=plan.render("update", question, state.memory, chunk.text),
@@ -179,7 +179,6 @@ class MemoryLoop(Loop[list[Result]]):
             question=question,
             chunk=chunk.index,
         )
-        await self._ask(state, exchange, f"chunk {chunk.index}")
 
     def _updated(self, state: State, chunk: Chunk, reply: Reply[Update]) -> Record:
         """Bounds the new memory. Blocks."""
@@ -212,16 +211,16 @@ class MemoryLoop(Loop[list[Result]]):
         state.next_chunk = chunk.index + 1
         return body, events
 
-    async def _answer(self, state: State, *, caller: Caller | None = None) -> None:
+    def _answer(self, state: State, *, partial: bool = False) -> Exchange[Answer]:
         """Asks for the answer from the memory.
 
         Args:
             state: of the question.
-            caller: makes the call in spite of a usage limit; what it says stands for the memory so far.
+            partial: the memory is not that of the whole document.
         """
         plan, question = self.plan, state.question
-        place = "answer" if caller is None else f"partial-{state.next_chunk}"
-        exchange = Exchange(
+        place = f"partial-{state.next_chunk}" if partial else "answer"
+        return Exchange(
             key=f"{place}/q{question}",
             kind="answer",
             messages=plan.render("answer", question, state.memory),
@@ -229,10 +228,9 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("answer", question, state.tokens),
             parts=plan.parts(question, state.memory),
-            record=lambda reply: self._answered(state, reply, partial=caller is not None),
+            record=lambda reply: self._answered(state, reply, partial=partial),
             question=question,
         )
-        await self._ask(state, exchange, "the answer call", caller)
 
     def _answered(self, state: State, reply: Reply[Answer], *, partial: bool) -> Record:
         answer = reply.value
@@ -253,17 +251,26 @@ class MemoryLoop(Loop[list[Result]]):
         )
         return body, [answered]
 
-    async def _ask(
-        self, state: State, exchange: Exchange[Any], place: str, caller: Caller | None = None
+    async def _ask_all(
+        self, exchanges: Sequence[tuple[State, Exchange[Any]]], caller: Caller | None = None
     ) -> None:
-        """Makes one exchange; what stops it stops this question, and the others go on."""
+        """Makes one exchange a question, at once."""
+        caller = caller or self._caller
+        if len(exchanges) == 1:  # the usual case: no task, and no frames for one
+            await self._ask(*exchanges[0], caller)
+        else:
+            await together(self._ask(state, exchange, caller) for state, exchange in exchanges)
+
+    async def _ask(self, state: State, exchange: Exchange[Any], caller: Caller) -> None:
+        """Makes one exchange; what stops it stops this question, and the others continue."""
         try:
-            await (caller or self._caller).ask(exchange)
+            await caller.ask(exchange)
         except LimitReached as limit:
             self._limit = str(limit)
             await self._stop(state, StopReason.LIMIT, self._limit, exchange.usage)
         except Unusable as error:
-            detail = f"{place}: {error}"
+            where = "the answer call" if exchange.chunk is None else f"chunk {exchange.chunk}"
+            detail = f"{where}: {error}"
             await self._stop(state, StopReason.UNUSABLE_REPLY, detail, exchange.usage)
 
     # --- ends
@@ -285,7 +292,8 @@ class MemoryLoop(Loop[list[Result]]):
         stopped = [s for s in self._states if s.stopped is not None and s.memory]
         limited = [s for s in stopped if s.stopped is not None and s.stopped[0] is StopReason.LIMIT]
         if limited:
-            await together(self._answer(state, caller=unlimited) for state in limited)
+            exchanges = [(state, self._answer(state, partial=True)) for state in limited]
+            await self._ask_all(exchanges, unlimited)
 
 
 def _dump(reply: Reply[Any], chunk: int | None = None) -> dict[str, Any]:

@@ -306,7 +306,12 @@ class Caller:
         """
         if "failed" in body:
             raise ModelError(body["failed"], attempts=body["attempts"])
-        completion = Completion.model_validate(body["reply"])
+        text = (
+            {"text": body["conversation"]["messages"][-1]["content"]}
+            if "conversation" in body
+            else {}
+        )
+        completion = Completion.model_validate(body["reply"] | text)
         value = exchange.read(completion)
         return Reply(value, completion, Usage(), exchange.messages, exchange.kind)
 

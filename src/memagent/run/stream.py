@@ -204,6 +204,7 @@ class EventStream(Generic[R]):
         if self._task is None and not self._closed:  # nobody listens: no task is needed
             self._closed = True
             self._outcome = await drive(self._loop, self.run_id)
+            return self._outcome
         async with self:
             async for _ in self:
                 pass

@@ -103,5 +103,9 @@ class StoredConversations(Sequence[Conversation]):
             place -= count
         raise IndexError(place)
 
+    def __reduce__(self) -> tuple[type, tuple[list[Conversation]]]:
+        """A copy holds the conversations themselves."""
+        return list, (list(self),)
+
     def __repr__(self) -> str:
         return f"<{len(self)} conversations of run {self._run_id!r}>"

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -49,6 +50,8 @@ class Database:
             except BaseException:
                 self._db.close()
                 raise
+        # What reads from the file, such as a result's trajectory, may outlive the store object.
+        weakref.finalize(self, self._db.close)
 
     def close(self) -> None:
         """Closes the file."""

@@ -115,7 +115,12 @@ _REWRITE = (
     INSERT INTO effects (run, kind, number, sent, wasted, committed, usage, body)
     SELECT run, kind_of(key), number_of(key), sent,
       MAX(0, COALESCE(json_extract(usage, '$.retries'), 0) - (key GLOB '*/room')), committed, usage,
-      CASE WHEN key GLOB 'segment-*' AND body IS NOT NULL THEN json_object('conversation', json(body)) ELSE body END
+      CASE
+        WHEN key GLOB 'segment-*' AND body IS NOT NULL THEN json_object('conversation', json(body))
+        WHEN (key GLOB 'act-*' OR key GLOB 'summary-*' OR key GLOB 'early-*') AND json_type(body, '$.failed') IS NULL
+          AND body IS NOT NULL THEN json_object('reply', json(body))
+        ELSE body
+      END
     FROM effects2 ORDER BY run, place
     """,
     "DROP TABLE effects2",
