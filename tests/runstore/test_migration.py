@@ -193,18 +193,21 @@ def test_finished_runs_are_finished(case: Finished, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "segments"),
+    ("file", "run", "segments"),
     [
-        ("native-segment", 4),
-        ("native-final", 0),
-        ("text-answer", 2),
-        ("native-partial", 1),
-        ("native-last", 0),
+        ("tools-ending", "native-segment", 4),
+        ("tools-ending", "native-final", 0),
+        ("tools-ending", "text-answer", 2),
+        ("tools-ending", "native-partial", 1),
+        ("tools-ending", "native-last", 0),
+        ("tools-stale", "native-roomy-stale", 1),
     ],
 )
-def test_a_last_conversation_waits_for_its_answer(tmp_path: Path, run: str, segments: int) -> None:
-    # The answer brings it along: it would stand there twice.
-    store = RunStore(restored("tools-ending", tmp_path))
+def test_a_last_conversation_waits_for_its_answer(
+    tmp_path: Path, file: str, run: str, segments: int
+) -> None:
+    # The answer brings it along: it would stand there twice. One that a compaction ended stays.
+    store = RunStore(restored(file, tmp_path))
     assert store.count(run, "segment") == segments
     assert not store.is_answered(run)
     store.close()
