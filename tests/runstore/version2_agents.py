@@ -102,6 +102,15 @@ def finals(request: ChatRequest) -> Reply:
     return ToolCall(id="f1", name="say", arguments='{"text": "all of it"}')
 
 
+def staring(request: ChatRequest) -> Reply:
+    """Looks at the first item again and again, and then adds up."""
+    looked = sum(message.role == "assistant" for message in request.messages)
+    is_begun = "total through" in request.messages[1].content
+    if request.kind == "act" and looked < 36 and not is_begun:
+        return ToolCall(id=f"l{looked}", name="look", arguments='{"item": 1}')
+    return adder(30)(request)
+
+
 def tool_agent(
     run: str,
     store: RunStore | Path,
@@ -119,7 +128,13 @@ def tool_agent(
         note: what the tool does.
         settings: others than the run's.
     """
-    replies = replies or (finals if "final" in run else adder(30 if "roomy" in run else ITEMS))
+    replies = replies or (
+        finals
+        if "final" in run
+        else staring
+        if "stale" in run
+        else adder(30 if "roomy" in run else ITEMS)
+    )
     is_text, notes = "text" in run, Notes()
 
     async def reply(request: ChatRequest) -> Reply:
