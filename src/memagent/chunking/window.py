@@ -24,8 +24,12 @@ class Window:
         # Where the inserted characters stand in the safe text.
         self._inserted = [position + 1 + i for i, position in enumerate(positions)]
         self._measured = counter.measure(self._safe)
-        self.tokens = self._measured.tokens
         self._asked: tuple[int, tuple[str, int, int]] = (0, ("", 0, 0))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole window, all of which this tokenises."""
+        return self._measured.tokens
 
     def chars_within(self, limit: int) -> int:
         """Raw characters whose safe form is within the first `limit` tokens."""
