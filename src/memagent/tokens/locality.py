@@ -74,18 +74,19 @@ _PIECES = re.compile(r"\\.|.", re.DOTALL)
 _QUANTIFIED = re.compile(r"(?<!\\)([+*?]|\{[\d,]+\})\Z")
 
 
-def stable_points(text: str, before: int) -> Iterator[int]:
-    """Yields the stable points of `text` at or before a position, the last one first."""
-    end, step = (
-        min(before, len(text) - 1),
-        256,
-    )  # a few words; widened where a text has no separators
-    while end > 0:
-        start = max(0, end - step)
-        # One character more on each side: the letter before `start`, the separator at `end`.
-        found = [match.end() for match in _STABLE.finditer(text, max(0, start - 1), end + 1)]
-        yield from reversed(found)
-        end, step = start - 1, step * 4
+def last_stable_point(text: str, after: int, before: int) -> int:
+    """The last stable point behind `after` and at or before `before`, 0 where there is none."""
+    end, step = min(before, len(text) - 1), 32  # a few words; widened where a text has none
+    while end > after:
+        start = max(after, end - step)
+        # One character more on each side: the letter before a point, the separator at it.
+        last = 0
+        for match in _STABLE.finditer(text, start, end + 1):
+            last = match.end()
+        if last:
+            return last
+        end, step = start, step * 4
+    return 0
 
 
 def splits_at_stable_points(pattern: str) -> bool:

@@ -6,16 +6,15 @@ import re
 from collections.abc import Callable, Sized
 from typing import Generic, TypeVar
 
-from memagent.tokens.locality import stable_points
+from memagent.tokens.locality import last_stable_point
 
 Encoded = TypeVar("Encoded", bound=Sized)
 
-FIRST_SHARE = 0.75
-"""A window for a chunk is cut behind this share of it, so up to there one part will do."""
-STEP_SHARE = 1 / 32
-"""What may be tokenised in vain behind the cut, and once more before it."""
-STEP_CHARS = 512
-"""Parts shorter than this cost more in calls than they save."""
+FIRST_SHARE = 0.65
+"""A window for a chunk is nearly always cut behind this share of it, so up to there one part will do."""
+STEP_SHARE, STEP_CHARS = 1 / 48, 128
+"""Length of the parts behind that, the larger of the two: the part that is cut is tokenised twice, and shorter ones
+cost as much in calls."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -93,18 +92,29 @@ class MeasuredText(Generic[Encoded]):
                 return before + len(self._encode(self._text[start:chars]))
         return 0
 
+    def rest(self, start: int, text: str) -> MeasuredText[Encoded]:
+        """Measures `text`, which says what this one says from `start` on, and more: what is known is not done again."""
+        other = MeasuredText(text, self._encode, self._cut, local=self._local)
+        for first, end, _, encoded in self._parts:
+            if first >= start and end < len(self._text):
+                if first > start and not other._parts:
+                    other._take(first - start)
+                other._add(end - start, encoded)
+        return other
+
     def _next_end(self) -> int:
         """Where the next part ends."""
         whole = len(self._text)
-        share = STEP_SHARE if self._chars else FIRST_SHARE
-        wanted = self._chars + max(int(whole * share), STEP_CHARS)
+        step = max(int(whole * STEP_SHARE), STEP_CHARS)
+        wanted = max(int(whole * FIRST_SHARE), self._chars + step)
         if not self._local or wanted >= whole:
             return whole
-        point = next(stable_points(self._text, wanted), 0)
-        return point if point > self._chars else whole
+        return last_stable_point(self._text, self._chars, wanted) or whole
 
     def _take(self, end: int) -> None:
-        encoded = self._encode(self._text[self._chars : end])
+        self._add(end, self._encode(self._text[self._chars : end]))
+
+    def _add(self, end: int, encoded: Encoded) -> None:
         self._parts.append((self._chars, end, self._tokens, encoded))
         self._chars = end
         self._tokens += len(encoded)
