@@ -28,7 +28,7 @@ def test_a_text_is_tokenised_little_more_than_once_and_as_far_as_it_is_cut() -> 
         taken.append(len(text))
         return COUNTER._encode(text)
 
-    def measure(text: str) -> MeasuredText[Any]:
+    def measure(text: str) -> MeasuredText:
         return MeasuredText(text, encode, COUNTER._cut, local=True)
 
     half = measure(PROSE)

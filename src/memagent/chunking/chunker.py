@@ -182,7 +182,7 @@ class Chunker:
         while self.ready:
             raw = self._buffer.peek(self._window)
             whole = self._closed and len(raw) == self._buffer.size
-            window = Window(raw, self._counter, self._neutralise, self._before)
+            window: Window = Window(raw, self._counter, self._neutralise, self._before)
             cap = self._limit * MAX_CHARS_PER_TOKEN
             if whole and window.tokens <= self._limit and len(raw) <= cap:
                 return self._cut(window, len(raw))

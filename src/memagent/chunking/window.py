@@ -37,18 +37,16 @@ class Window:
         self._safe, positions = neutralise(raw)
         # Where the inserted characters stand in the safe text.
         self._inserted = [position + 1 + i for i, position in enumerate(positions)]
-        self._measured = self._rest(*before) if before else None
-        self._measured = self._measured or counter.measure(self._safe)
+        rest = self._rest(*before) if before else None
+        self._measured: Measured = rest or counter.measure(self._safe)
         self._asked: tuple[int, tuple[str, int, int]] = (0, ("", 0, 0))
 
     def _rest(self, before: Window, start: int) -> Measured | None:
-        measured = before._measured
-        if before._inserted or not isinstance(measured, MeasuredText):
+        known = before._measured
+        if before._inserted or not isinstance(known, MeasuredText):
             return None
         return (
-            measured.rest(start, self._safe)
-            if self._safe.startswith(before._safe[start:])
-            else None
+            known.rest(start, self._safe) if self._safe.startswith(before._safe[start:]) else None
         )
 
     @property

@@ -100,7 +100,7 @@ class TokenizerFile:
             return self.count(self._template.render(messages, thinking=thinking, tools=tools))
         return prompt_bound(self.count, messages, tools)
 
-    def measure(self, text: str) -> MeasuredText[Any]:
+    def measure(self, text: str) -> MeasuredText:
         """The text, to be tokenised as far as it is cut."""
         return MeasuredText(well_formed(text), self._encode, self._cut, local=self._local)
 

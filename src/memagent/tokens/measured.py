@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sized
-from typing import Generic, TypeVar
+from typing import Any
 
 from memagent.tokens.locality import last_stable_point
-
-Encoded = TypeVar("Encoded", bound=Sized)
 
 FIRST_SHARE = 0.65
 """A window for a chunk is nearly always cut behind this share of it, so up to there one part will do."""
@@ -34,7 +32,7 @@ def chars_of_bytes(text: str, size: int) -> int:
     return size if text.isascii() else len(text.encode()[:size].decode(errors="ignore"))
 
 
-class MeasuredText(Generic[Encoded]):
+class MeasuredText:
     """A text whose parts are tokenised one after the other.
 
     Args:
@@ -47,8 +45,8 @@ class MeasuredText(Generic[Encoded]):
     def __init__(
         self,
         text: str,
-        encode: Callable[[str], Encoded],
-        cut: Callable[[str, Encoded, int], int],
+        encode: Callable[[str], Sized],
+        cut: Callable[[str, Any, int], int],
         *,
         local: bool,
     ) -> None:
@@ -56,7 +54,7 @@ class MeasuredText(Generic[Encoded]):
         self._encode = encode
         self._cut = cut
         self._local = local
-        self._parts: list[tuple[int, int, int, Encoded]] = []
+        self._parts: list[tuple[int, int, int, Sized]] = []
         """First and one past the last character, tokens before it, and its own."""
         self._chars = 0
         self._tokens = 0
@@ -92,7 +90,7 @@ class MeasuredText(Generic[Encoded]):
                 return before + len(self._encode(self._text[start:chars]))
         return 0
 
-    def rest(self, start: int, text: str) -> MeasuredText[Encoded]:
+    def rest(self, start: int, text: str) -> MeasuredText:
         """Measures `text`, which says what this one says from `start` on, and more: what is known is not done again."""
         other = MeasuredText(text, self._encode, self._cut, local=self._local)
         for first, end, _, encoded in self._parts:
@@ -114,7 +112,7 @@ class MeasuredText(Generic[Encoded]):
     def _take(self, end: int) -> None:
         self._add(end, self._encode(self._text[self._chars : end]))
 
-    def _add(self, end: int, encoded: Encoded) -> None:
+    def _add(self, end: int, encoded: Sized) -> None:
         self._parts.append((self._chars, end, self._tokens, encoded))
         self._chars = end
         self._tokens += len(encoded)

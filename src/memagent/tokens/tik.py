@@ -80,7 +80,7 @@ class Tiktoken:
         """Tokens of the contents, plus the allowances for a chat template that is not known."""
         return prompt_bound(self.count, messages, tools)
 
-    def measure(self, text: str) -> MeasuredText[list[int]]:
+    def measure(self, text: str) -> MeasuredText:
         """The text, to be tokenised as far as it is cut."""
         encode = self._encoding.encode_ordinary
         return MeasuredText(well_formed(text), encode, self._cut, local=self._local)
