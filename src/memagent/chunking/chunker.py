@@ -130,7 +130,8 @@ class Chunker:
         self._start = 0 if resume is None else resume.next_start
         self._hash = hashlib.sha256()
         self._buffer = Buffer()
-        self._before: tuple[Window, int] | None = None
+        self._before: Window | None = None
+        self._behind = 0  # where in it the next window starts
         self._skipped = 0
         self._closed = False
         if self._resume is None:
@@ -182,7 +183,7 @@ class Chunker:
         while self.ready:
             raw = self._buffer.peek(self._window)
             whole = self._closed and len(raw) == self._buffer.size
-            window: Window = Window(raw, self._counter, self._neutralise, self._before)
+            window = Window(raw, self._counter, self._neutralise, self._before, self._behind)
             cap = self._limit * MAX_CHARS_PER_TOKEN
             if whole and window.tokens <= self._limit and len(raw) <= cap:
                 return self._cut(window, len(raw))
@@ -195,7 +196,7 @@ class Chunker:
                 self._drop_overlap()
             else:
                 wanted = self._window_size(len(raw), window.tokens)
-                self._before = (window, 0)
+                self._before, self._behind = window, 0
                 self._window = min(max(wanted, len(raw) * 5 // 4), cap + MAX_GRAPHEME)
         return None
 
@@ -218,7 +219,7 @@ class Chunker:
             neutralised=inserted,
         )
         self._buffer.drop(end - keep)
-        self._before = (window, end - keep)
+        self._before, self._behind = window, end - keep
         self._index += 1
         self._covered = chunk.end
         self._start = chunk.next_start

@@ -21,7 +21,8 @@ class Window:
         raw: the text.
         counter: counts tokens.
         neutralise: makes it safe.
-        before: a window of the same document, and where in it this one starts: what it has tokenised is kept.
+        before: a window of the same document: what it has tokenised is not tokenised again.
+        start: where in it this one starts.
     """
 
     def __init__(
@@ -29,7 +30,8 @@ class Window:
         raw: str,
         counter: TokenCounter,
         neutralise: Neutralise,
-        before: tuple[Window, int] | None = None,
+        before: Window | None = None,
+        start: int = 0,
     ) -> None:
         self.raw = raw
         self._counter = counter
@@ -37,7 +39,7 @@ class Window:
         self._safe, positions = neutralise(raw)
         # Where the inserted characters stand in the safe text.
         self._inserted = [position + 1 + i for i, position in enumerate(positions)]
-        rest = self._rest(*before) if before else None
+        rest = self._rest(before, start) if before else None
         self._measured: Measured = rest or counter.measure(self._safe)
         self._asked: tuple[int, tuple[str, int, int]] = (0, ("", 0, 0))
 
