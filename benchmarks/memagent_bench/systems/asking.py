@@ -95,8 +95,8 @@ class Asker:
         """
         safe = self.plan.neutraliser.safe(memory)
         messages = self.plan.render("answer", self.plan.questions[0], safe)
-        form = self.plan.prompts.answer_form
-        reply = await self._ask("answer", messages, lambda c: read_answer(c, form), memory=safe)
+        prompts = self.plan.prompts
+        reply = await self._ask("answer", messages, lambda c: read_answer(c, prompts), memory=safe)
         return reply.text
 
     async def note(self, chunk: Chunk) -> tuple[str, int]:

@@ -242,8 +242,8 @@ class Reading:
 
     async def _answer(self, call: Call) -> list[Event]:
         """One answer call, committed."""
-        form = self.plan.prompts.answer_form
-        reply = await self._ask(call, lambda reply: read_answer(reply, form))
+        prompts = self.plan.prompts
+        reply = await self._ask(call, lambda reply: read_answer(reply, prompts))
         if not isinstance(reply, Reply):
             return reply
         answer = reply.parsed
