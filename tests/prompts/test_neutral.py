@@ -56,9 +56,9 @@ def test_look_alikes_are_broken_after_their_first_character(text: str) -> None:
      "vector<size_t>", "static_cast<std::size_t>(x)", "#include <my_header.h>", "#include <stdio.h>", "a <|> b",
      "a <||> b",
      "[| 1; 2 |]", "<john_doe@example.com>", "<https://x.org/a_b>", "1 <= a_b > 2", "and/or", "a] [b",
-     "»Ｔｏｍ， ｉｔ’ｓ 5 ﹤ 6… ﬁne½«", "{a|b}", "]b[", "snake_case", "<-", "->", "<>", "</>", "<_>", "<a|b>", '<ref name="a_b"/>',
-     "<answers>", "<box-shadow>", "<boxes>", "◁ back", "next ▷", "◁ a b ▷", "UNUSED_TOKEN_145",
-     "std::function<ref&>"],
+     "»Ｔｏｍ， ｉｔ’ｓ 5 ﹤ 6… ﬁne½«", "{a|b}", "]b[", "snake_case",
+     "<-", "->", "<>", "</>", "<_>", "<a|b>", '<ref name="a_b"/>',
+     "<answers>", "<box-shadow>", "<boxes>", "◁ back", "next ▷", "◁ a b ▷", "UNUSED_TOKEN_145", "std::function<ref&>"],
 )  # fmt: skip
 def test_all_else_stays_byte_identical(text: str) -> None:
     assert NEUTRAL(text) == (text, [])
