@@ -115,9 +115,9 @@ def read_answer(completion: Completion, prompts: PromptSet) -> Answer:
 
 
 def find_answer(text: str, form: AnswerForm) -> str | None:
-    r"""The answer in a reply: the whole text, the last `\boxed{...}`, or what follows the last "Therefore, the answer is".
+    r"""The answer in a reply, None where it is not in that form.
 
-    None where the text does not have that form.
+    It is the whole text, the last `\boxed{...}`, or what follows the last "Therefore, the answer is".
     """
     if form == "boxed":
         return _last_box(text)
