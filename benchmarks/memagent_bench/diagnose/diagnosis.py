@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from memagent.errors import StoreError
+from memagent.messages import describe_problem
 from memagent.runstore import RunStore
 from memagent_bench.diagnose.traces import Fate, Trace, traces
 from memagent_bench.folder import RUNS
@@ -157,4 +158,4 @@ def _follow(record: Record, store: RunStore, found: Diagnosis) -> None:
     try:
         found.traces += traces(record, store.events(run_id))
     except ValidationError as error:
-        found.unread[run_id] = f"damaged: {error.errors()[0]['msg']}"
+        found.unread[run_id] = f"damaged: {describe_problem(error)}"

@@ -12,6 +12,7 @@ from typing import TypeVar
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from memagent.errors import DocumentError, DocumentNotFound, EmptyDocument
+from memagent.messages import describe_problem
 
 T = TypeVar("T")
 
@@ -155,8 +156,6 @@ def _parsed(path: Path, raw: bytes, parse: Callable[[bytes], T], form: str) -> T
     try:
         return parse(raw)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
         raise DocumentError(
-            f"{str(path)!r} is not of the form expected, {form} ({where}: {first['msg']})"
+            f"{str(path)!r} is not of the form expected, {form} ({describe_problem(error)})"
         ) from error

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 
 from memagent.errors import PromptSetError
-from memagent.messages import Leaf
+from memagent.messages import Leaf, describe_problem
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -56,9 +56,9 @@ def parsed(kind: type[M], raw: bytes, name: str) -> tuple[M, str]:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise PromptSetError(f"{name!r} is not TOML in UTF-8: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise PromptSetError(f"{name!r}, {where}: {first['msg']} (see docs/prompts.md)") from error
+        raise PromptSetError(
+            f"{name!r}: {describe_problem(error)} (see docs/prompts.md)"
+        ) from error
 
 
 class Wording(Leaf):
