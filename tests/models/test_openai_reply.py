@@ -83,6 +83,20 @@ def test_model_list() -> None:
         read_models(b"[]", ENDPOINT)
 
 
+def test_a_bare_list_of_models() -> None:
+    listed = read_models(b'[{"id": "a", "context_length": 8}, {"id": "b"}]', ENDPOINT)
+    assert [(model.id, model.window) for model in listed] == [("a", 8), ("b", None)]
+
+
+@pytest.mark.parametrize("said", [-1, 0, True, "unlimited", 1.5, [8192]])
+def test_an_impossible_window_counts_as_none(said: Any) -> None:
+    entry = {"id": "a", "max_model_len": said, "owned_by": 3, "meta": {"n_ctx": said}, "parent": 1}
+    [model] = read_models(json.dumps({"data": [entry]}).encode(), ENDPOINT)
+    assert model.window is None
+    listed = {"data": [entry | {"context_length": 8}]}
+    assert read_models(json.dumps(listed).encode(), ENDPOINT)[0].window == 8
+
+
 def test_window_of_a_served_model() -> None:
     base = ServedModel(id="base", max_model_len=8)
     listed = [base, ServedModel(id="adapter", parent="base"), ServedModel(id="mute")]

@@ -17,6 +17,7 @@ from memagent.errors import (
 )
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
+from memagent.models.metered import Metered
 from memagent.runner import run_sync
 from memagent.runstore import RunStore
 from memagent.threads import in_thread
@@ -46,7 +47,7 @@ class Agent:
         limits: Limits | None,
         store: RunStore | str | Path | None,
     ) -> None:
-        self.model = ConcurrencyLimit(model, concurrency)
+        self.model = ConcurrencyLimit(Metered(model), concurrency)
         if limits is not None and not isinstance(cast("object", limits), Limits):
             raise ConfigError(f"limits={limits!r}: give a memagent.Limits")
         self.limits = limits

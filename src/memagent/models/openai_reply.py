@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from memagent.errors import BadResponse, ServerFailed
 from memagent.messages import (
@@ -56,46 +65,60 @@ class _Choice(BaseModel):
     """SGLang."""
 
 
+def _or_none(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    """What is not as it should be counts as left out."""
+    try:
+        return read(value)
+    except ValidationError:
+        return None
+
+
+_Lenient = WrapValidator(_or_none)
+_Count = Annotated[Annotated[int, Field(strict=True, ge=0)] | None, _Lenient]
+_Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _Lenient]
+_Name = Annotated[str | None, _Lenient]
+
+
 class _Details(BaseModel):
-    cached_tokens: int | None = None
+    cached_tokens: _Count = None
 
 
 class _Counts(BaseModel):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
+    prompt_tokens: _Count = None
+    completion_tokens: _Count = None
+    prompt_tokens_details: Annotated[_Details | None, _Lenient] = None
 
 
 class _Timings(BaseModel):
-    cache_n: int | None = None
+    cache_n: _Count = None
     """llama-server's count of cached prompt tokens."""
 
 
 class _Reply(BaseModel):
     choices: list[_Choice] = Field(min_length=1)
-    usage: _Counts | None = None
+    usage: Annotated[_Counts | None, _Lenient] = None
     prompt_token_ids: tuple[int, ...] | None = None
     """vLLM."""
-    timings: _Timings | None = None
+    timings: Annotated[_Timings | None, _Lenient] = None
 
 
 class _Meta(BaseModel):
-    n_ctx: int | None = None
+    n_ctx: _Window = None
 
 
 class ServedModel(BaseModel):
     """One entry of a server's model list."""
 
     id: str
-    owned_by: str | None = None
+    owned_by: _Name = None
     """Gives vLLM and SGLang away."""
-    max_model_len: int | None = None
+    max_model_len: _Window = None
     """vLLM, SGLang."""
-    context_length: int | None = None
+    context_length: _Window = None
     """Several gateways."""
-    meta: _Meta | None = None
+    meta: Annotated[_Meta | None, _Lenient] = None
     """llama-server: `meta.n_ctx`."""
-    parent: str | None = None
+    parent: _Name = None
     """vLLM: the model that a LoRA adapter belongs to; adapters have no length of their own."""
 
     @property
@@ -108,6 +131,9 @@ class _Listing(BaseModel):
     data: list[ServedModel]
 
 
+_Bare = Annotated[list[ServedModel], Field(min_length=1)]
+"""As a few gateways send it."""
+_listing: TypeAdapter[_Listing | list[ServedModel]] = TypeAdapter(_Listing | _Bare)
 _anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
@@ -174,7 +200,8 @@ def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
         BadResponse: the body is no model list.
     """
     try:
-        return tuple(_Listing.model_validate_json(body).data)
+        listed = _listing.validate_json(body)
+        return tuple(listed if isinstance(listed, list) else listed.data)
     except ValidationError as error:
         raise BadResponse(
             f"{endpoint}: the reply to GET /models is no list of models: {_excerpt(body, endpoint)}; "
