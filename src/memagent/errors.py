@@ -24,6 +24,7 @@
     │   ├── AuthenticationFailed  wrong or missing key
     │   ├── ModelNotFound         the server does not serve that model
     │   ├── ContextOverflow       the prompt is over the model's window
+    │   ├── PromptTruncated       the server cut the prompt and answered what was left of it
     │   ├── DeviceFull            the prompt does not fit the memory of the device (models in this process)
     │   └── RequestRefused        other 4xx
     ├── ToolError                 a tool, or the server that it comes from, failed; a model is told the message
@@ -178,6 +179,10 @@ class ModelNotFound(ModelError):
 
 class ContextOverflow(ModelError):
     """Prompt and output do not fit the model's window."""
+
+
+class PromptTruncated(ModelError):
+    """The server cut the prompt without a word: it reports far fewer tokens than the prompt has."""
 
 
 class DeviceFull(ModelError):

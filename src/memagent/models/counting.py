@@ -7,8 +7,14 @@ import logging
 from collections.abc import Mapping
 from os import PathLike
 
-from memagent.errors import ModelError, ModelNotFound, ServerFailed
-from memagent.messages import ChatRequest
+from memagent.errors import (
+    ModelError,
+    ModelNotFound,
+    PromptTruncated,
+    ServerFailed,
+    TokenizerError,
+)
+from memagent.messages import ChatRequest, Usage
 from memagent.models.checked_counter import COUNTING_THREADS, CheckedCounter, checked
 from memagent.models.local_counter import local_counter
 from memagent.models.once import Once
@@ -32,6 +38,32 @@ TEMPLATE_FIELDS = (
 )
 """What a request's `extra_body` may say that changes the prompt."""
 
+CUT_SHARE, CUT_TOKENS = 0.05, 32
+"""A prompt of which that much is missing was cut: servers' templates differ by less."""
+
+
+def _is_cut(took: int, counted: int) -> bool:
+    return took < counted * (1 - CUT_SHARE) - CUT_TOKENS
+
+
+def _least(counter: TokenCounter, request: ChatRequest, took: int) -> int:
+    """The tokens that a prompt has at least, whatever the server's own template writes around its texts. Blocks.
+
+    Args:
+        counter: of the model's tokenizer, with a template.
+        request: the prompt.
+        took: what the server says.
+    """
+    try:
+        whole = counter.count_messages(
+            request.messages, thinking=request.thinking, tools=request.tools
+        )
+    except TokenizerError:  # the template refuses it, and the server did not
+        return 0
+    if not _is_cut(took, whole):
+        return whole
+    return min(whole, sum(counter.count(message.content) for message in request.messages))
+
 
 class Counting:
     """Finds a served model's counter, once.
@@ -54,6 +86,7 @@ class Counting:
         self._template = {k: v for k, v in extra_body.items() if k in TEMPLATE_FIELDS}
         self._remote = Once(self._find_remote)
         self._counter = Once(self._find)
+        self._found = False
 
     async def counter(self) -> TokenCounter:
         """The best counter there is.
@@ -62,7 +95,9 @@ class Counting:
             TokenizerError: the tokenizer that was given cannot be had.
             ModelError: the server cannot be asked.
         """
-        return await self._counter.get()
+        counter = await self._counter.get()
+        self._found = True
+        return counter
 
     async def prompt(self, request: ChatRequest) -> int | None:
         """Tokens of a request's prompt as the server counts them, None where it does not count.
@@ -84,21 +119,49 @@ class Counting:
                 return known
         return await in_thread(counter.count_messages, messages, thinking=thinking, tools=tools)
 
-    async def compare(self, counted: int, said: int) -> None:
+    async def compare(self, request: ChatRequest, counted: int | None, usage: Usage) -> None:
         """Compares what was counted with what the server says that a prompt took.
 
         A tokenizer may agree on the texts that it was tried with and not on others: a fine-tune may have
         tokens of its own. The first time that shows, the server counts from then on.
+
+        Args:
+            request: what was sent.
+            counted: tokens of its prompt as `prompt` counted them.
+            usage: what the server says.
+
+        Raises:
+            PromptTruncated: the prompt has far more tokens.
         """
-        if not 0 < counted < said:
+        took = usage.prompt_tokens
+        if took <= 0:
             return
+        if counted is not None and counted < took:
+            counter = await self._counter.get()
+            if isinstance(counter, CheckedCounter) and counter.distrust():
+                widen(COUNTING_THREADS)
+                logger.warning(
+                    "%r: a prompt was counted as %d tokens and took %d: the tokenizer on this machine is another "
+                    "one, so the server is asked for every count from now on; name the model's own tokenizer",
+                    *(self._model, counted, took),
+                )
+            return
+        took += usage.cached_tokens  # some servers leave them out of the prompt's
+        most = request.prompt_tokens if counted is None else counted
+        if most is not None and not _is_cut(took, most):
+            return
+        if counted is None and self._tokenizer is None and not self._found:
+            return  # nobody counts here
         counter = await self._counter.get()
-        if isinstance(counter, CheckedCounter) and counter.distrust():
-            widen(COUNTING_THREADS)
-            logger.warning(
-                "%r: a prompt was counted as %d tokens and took %d: the tokenizer on this machine is another one, "
-                "so the server is asked for every count from now on; name the model's own tokenizer",
-                *(self._model, counted, said),
+        if not getattr(counter, "exact", False):
+            return
+        least = counted or await in_thread(_least, counter, request, took)
+        if _is_cut(took, least):
+            raise PromptTruncated(
+                f"{self._model!r}: the server read {took} tokens of a prompt of {least}: it cut the prompt and said "
+                f"nothing, so its context length is less than the window that is used. Give the server a larger one "
+                f"(Ollama: num_ctx, OLLAMA_CONTEXT_LENGTH), or use a smaller window (--window). If {counter.name!r} "
+                f"is not the model's own tokenizer, name that (--tokenizer)"
             )
 
     async def _find(self) -> TokenCounter:

@@ -111,13 +111,13 @@ class OpenAIModel:
             TokenizerError: it has tools, and the model's chat template knows nothing of them.
             ModelError: another of its subclasses for whatever went wrong.
         """
-        prompt = await self._prompt_tokens(request)
-        async with self._router.turn(request.messages, prompt + request.max_tokens) as server:
+        prompt = await self._counting.prompt(request)
+        tokens = (prompt or request.prompt_tokens or 0) + request.max_tokens
+        async with self._router.turn(request.messages, tokens) as server:
             fields = await self._fields(request, prompt, server)
             raw = await server.chat(fields)
             completion = read_completion(raw, server.endpoint)
-            await self._counting.compare(prompt, completion.usage.prompt_tokens)
-            await self._refuse_clipped(request, completion, server)
+            await self._check(request, prompt, completion, server)
         return completion
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | Completion]:
@@ -128,8 +128,9 @@ class OpenAIModel:
         Raises:
             ModelError: as `complete`; a reply that breaks off raises after the pieces that came.
         """
-        prompt = await self._prompt_tokens(request)
-        async with self._router.turn(request.messages, prompt + request.max_tokens) as server:
+        prompt = await self._counting.prompt(request)
+        tokens = (prompt or request.prompt_tokens or 0) + request.max_tokens
+        async with self._router.turn(request.messages, tokens) as server:
             fields = await self._fields(request, prompt, server, streamed=True)
             pieces = Pieces(server.endpoint)
             async with aclosing(server.chat_stream(fields)) as chunks:
@@ -143,7 +144,7 @@ class OpenAIModel:
                     if text:
                         yield text
             completion = read_completion(pieces.reply(), server.endpoint)
-            await self._refuse_clipped(request, completion, server)
+            await self._check(request, prompt, completion, server)
         yield completion
 
     async def counter(self) -> TokenCounter:
@@ -193,7 +194,7 @@ class OpenAIModel:
         return f"OpenAIModel({self.name!r}, base_url={urls if len(urls) > 1 else urls[0]!r})"
 
     async def _fields(
-        self, request: ChatRequest, prompt: int, server: Server, *, streamed: bool = False
+        self, request: ChatRequest, prompt: int | None, server: Server, *, streamed: bool = False
     ) -> dict[str, object]:
         """The request's body.
 
@@ -225,24 +226,22 @@ class OpenAIModel:
             refuse_overflow(str(server.endpoint), prompt, most, window)
         return fields
 
-    async def _prompt_tokens(self, request: ChatRequest) -> int:
-        """Tokens of the prompt where the server counts, else 0."""
-        return await self._counting.prompt(request) or 0
-
     async def _known_window(self, server: Server) -> int | None:
         """A server's window, None where its list cannot be had: then the chat request has its say."""
         window = await server.known_window()
         return min((w for w in (window, self._window) if w), default=None)
 
-    async def _refuse_clipped(
-        self, request: ChatRequest, completion: Completion, server: Server
+    async def _check(
+        self, request: ChatRequest, prompt: int | None, completion: Completion, server: Server
     ) -> None:
-        """Looks after a reply that is shorter than it might be: vLLM clips what its window does not hold.
+        """Looks whether the server cut the prompt or the reply: vLLM clips what its window does not hold.
 
         Raises:
+            PromptTruncated: the prompt was cut.
             ContextOverflow: the window is smaller than it was, as it may be after a restart.
         """
         usage = completion.usage
+        await self._counting.compare(request, prompt, usage)
         if (
             completion.finish_reason is not FinishReason.LENGTH
             or not 0 < usage.completion_tokens < request.max_tokens
