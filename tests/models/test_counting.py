@@ -266,8 +266,8 @@ async def test_counting_shows_no_secret(
     server.be_vllm()
     second.be_vllm()
     urls = [one.url.replace("://", "://user:word-1%21@") for one in (server, second)]
-    headers = {"X-Auth": "token-abcdefgh"}
-    model = OpenAIModel("tiny", base_url=urls, api_key=KEY, default_headers=headers)
+    headers = {"X-Auth": "token-abcdefgh", "X-Key": KEY}
+    model = OpenAIModel("tiny", base_url=urls, default_headers=headers)
     counter = await model.counter()
     words = f"no: {KEY} word-1! token-abcdefgh"
     for one in (server, second):
@@ -278,7 +278,7 @@ async def test_counting_shows_no_secret(
         one.others["/tokenize"] = send(500, {"error": {"message": words}})
         one.models = send(403, {"error": {"message": words}})
     shown = [repr(model), str(caught.value), repr(caught.value.__cause__), repr(model.servers)]
-    alone = OpenAIModel("tiny", base_url=urls, api_key=KEY, default_headers=headers)
+    alone = OpenAIModel("tiny", base_url=urls, default_headers=headers)
     await alone.complete(request())
     await alone.counter()
     for one in (model, alone):

@@ -160,7 +160,9 @@ def test_a_query_is_refused_and_not_shown() -> None:
 
 
 def test_the_endpoint_hides_the_user() -> None:
-    endpoint = clients("https://me:hunter22@host:1/v1", "sk-123456").endpoint("m")
+    endpoint = Clients("https://me:hunter22@host:1/v1", "", {"X-Key": "sk-123456"}, 60.0).endpoint(
+        "m"
+    )
     assert str(endpoint) == "m at https://host:1/v1"
     assert endpoint.quote("hunter22 sk-123456 EMPTY") == "*** *** EMPTY"
     assert "sk-123456" not in repr(endpoint)

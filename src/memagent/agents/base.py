@@ -13,6 +13,7 @@ from memagent.errors import (
     BadResponse,
     ConfigError,
     MemagentError,
+    ModelNotFound,
     RequestRefused,
 )
 from memagent.models.base import ChatModel
@@ -110,10 +111,12 @@ class Agent:
         """
         try:
             return await self.model.window()
-        except (AuthenticationFailed, RequestRefused, BadResponse):
+        except (AuthenticationFailed, RequestRefused, BadResponse, ModelNotFound):
             if given is None:
                 raise
-            return None  # some gateways keep their list to themselves; the chat has its say
+            return (
+                None  # some gateways keep their list, or names, to themselves; the chat has its say
+            )
 
     def _finish(self, run_id: str, work: Coroutine[Any, Any, T]) -> T:
         """Runs a stream from sync code; what interrupts it says how to go on."""

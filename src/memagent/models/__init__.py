@@ -5,7 +5,7 @@ from memagent.models.extractive import ExtractiveModel
 from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
 from memagent.models.openai import OpenAIModel
 from memagent.models.record import Recorder
-from memagent.models.retry import Retry
+from memagent.models.retry import Retry, RetryPolicy
 from memagent.models.scripted import ScriptedModel
 from memagent.models.spec import open_model
 
@@ -17,6 +17,7 @@ __all__ = [
     "OpenAIModel",
     "Recorder",
     "Retry",
+    "RetryPolicy",
     "ScriptedModel",
     "UsageLimit",
     "Wrapper",

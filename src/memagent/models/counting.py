@@ -9,7 +9,6 @@ from os import PathLike
 
 from memagent.errors import (
     ModelError,
-    ModelNotFound,
     PromptTruncated,
     ServerFailed,
     TokenizerError,
@@ -83,7 +82,9 @@ class Counting:
         extra_body: Mapping[str, object],
     ) -> None:
         self._model, self._router, self._tokenizer = model, router, tokenizer
-        self._template = {k: v for k, v in extra_body.items() if k in TEMPLATE_FIELDS}
+        self._template = {
+            k: v for k, v in extra_body.items() if k in TEMPLATE_FIELDS and v is not None
+        }
         self._remote = Once(self._find_remote)
         self._counter = Once(self._find)
         self._found = False
@@ -198,8 +199,7 @@ class Counting:
             except ModelError as error:
                 failure = failure or error
                 continue
-            if dialect.any_name:
-                await server.check_name()
+            await server.check_name()
             if not dialect.tokenize:
                 return None
             try:
@@ -209,8 +209,6 @@ class Counting:
             except (*UNREACHED, ServerFailed):
                 raise
             except ModelError as error:
-                if isinstance(error, ModelNotFound) and await server.lists_others():
-                    raise
                 logger.info("%s does not count: %s", server.endpoint, error)
                 return None
         if failure is not None:

@@ -13,6 +13,7 @@ from memagent.models.base import refuse_overflow
 from memagent.models.counting import Counting
 from memagent.models.dialects import DIALECTS, DialectName
 from memagent.models.openai_client import Clients
+from memagent.models.openai_parameters import OTHER_LIMIT
 from memagent.models.openai_reply import read_completion
 from memagent.models.openai_request import sent
 from memagent.models.openai_stream import Pieces
@@ -21,7 +22,6 @@ from memagent.models.server import Server
 from memagent.tokens.base import TokenCounter
 
 TEMPLATE_KWARGS = "chat_template_kwargs"
-LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 class OpenAIModel:
@@ -43,8 +43,9 @@ class OpenAIModel:
         window: most tokens of prompt plus output, instead of what the server says (never above it).
         tokenizer: what `load_counter` takes, instead of looking for the model's own.
         timeout: seconds after which a call without a reply is given up.
-        default_headers: sent with every request.
-        extra_body: fields added to every chat request; they win over those that memagent sets.
+        default_headers: sent with every request; never shown.
+        extra_body: fields added to every chat request; they win over those that memagent sets. None leaves a
+            field out; for `max_tokens` it sends `max_completion_tokens` instead, and the other way round.
         tokens: also asks for token ids and log-probabilities, where the server gives them.
 
     Raises:
@@ -213,12 +214,15 @@ class OpenAIModel:
         if request.tools:
             fields["tools"] = [tool.to_openai() for tool in request.tools]
         switch, own = fields.get(TEMPLATE_KWARGS), self._extra_body.get(TEMPLATE_KWARGS)
+        if self._extra_body.get(dialect.limit, 0) is None:
+            fields[OTHER_LIMIT[dialect.limit]] = request.max_tokens
         fields |= self._extra_body
         if isinstance(switch, dict) and isinstance(own, dict):
             fields[TEMPLATE_KWARGS] = switch | own  # as they are counted
+        fields = {name: value for name, value in fields.items() if value is not None}
         if prompt:
             # What is sent decides: extra_body may ask for more.
-            most = max((v for k in LIMITS if isinstance(v := fields.get(k), int)), default=0)
+            most = max((v for k in OTHER_LIMIT if isinstance(v := fields.get(k), int)), default=0)
             window = await self._known_window(server)
             if window is not None and prompt + most > window:
                 server.forget()  # it may have come back with a larger one

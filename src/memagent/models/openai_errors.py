@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from memagent.errors import (
     RequestTimeout,
     ServerBusy,
     ServerFailed,
+    TLSFailed,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +46,17 @@ _NO_MODEL = re.compile(
     r"\bmodel\b.{0,200}?\b(does not exist|not found|is not (served|available))|(unknown|invalid) model\b",
     re.IGNORECASE | re.DOTALL,
 )
+_WANTS_TLS = re.compile(r"HTTP request\b.{0,20}\bto (an )?HTTPS", re.IGNORECASE)
+"""nginx and Go's servers."""
 _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+
+
+class Redirected(Exception):
+    """The server redirects a POST in a way that loses its body."""
+
+    def __init__(self, status: int, to: str) -> None:
+        super().__init__(f"{status} to {to}")
+        self.status, self.to = status, to
 
 
 @dataclass(frozen=True)
@@ -152,6 +164,8 @@ def translate(
     said = f"{endpoint}: the server answered {status}: {words}"
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return AuthenticationFailed(f"{said}; give its key as api_key= or in MEMAGENT_API_KEY")
+    if _WANTS_TLS.search(words):
+        return TLSFailed(f"{said}; begin the base URL with https://")
     if says_no_model(error):
         return ModelNotFound(f"{said}; {where_models_are(endpoint, served)}")
     if _overflows(error):
@@ -196,6 +210,14 @@ def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelEr
 
     cause = error.__cause__
     kind = type(cause).__name__
+    if isinstance(cause, Redirected):
+        base = cause.to.removesuffix("/").removesuffix("/chat/completions")
+        return RequestRefused(
+            f"{endpoint}: the server redirects ({cause.status}) to {endpoint.quote(cause.to)!r}, which would lose "
+            f"the request; give {endpoint.quote(base)!r} as the base URL"
+        )
+    if kind == "ConnectError" and (fault := _tls_fault(cause)) is not None:
+        return TLSFailed(f"{endpoint}: {endpoint.quote(fault)}")
     if isinstance(error, openai.APITimeoutError) and kind != "ConnectTimeout":
         return RequestTimeout(
             f"{endpoint}: no answer within {endpoint.timeout:g} s; "
@@ -206,6 +228,27 @@ def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelEr
         f"{endpoint}: no connection, or it broke before the reply was complete ({detail}); "
         f"is a server running at {endpoint.base_url}?"
     )
+
+
+def broke(error: openai.APIError) -> bool:
+    """True where somebody listens, and hung up before there was a reply."""
+    return type(error.__cause__).__name__ in ("ReadError", "RemoteProtocolError")
+
+
+def _tls_fault(error: BaseException | None) -> str | None:
+    """What is wrong with TLS, None where a failure may pass."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    if error is None or isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        return None
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the server's certificate is not trusted ({error.verify_message}); name the file of its authority in "
+            f"SSL_CERT_FILE"
+        )
+    if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"):
+        return "the server does not speak TLS there; begin the base URL with http://"
+    return f"no TLS connection ({error})"
 
 
 def _overflows(error: openai.APIStatusError) -> bool:

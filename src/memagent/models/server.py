@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import BaseModel, JsonValue
 
 from memagent.errors import (
+    AuthenticationFailed,
     BadResponse,
     ConnectionFailed,
     ModelError,
@@ -21,11 +23,20 @@ from memagent.errors import (
     RequestTimeout,
     ServerBusy,
     ServerFailed,
+    TLSFailed,
 )
 from memagent.models.dialects import Dialect, owned_by
 from memagent.models.once import Once
-from memagent.models.openai_client import Clients
-from memagent.models.openai_errors import says_no_model, translate, where_models_are
+from memagent.models.openai_client import Clients, speaks_tls
+from memagent.models.openai_errors import (
+    Endpoint,
+    broke,
+    says_no_model,
+    server_message,
+    translate,
+    where_models_are,
+)
+from memagent.models.openai_parameters import Parameters
 from memagent.models.openai_reply import ServedModel, read_models, served_window
 
 if TYPE_CHECKING:
@@ -35,6 +46,9 @@ logger = logging.getLogger("memagent")
 
 LIST_SECONDS = 30.0
 """A model list, a count or a version needs no computing: a server that has not sent it by then hangs."""
+STRICT = {"vllm", "library"}
+"""Owners in the lists of servers that serve what they list and nothing else: vLLM, Ollama."""
+VERSION = "/v1"
 FRESH = 1.0
 """Seconds for which a list is not asked for again, so that many runs that begin together ask once."""
 UNREACHED = (ConnectionFailed, RequestTimeout, ServerBusy)
@@ -64,6 +78,9 @@ class Server:
         self._listing = Once(self._list)
         self._unlisted = False
         self._serves: list[str] | None = None
+        self._parameters = Parameters(self.endpoint)
+        self._astray: str | None = None
+        """Why the base URL seems to lead elsewhere."""
         self._listed_at: float | None = None
 
     # --- what it says of itself
@@ -80,12 +97,19 @@ class Server:
         """Most tokens of prompt plus output, None where the list does not say. Asked anew: it may have restarted.
 
         Raises:
+            ModelNotFound: the list names other models only.
+            RequestRefused: there is no list, and the base URL looks incomplete.
             ModelError: the list was asked for and did not come.
         """
         if self._listed_at is not None and time.monotonic() - self._listed_at > FRESH:
             self.forget()
         listed = await self.listing()
-        return None if listed is None else served_window(self.model, listed)
+        if listed is None:
+            if self._astray is not None:
+                raise RequestRefused(self._astray)
+            return None
+        await self.check_name(guess=len(listed) > 1)
+        return served_window(self.model, listed)
 
     async def dialect(self) -> Dialect:
         """How to speak to it: as its list gives away, else as presumed.
@@ -122,22 +146,27 @@ class Server:
         listed = await self._lenient()
         return None if listed is None else served_window(self.model, listed)
 
-    async def check_name(self) -> None:
-        """Compares the model's name with the list, for servers that answer to every name.
+    async def check_name(self, *, guess: bool = False) -> None:
+        """Compares the model's name with the list, where it takes no other (or every one, for the one it has).
+
+        Args:
+            guess: also where other names than those in the list may do, as at gateways.
 
         Raises:
             ModelNotFound: the list names other models only.
         """
-        base = self.model.partition(":")[0]  # SGLang: `model:adapter`
-        if await self.lists_others() and base not in (self._serves or ()):
+        listed = await self._lenient()
+        names = {entry.id for entry in listed or ()}
+        # SGLang: `model:adapter`; Ollama: the tag may be left out; LiteLLM lists `openai/*`.
+        mine = {self.model, self.model.partition(":")[0], f"{self.model}:latest"}
+        if not names or names & mine or any("*" in name for name in names):
+            return
+        owners = {entry.owned_by for entry in listed or ()}
+        dialect = await self.dialect()
+        if guess or dialect.any_name or owners <= STRICT or dialect.name == "openai":
             raise ModelNotFound(
                 f"{self.endpoint}: no model of that name; {where_models_are(self.endpoint, self._serves)}"
             )
-
-    async def lists_others(self) -> bool:
-        """Whether its list names models, and not this one."""
-        listed = await self._lenient()
-        return bool(listed) and all(entry.id != self.model for entry in listed)
 
     def forget(self) -> None:
         """Asks again next time: after a restart a server may serve another model or window."""
@@ -178,8 +207,7 @@ class Server:
         import openai
 
         try:
-            create: Any = client.chat.completions.with_raw_response.create
-            raw = await create(**_arguments(fields))
+            raw = await self._create(client.chat.completions.with_raw_response.create, fields)
         except openai.APIError as error:
             raise await self._translated(error) from self._cause(error)
         except UnicodeEncodeError as error:
@@ -196,10 +224,8 @@ class Server:
         import openai
 
         try:
-            create: Any = client.chat.completions.create
-            stream = await create(
-                **_arguments(fields), stream=True, stream_options={"include_usage": True}
-            )
+            options = {"stream": True, "stream_options": {"include_usage": True}}
+            stream = await self._create(client.chat.completions.create, fields, **options)
             async with stream:
                 async for chunk in stream:
                     yield self._piece(chunk)
@@ -226,7 +252,7 @@ class Server:
         client = self._clients.blocking()
         import openai
 
-        options: Any = {"timeout": self._quick.timeout}
+        options: Any = {"timeout": self._clients.timeout(self._quick.timeout)}
         url = self._root + path
         try:
             if body is None:
@@ -250,31 +276,96 @@ class Server:
 
     # --- inside
 
+    async def _create(self, create: Any, fields: Mapping[str, object], **options: Any) -> Any:
+        """Sends a chat request, once more for each parameter that the server is found to refuse."""
+        import openai
+
+        while True:
+            sent = self._parameters.adapt(fields)
+            try:
+                return await create(**_arguments(sent), **options)
+            except openai.APIError as error:
+                if not self._parameters.learn(error, sent):
+                    raise
+
     @property
     def _root(self) -> str:
         """Where the paths beside `/v1` begin."""
         parts = urlsplit(self.endpoint.base_url)
-        return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix("/v1")))
+        return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(VERSION)))
 
     async def _list(self) -> tuple[ServedModel, ...] | None:
-        client = await self._clients.get()
-        import openai
-
+        """Its model list. Where the base URL has none and `/v1` behind it has, that becomes the base URL."""
+        url = self.endpoint.base_url.rstrip("/")
+        failure: BadResponse | None = None
         try:
-            raw = await client.models.with_raw_response.list(timeout=self._quick.timeout)
-        except openai.APIStatusError as error:
-            if error.status_code in _NO_LIST:
-                logger.info(
-                    "%s: no list of models there (status %d)", self.endpoint, error.status_code
+            listed = await self._list_at(self.endpoint)
+        except BadResponse as error:
+            listed, failure = None, error
+        if listed is None and not url.endswith(VERSION):
+            below = replace(self.endpoint, base_url=url + VERSION)
+            try:
+                listed = await self._list_at(below)
+            except AuthenticationFailed:
+                self._move(below)
+                raise
+            except (RequestRefused, BadResponse):
+                listed = None
+            if listed is not None:
+                self._move(below)
+            elif failure is None:
+                self._astray = (
+                    f"{self.endpoint}: neither GET {url}/models nor GET {below.base_url}/models gives a list of "
+                    f"models. Most base URLs end in /v1: correct it, or give the window (--window) if it is right"
                 )
-                return None
-            raise translate(error, self.endpoint) from self._cause(error)
-        except openai.APIError as error:
-            raise translate(error, self._quick) from self._cause(error)
-        listed = read_models(raw.content, self.endpoint)
+        if listed is None:
+            if failure is not None:
+                raise failure
+            logger.info("%s: no list of models there", self.endpoint)
+            return None
         self._serves = [entry.id for entry in listed]
         self._listed_at = time.monotonic()
         return listed
+
+    async def _list_at(self, endpoint: Endpoint) -> tuple[ServedModel, ...] | None:
+        """The model list at a base URL, None where there is none."""
+        client = await self._clients.get()
+        import openai
+
+        there = client.with_options(base_url=endpoint.base_url)
+        quick = self._clients.timeout(self._quick.timeout)
+        try:
+            raw = await there.models.with_raw_response.list(timeout=quick)
+        except openai.APIStatusError as error:
+            if error.status_code in _NO_LIST:
+                return None
+            if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
+                said = endpoint.quote(server_message(error.body))
+                raise RequestRefused(
+                    f"{endpoint}: the server answered 500 to GET /models: {said}; give the window (--window) if "
+                    f"it can do without its list"
+                ) from self._cause(error)
+            raise translate(error, endpoint) from self._cause(error)
+        except openai.APIError as error:
+            if broke(error) and await asyncio.to_thread(speaks_tls, endpoint.base_url):
+                raise TLSFailed(
+                    f"{endpoint}: the server speaks TLS there; begin the base URL with https://"
+                ) from None
+            raise translate(error, replace(self._quick, base_url=endpoint.base_url)) from (
+                self._cause(error)
+            )
+        try:
+            return read_models(raw.content, endpoint)
+        except BadResponse as error:
+            error.retryable = False  # it is a page of something else, and will be
+            raise
+
+    def _move(self, endpoint: Endpoint) -> None:
+        """Takes another base URL for its own."""
+        logger.info("%s: the base URL is %s", self.endpoint, endpoint.base_url)
+        self._clients.move(endpoint.base_url)
+        self._quick = replace(self._quick, base_url=endpoint.base_url)
+        self.endpoint = endpoint
 
     async def _translated(self, error: openai.APIError) -> ModelError:
         served = await self._served() if says_no_model(error) else None

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -19,7 +20,7 @@ from memagent.models.dialects import DialectName
 from memagent.models.extractive import ExtractiveModel
 from memagent.models.nano import open_nano
 from memagent.models.openai import OpenAIModel
-from memagent.models.retry import Retry
+from memagent.models.retry import Retry, RetryPolicy
 from memagent.models.transformers.model import TransformersModel
 from memagent.tokens.base import TokenCounter
 
@@ -44,9 +45,12 @@ class Access:
     """How to reach a model: arguments first, then the environment, then `.env` (keys: see `_key`)."""
 
     base_urls: tuple[str, ...]
-    api_key: str | None
+    api_key: str | None = field(repr=False)
     tokenizer: str | PathLike[str] | TokenCounter | None
     window: int | None
+    server: Mapping[str, Any] = field(repr=False)
+    """Further arguments of `OpenAIModel`."""
+    retry: RetryPolicy
 
 
 def open_model(
@@ -56,6 +60,10 @@ def open_model(
     api_key: str | None = None,
     tokenizer: str | PathLike[str] | TokenCounter | None = None,
     window: int | None = None,
+    timeout: float | None = None,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, object] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> ChatModel:
     """The model that a spec names. Nothing is sent yet.
 
@@ -72,6 +80,11 @@ def open_model(
         tokenizer: what `load_counter` takes, instead of the model's own. A server that counts tokens has the
             last word: where its counts are others, they are used.
         window: most tokens of prompt plus output, instead of asking the server.
+        timeout: seconds after which a call without a reply is given up; 600 by default.
+        headers: sent with every request, and never shown or stored.
+        extra_body: fields of every chat request, before those that memagent sets; None leaves a field out (see
+            `OpenAIModel`).
+        retry: how often and how long failed calls are sent again.
 
     Returns:
         The model; servers come with `Retry` around them.
@@ -81,6 +94,7 @@ def open_model(
         AuthenticationFailed: the OpenAI API without a key.
         ConfigError: the spec or the URL cannot be right, or `api_key` would go where only `.env` says.
     """
+    server = {"timeout": timeout, "headers": headers, "extra_body": extra_body, "retry": retry}
     if spec is not None and not isinstance(spec, str):
         missing = [
             name
@@ -94,7 +108,7 @@ def open_model(
             )
         _refuse(
             f"the model {spec!r} is an object already",
-            {"base_url": base_url, "api_key": api_key, "window": window},
+            {"base_url": base_url, "api_key": api_key, "window": window, **server},
         )
         return spec if tokenizer is None else Counted(spec, tokenizer)
     found = _Found.look()
@@ -102,7 +116,7 @@ def open_model(
     if scheme in IN_PROCESS:
         _refuse(
             f"the model {scheme!r} needs no server",
-            {"base_url": base_url, "api_key": api_key},
+            {"base_url": base_url, "api_key": api_key, **server},
         )
     url, urls = found.url, () if found.url is None else urls_of(found.url.value)
     if base_url is not None:
@@ -115,6 +129,12 @@ def open_model(
         api_key=_key(scheme, name, url, api_key, found.keys),
         tokenizer=tokenizer,
         window=window,
+        server={
+            "timeout": 600.0 if timeout is None else timeout,
+            "default_headers": headers,
+            "extra_body": extra_body,
+        },
+        retry=retry or RetryPolicy(),
     )
     return SCHEMES[scheme](name, access)
 
@@ -164,7 +184,9 @@ def _server(name: str, urls: tuple[str, ...], dialect: DialectName, access: Acce
             dialect=dialect,
             window=access.window,
             tokenizer=access.tokenizer,
-        )
+            **access.server,
+        ),
+        **vars(access.retry),
     )
 
 
