@@ -4,16 +4,19 @@ from typing import Any
 import pytest
 from tests.models.chat_server import chat
 
-from memagent.errors import BadResponse, ServerFailed
-from memagent.messages import FinishReason
+from memagent.errors import BadResponse, NoReply, ServerFailed
+from memagent.messages import ChatRequest, FinishReason, Message, ToolSpec
 from memagent.models.openai_errors import Endpoint
 from memagent.models.openai_reply import ServedModel, read_completion, read_models, served_window
 
 ENDPOINT = Endpoint(name="m", base_url="http://h/v1", timeout=1)
+PLAIN = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=9)
+WITH_TOOLS = PLAIN.model_copy(update={"tools": (ToolSpec(name="f"),)})
+CALL = {"id": "1", "function": {"name": "look", "arguments": '{"where": "there"}'}}
 
 
-def read(body: Any):
-    return read_completion(json.dumps(body).encode(), ENDPOINT)
+def read(body: Any, asked: ChatRequest = WITH_TOOLS):
+    return read_completion(json.dumps(body).encode(), ENDPOINT, asked)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +73,7 @@ def test_unknown_shapes_of_reasoning_are_left_out() -> None:
 
 def test_bad_replies_are_quoted() -> None:
     with pytest.raises(BadResponse, match="'<html> hi'"):
-        read_completion(b"<html>\n hi", ENDPOINT)
+        read_completion(b"<html>\n hi", ENDPOINT, WITH_TOOLS)
     with pytest.raises(BadResponse, match="'overloaded'"):
         read({"error": {"message": "overloaded"}})
 
@@ -150,3 +153,17 @@ def test_words_beside_tool_calls_stay() -> None:
 def test_tool_calls_of_another_form_are_no_reply(calls: Any) -> None:
     with pytest.raises(BadResponse, match="no chat completion"):
         read(chat(None, tool_calls=calls))
+
+
+def test_a_refusal_is_an_error_that_says_it() -> None:
+    with pytest.raises(NoReply, match="I can't help with Natasha") as caught:
+        read(chat(None, refusal="I can't help with Natasha."), PLAIN)
+    assert not caught.value.retryable
+    assert read(chat("a", refusal="no"), PLAIN).text == "a"
+    assert read(chat("a", refusal=None), PLAIN).text == "a"
+
+
+def test_a_call_of_a_tool_that_was_not_given_is_an_error_that_says_it() -> None:
+    with pytest.raises(NoReply, match=r"look.*where.*there"):
+        read(chat(None, tool_calls=[CALL]), PLAIN)
+    assert read(chat("The memory.", tool_calls=[CALL]), PLAIN).text == "The memory."

@@ -117,7 +117,7 @@ class OpenAIModel:
         async with self._router.turn(request.messages, tokens) as server:
             fields = await self._fields(request, prompt, server)
             raw = await server.chat(fields)
-            completion = read_completion(raw, server.endpoint)
+            completion = read_completion(raw, server.endpoint, request)
             await self._check(request, prompt, completion, server)
         return completion
 
@@ -144,7 +144,7 @@ class OpenAIModel:
                         ) from None
                     if text:
                         yield text
-            completion = read_completion(pieces.reply(), server.endpoint)
+            completion = read_completion(pieces.reply(), server.endpoint, request)
             await self._check(request, prompt, completion, server)
         yield completion
 

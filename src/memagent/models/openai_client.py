@@ -15,8 +15,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from memagent.errors import ConfigError
-from memagent.models.openai_errors import Endpoint, Redirected
+from memagent.errors import ConfigError, RequestRefused
+from memagent.models.openai_errors import Endpoint
 from memagent.models.perloop import PerLoop
 from memagent.threads import in_thread
 
@@ -61,7 +61,7 @@ class Clients:
             )
         self._url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
         self._api_key = _checked_key(api_key)
-        self._headers = {**_basic_authorisation(parts), **headers}
+        self._headers = {**_basic_authorisation(parts), **_checked_headers(headers)}
         self._timeout = timeout
         secrets = {api_key or "", parts.password or "", unquote(parts.password or "")}
         for value in self._headers.values():
@@ -139,7 +139,7 @@ class Clients:
     def _connect(self) -> openai.AsyncOpenAI:
         import openai
 
-        hooks = {"response": [_refuse_redirect]}
+        hooks = {"response": [self._refuse_redirect]}
         http = self._made(openai.DefaultAsyncHttpxClient, event_hooks=hooks)
         return openai.AsyncOpenAI(http_client=http, **self._options())
 
@@ -158,6 +158,22 @@ class Clients:
             return kind(limits=_limits(), **options)
         except (ImportError, OSError, ValueError) as error:
             raise ConfigError(_fault(error)) from None
+
+    async def _refuse_redirect(self, response: Any) -> None:
+        """Stops where the HTTP library would follow with a GET, and lose the request's body.
+
+        Raises:
+            RequestRefused: it would.
+        """
+        if response.request.method == "POST" and response.status_code in _LOSE_BODY:
+            parts = urlsplit(str(response.url.join(response.headers.get("location", ""))))
+            host = parts.netloc.rpartition("@")[2]
+            to = urlunsplit(parts._replace(netloc=host, query="", fragment=""))
+            base = to.removesuffix("/").removesuffix("/chat/completions")
+            raise RequestRefused(
+                f"{self._url}: the server redirects ({response.status_code}) to {to!r}, which would lose the "
+                f"request; give {base!r} as the base URL"
+            )
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -203,6 +219,7 @@ def _fault(error: Exception) -> str:
     shown = ", ".join(f"{name}={value.rpartition('@')[2]!r}" for name, value in found)
     shown = shown or "the system's settings"
     if isinstance(error, OSError):
+        shown = shown.partition(", ")[0]  # the file comes before the folder
         return f"the certificates cannot be read ({shown}: {error}); correct or unset that variable"
     if isinstance(error, ImportError):
         return (
@@ -210,18 +227,6 @@ def _fault(error: Exception) -> str:
             f"'httpx[socks]', or unset that variable"
         )
     return f"the proxy cannot be used ({shown}); give one such as http://host:3128, or unset that variable"
-
-
-async def _refuse_redirect(response: Any) -> None:
-    """Stops where the HTTP library would follow with a GET, and lose the request's body.
-
-    Raises:
-        Redirected: it would.
-    """
-    if response.request.method == "POST" and response.status_code in _LOSE_BODY:
-        to = urlsplit(str(response.url.join(response.headers.get("location", ""))))
-        target = to._replace(netloc=to.netloc.rpartition("@")[2], query="", fragment="")
-        raise Redirected(response.status_code, urlunsplit(target))
 
 
 class _Slot:
@@ -298,6 +303,16 @@ def _checked_key(api_key: str | None) -> str:
             f"character outside ASCII, which cannot be sent; copy it again"
         )
     return api_key
+
+
+def _checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in headers.items():
+        if not (f"{name}{value}".isascii() and f"{name}{value}".isprintable()):
+            raise ConfigError(
+                f"the header {name!r} (its value is not shown) holds a line end or a character outside ASCII, which "
+                f"cannot be sent; write it anew"
+            )
+    return headers
 
 
 def _basic_authorisation(parts: SplitResult) -> dict[str, str]:

@@ -51,14 +51,6 @@ _WANTS_TLS = re.compile(r"HTTP request\b.{0,20}\bto (an )?HTTPS", re.IGNORECASE)
 _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 
-class Redirected(Exception):
-    """The server redirects a POST in a way that loses its body."""
-
-    def __init__(self, status: int, to: str) -> None:
-        super().__init__(f"{status} to {to}")
-        self.status, self.to = status, to
-
-
 @dataclass(frozen=True)
 class Endpoint:
     """Which model is asked where, as errors may say it."""
@@ -168,7 +160,7 @@ def translate(
         return TLSFailed(f"{said}; begin the base URL with https://")
     if says_no_model(error):
         return ModelNotFound(f"{said}; {where_models_are(endpoint, served)}")
-    if _overflows(error):
+    if overflows(error):
         return ContextOverflow(f"{said}; use a smaller window (--window) or a shorter question")
     if status == HTTPStatus.TOO_MANY_REQUESTS and error.code == "insufficient_quota":
         return RequestRefused(f"{said}; waiting does not help, the account's quota is used up")
@@ -210,12 +202,8 @@ def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelEr
 
     cause = error.__cause__
     kind = type(cause).__name__
-    if isinstance(cause, Redirected):
-        base = cause.to.removesuffix("/").removesuffix("/chat/completions")
-        return RequestRefused(
-            f"{endpoint}: the server redirects ({cause.status}) to {endpoint.quote(cause.to)!r}, which would lose "
-            f"the request; give {endpoint.quote(base)!r} as the base URL"
-        )
+    if isinstance(cause, ModelError):  # of a hook of ours: openai 2 wraps it
+        return cause
     if kind == "ConnectError" and (fault := _tls_fault(cause)) is not None:
         return TLSFailed(f"{endpoint}: {endpoint.quote(fault)}")
     if isinstance(error, openai.APITimeoutError) and kind != "ConnectTimeout":
@@ -251,7 +239,8 @@ def _tls_fault(error: BaseException | None) -> str | None:
     return f"no TLS connection ({error})"
 
 
-def _overflows(error: openai.APIStatusError) -> bool:
+def overflows(error: openai.APIStatusError) -> bool:
+    """True where the server says that a request is over the window."""
     if error.status_code not in (
         HTTPStatus.BAD_REQUEST,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from memagent.models.openai_errors import CLIP, Endpoint, server_message
+from memagent.models.openai_errors import CLIP, Endpoint, overflows, server_message
 
 if TYPE_CHECKING:
     import openai
@@ -62,7 +62,7 @@ class Parameters:
         if error.status_code not in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
             return False
         words = server_message(error.body)[:CLIP]
-        if not _REFUSAL.search(f"{words} {error.code}"):
+        if not _REFUSAL.search(f"{words} {error.code}") or overflows(error):
             return False
         named = [n for n in _CHANGED if n in sent and re.search(rf"\b{n}\b", words)]
         name = error.param if error.param in _CHANGED else next(iter(named), None)

@@ -15,12 +15,14 @@ from pydantic import (
     WrapValidator,
 )
 
-from memagent.errors import BadResponse, ServerFailed
+from memagent.errors import BadResponse, NoReply, ServerFailed
 from memagent.messages import (
+    ChatRequest,
     Completion,
     FinishReason,
     ServedCall,
     TokenIds,
+    ToolCall,
     Usage,
     read_calls,
 )
@@ -43,6 +45,7 @@ class _Said(BaseModel):
     reasoning: JsonValue = None
     reasoning_content: JsonValue = None
     tool_calls: list[ServedCall] | None = None
+    refusal: _Name = None
 
 
 class _LogProb(BaseModel):
@@ -137,12 +140,18 @@ _listing: TypeAdapter[_Listing | list[ServedModel]] = TypeAdapter(_Listing | _Ba
 _anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
-def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
+def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Completion:
     """A `Completion` from a reply's body. Empty content is an empty text: the agent decides on it.
 
     Tool calls are read as `read_calls` does.
 
+    Args:
+        body: what the server sent.
+        endpoint: who sent it.
+        request: what was asked.
+
     Raises:
+        NoReply: there is no text, but a refusal, or calls though the request has no tools.
         BadResponse: not JSON, or no chat completion in it.
         ServerFailed: the engine broke the generation off.
     """
@@ -160,9 +169,12 @@ def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
             f"its log says more"
         )
     said = choice.message
+    text, calls = _text(said.content), read_calls(said.tool_calls or ())
+    if not text.strip():
+        _refuse_silence(said.refusal, () if request.tools else calls, endpoint)
     return Completion(
-        text=_text(said.content),
-        tool_calls=read_calls(said.tool_calls or ()),
+        text=text,
+        tool_calls=calls,
         reasoning=next(
             (r for r in (said.reasoning, said.reasoning_content) if isinstance(r, str) and r), ""
         ),
@@ -170,6 +182,18 @@ def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
         usage=_usage(reply),
         tokens=_tokens(reply),
     )
+
+
+def _refuse_silence(refusal: str | None, calls: Sequence[ToolCall], endpoint: Endpoint) -> None:
+    """Asking again would be paid for, and answered the same."""
+    if refusal:
+        raise NoReply(f"{endpoint}: the model refuses: {endpoint.quote(refusal)!r}")
+    if calls:
+        said = ", ".join(f"{call.name}({call.arguments})" for call in calls)
+        raise NoReply(
+            f"{endpoint}: the model says nothing and calls a tool, though it was given none: "
+            f"{endpoint.quote(said)!r}; switch off what the server reads calls with, or use another model"
+        )
 
 
 def _tokens(reply: _Reply) -> TokenIds | None:
