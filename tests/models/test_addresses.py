@@ -33,26 +33,9 @@ from memagent.models.openai import OpenAIModel
 def tls_only(folder: Path) -> Iterator[str]:
     """The http:// URL of a port that speaks TLS, with a certificate that nobody trusts."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
-    subprocess.run(
-        [
-            *[
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "rsa:2048",
-                "-nodes",
-                "-subj",
-                "/CN=localhost",
-                "-keyout",
-            ],
-            key,
-            "-out",
-            certificate,
-        ],
-        check=True,
-        capture_output=True,
-    )
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+    where = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*made, *where], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     with Server(("127.0.0.1", 0), Handler) as http:

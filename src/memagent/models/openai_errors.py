@@ -84,6 +84,10 @@ class Endpoint:
             seen = seen.__cause__
         return False
 
+    def cause(self, error: BaseException) -> BaseException | None:
+        """The original error, unless a traceback would show a secret that the server echoed."""
+        return None if self.leaks(error) else error
+
 
 def server_message(body: object) -> str:
     """The words in an error body: `error.message`, flat `message`, `detail`, or all of it."""

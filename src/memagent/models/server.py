@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
-from http import HTTPStatus
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, JsonValue
 
 from memagent.errors import (
-    AuthenticationFailed,
     BadResponse,
     ConnectionFailed,
     ModelError,
@@ -23,37 +20,26 @@ from memagent.errors import (
     RequestTimeout,
     ServerBusy,
     ServerFailed,
-    TLSFailed,
 )
 from memagent.models.dialects import Dialect, owned_by
-from memagent.models.once import Once
-from memagent.models.openai_client import Clients, speaks_tls
-from memagent.models.openai_errors import (
-    Endpoint,
-    broke,
-    says_no_model,
-    server_message,
-    translate,
-    where_models_are,
-)
+from memagent.models.model_list import VERSION, ModelList
+from memagent.models.openai_client import Clients
+from memagent.models.openai_errors import Endpoint, says_no_model, translate, where_models_are
 from memagent.models.openai_parameters import Parameters
-from memagent.models.openai_reply import ServedModel, read_models, served_window
+from memagent.models.openai_reply import ServedModel, served_window
 
 if TYPE_CHECKING:
     import openai
 
 logger = logging.getLogger("memagent")
 
-LIST_SECONDS = 30.0
-"""A model list, a count or a version needs no computing: a server that has not sent it by then hangs."""
 STRICT = {"vllm", "library"}
 """Owners in the lists of servers that serve what they list and nothing else: vLLM, Ollama."""
-VERSION = "/v1"
+OPENAI = "https://api.openai.com/"
 FRESH = 1.0
 """Seconds for which a list is not asked for again, so that many runs that begin together ask once."""
 UNREACHED = (ConnectionFailed, RequestTimeout, ServerBusy)
 """Errors after which a server may say another time what it was asked."""
-_NO_LIST = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
 
 
 class Server:
@@ -71,17 +57,16 @@ class Server:
         self, name: str, model: str, clients: Clients, timeout: float, presumed: Dialect
     ) -> None:
         self.model = model
-        self.endpoint = clients.endpoint(name)
         self._clients = clients
-        self._quick = replace(self.endpoint, timeout=min(LIST_SECONDS, timeout))
+        self._models = ModelList(clients, clients.endpoint(name))
         self._presumed = presumed
-        self._listing = Once(self._list)
         self._unlisted = False
-        self._serves: list[str] | None = None
         self._parameters = Parameters(self.endpoint)
-        self._astray: str | None = None
-        """Why the base URL seems to lead elsewhere."""
-        self._listed_at: float | None = None
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server, as errors may name it."""
+        return self._models.endpoint
 
     # --- what it says of itself
 
@@ -91,7 +76,7 @@ class Server:
         Raises:
             ModelError: the list was asked for and did not come.
         """
-        return await self._listing.get()
+        return await self._models.get()
 
     async def window(self) -> int | None:
         """Most tokens of prompt plus output, None where the list does not say. Asked anew: it may have restarted.
@@ -101,12 +86,13 @@ class Server:
             RequestRefused: there is no list, and the base URL looks incomplete.
             ModelError: the list was asked for and did not come.
         """
-        if self._listed_at is not None and time.monotonic() - self._listed_at > FRESH:
+        asked_at = self._models.asked_at
+        if asked_at is not None and time.monotonic() - asked_at > FRESH:
             self.forget()
         listed = await self.listing()
         if listed is None:
-            if self._astray is not None:
-                raise RequestRefused(self._astray)
+            if self._models.astray is not None:
+                raise RequestRefused(self._models.astray)
             return None
         await self.check_name(guess=len(listed) > 1)
         return served_window(self.model, listed)
@@ -162,17 +148,15 @@ class Server:
         if not names or names & mine or any("*" in name for name in names):
             return
         owners = {entry.owned_by for entry in listed or ()}
-        dialect = await self.dialect()
-        if guess or dialect.any_name or owners <= STRICT or dialect.name == "openai":
-            raise ModelNotFound(
-                f"{self.endpoint}: no model of that name; {where_models_are(self.endpoint, self._serves)}"
-            )
+        strict = owners <= STRICT or self.endpoint.base_url.startswith(OPENAI)
+        if guess or strict or (await self.dialect()).any_name:
+            there = where_models_are(self.endpoint, self._models.names)
+            raise ModelNotFound(f"{self.endpoint}: no model of that name; {there}")
 
     def forget(self) -> None:
         """Asks again next time: after a restart a server may serve another model or window."""
-        self._listing = Once(self._list)
+        self._models.forget()
         self._unlisted = False
-        self._listed_at = None
 
     async def _lenient(self, *, for_good: bool = False) -> tuple[ServedModel, ...] | None:
         """Its model list, None also where it refuses to send it: some gateways guard the list more than the chat.
@@ -209,7 +193,7 @@ class Server:
         try:
             raw = await self._create(client.chat.completions.with_raw_response.create, fields)
         except openai.APIError as error:
-            raise await self._translated(error) from self._cause(error)
+            raise await self._translated(error) from self.endpoint.cause(error)
         except UnicodeEncodeError as error:
             raise self._surrogate(error) from None
         return raw.content
@@ -230,7 +214,7 @@ class Server:
                 async for chunk in stream:
                     yield self._piece(chunk)
         except openai.APIError as error:
-            raise await self._translated(error) from self._cause(error)
+            raise await self._translated(error) from self.endpoint.cause(error)
         except UnicodeEncodeError as error:
             raise self._surrogate(error) from None
         except Exception as error:
@@ -252,7 +236,8 @@ class Server:
         client = self._clients.blocking()
         import openai
 
-        options: Any = {"timeout": self._clients.timeout(self._quick.timeout)}
+        quick = self._models.quick
+        options: Any = {"timeout": self._clients.timeout(quick.timeout)}
         url = self._root + path
         try:
             if body is None:
@@ -260,7 +245,7 @@ class Server:
             else:
                 reply = client.post(url, cast_to=object, body=dict(body), options=options)
         except openai.APIError as error:
-            raise translate(error, self._quick, self._serves) from self._cause(error)
+            raise translate(error, quick, self._models.names) from self.endpoint.cause(error)
         except ValueError as error:  # it said that it is JSON, and is not
             reply = str(error)
         if not isinstance(reply, dict):
@@ -294,94 +279,12 @@ class Server:
         parts = urlsplit(self.endpoint.base_url)
         return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(VERSION)))
 
-    async def _list(self) -> tuple[ServedModel, ...] | None:
-        """Its model list. Where the base URL has none and `/v1` behind it has, that becomes the base URL."""
-        url = self.endpoint.base_url.rstrip("/")
-        failure: BadResponse | None = None
-        try:
-            listed = await self._list_at(self.endpoint)
-        except BadResponse as error:
-            listed, failure = None, error
-        if listed is None and not url.endswith(VERSION):
-            below = replace(self.endpoint, base_url=url + VERSION)
-            try:
-                listed = await self._list_at(below)
-            except AuthenticationFailed:
-                self._move(below)
-                raise
-            except (RequestRefused, BadResponse):
-                listed = None
-            if listed is not None:
-                self._move(below)
-            elif failure is None:
-                self._astray = (
-                    f"{self.endpoint}: neither GET {url}/models nor GET {below.base_url}/models gives a list of "
-                    f"models. Most base URLs end in /v1: correct it, or give the window (--window) if it is right"
-                )
-        if listed is None:
-            if failure is not None:
-                raise failure
-            logger.info("%s: no list of models there", self.endpoint)
-            return None
-        self._serves = [entry.id for entry in listed]
-        self._listed_at = time.monotonic()
-        return listed
-
-    async def _list_at(self, endpoint: Endpoint) -> tuple[ServedModel, ...] | None:
-        """The model list at a base URL, None where there is none."""
-        client = await self._clients.get()
-        import openai
-
-        there = client.with_options(base_url=endpoint.base_url)
-        quick = self._clients.timeout(self._quick.timeout)
-        try:
-            raw = await there.models.with_raw_response.list(timeout=quick)
-        except openai.APIStatusError as error:
-            if error.status_code in _NO_LIST:
-                return None
-            if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
-                said = endpoint.quote(server_message(error.body))
-                raise RequestRefused(
-                    f"{endpoint}: the server answered 500 to GET /models: {said}; give the window (--window) if "
-                    f"it can do without its list"
-                ) from self._cause(error)
-            raise translate(error, endpoint) from self._cause(error)
-        except openai.APIError as error:
-            if broke(error) and await asyncio.to_thread(speaks_tls, endpoint.base_url):
-                raise TLSFailed(
-                    f"{endpoint}: the server speaks TLS there; begin the base URL with https://"
-                ) from None
-            raise translate(error, replace(self._quick, base_url=endpoint.base_url)) from (
-                self._cause(error)
-            )
-        try:
-            return read_models(raw.content, endpoint)
-        except BadResponse as error:
-            error.retryable = False  # it is a page of something else, and will be
-            raise
-
-    def _move(self, endpoint: Endpoint) -> None:
-        """Takes another base URL for its own."""
-        logger.info("%s: the base URL is %s", self.endpoint, endpoint.base_url)
-        self._clients.move(endpoint.base_url)
-        self._quick = replace(self._quick, base_url=endpoint.base_url)
-        self.endpoint = endpoint
-
     async def _translated(self, error: openai.APIError) -> ModelError:
-        served = await self._served() if says_no_model(error) else None
+        served: list[str] | None = None
+        if says_no_model(error):
+            with suppress(ModelError):  # rather than a second error
+                served = self._models.names if await self._models.ask() is not None else None
         return translate(error, self.endpoint, served)
-
-    async def _served(self) -> list[str] | None:
-        """The ids that it lists, for an error message: None rather than a second error."""
-        try:
-            listed = await self._list()
-        except ModelError:
-            return None
-        return None if listed is None else [entry.id for entry in listed]
-
-    def _cause(self, error: openai.APIError) -> BaseException | None:
-        """The original error, unless a traceback would show a secret that the server echoed."""
-        return None if self.endpoint.leaks(error) else error
 
     def _piece(self, chunk: object) -> dict[str, Any]:
         if not isinstance(chunk, BaseModel):

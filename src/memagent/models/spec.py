@@ -7,8 +7,9 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -94,7 +95,8 @@ def open_model(
         AuthenticationFailed: the OpenAI API without a key.
         ConfigError: the spec or the URL cannot be right, or `api_key` would go where only `.env` says.
     """
-    server = {"timeout": timeout, "headers": headers, "extra_body": extra_body, "retry": retry}
+    server = {"base_url": base_url, "api_key": api_key, "timeout": timeout, "headers": headers}
+    server |= {"extra_body": extra_body, "retry": retry}
     if spec is not None and not isinstance(spec, str):
         missing = [
             name
@@ -106,18 +108,12 @@ def open_model(
                 f"{spec!r:.80} is no model: give a spec such as 'vllm:NAME', or a ChatModel (it lacks "
                 f"{', '.join(missing)})"
             )
-        _refuse(
-            f"the model {spec!r} is an object already",
-            {"base_url": base_url, "api_key": api_key, "window": window, **server},
-        )
+        _refuse(f"the model {spec!r} is an object already", server | {"window": window})
         return spec if tokenizer is None else Counted(spec, tokenizer)
     found = _Found.look()
     scheme, name = _split(found.model if spec is None else spec)
     if scheme in IN_PROCESS:
-        _refuse(
-            f"the model {scheme!r} needs no server",
-            {"base_url": base_url, "api_key": api_key, **server},
-        )
+        _refuse(f"the model {scheme!r} needs no server", server)
     url, urls = found.url, () if found.url is None else urls_of(found.url.value)
     if base_url is not None:
         urls = urls_of(base_url)
@@ -136,7 +132,8 @@ def open_model(
         },
         retry=retry or RetryPolicy(),
     )
-    return SCHEMES[scheme](name, access)
+    model = SCHEMES[scheme](name, access)
+    return model if tokenizer is None or scheme not in IN_PROCESS else Counted(model, tokenizer)
 
 
 def _openai(name: str, access: Access) -> ChatModel:
@@ -150,29 +147,12 @@ def _openai(name: str, access: Access) -> ChatModel:
     return _server(name, urls, "openai" if its_own else "plain", access)
 
 
-def _vllm(name: str, access: Access) -> ChatModel:
-    return _server(name, access.base_urls or (LOCAL_URLS["vllm"],), "vllm", access)
-
-
-def _sglang(name: str, access: Access) -> ChatModel:
-    return _server(name, access.base_urls or (LOCAL_URLS["sglang"],), "sglang", access)
+def _local(dialect: Literal["vllm", "sglang"], name: str, access: Access) -> ChatModel:
+    return _server(name, access.base_urls or (LOCAL_URLS[dialect],), dialect, access)
 
 
 def _extractive(name: str, access: Access) -> ChatModel:
-    model = ExtractiveModel() if access.window is None else ExtractiveModel(window=access.window)
-    return _counted(model, access)
-
-
-def _transformers(name: str, access: Access) -> ChatModel:
-    return _counted(TransformersModel(name, window=access.window), access)
-
-
-def _nano(name: str, access: Access) -> ChatModel:
-    return _counted(open_nano(access.window), access)
-
-
-def _counted(model: ChatModel, access: Access) -> ChatModel:
-    return model if access.tokenizer is None else Counted(model, access.tokenizer)
+    return ExtractiveModel() if access.window is None else ExtractiveModel(window=access.window)
 
 
 def _server(name: str, urls: tuple[str, ...], dialect: DialectName, access: Access) -> ChatModel:
@@ -192,10 +172,10 @@ def _server(name: str, urls: tuple[str, ...], dialect: DialectName, access: Acce
 
 SCHEMES: dict[str, Callable[[str, Access], ChatModel]] = {
     "openai": _openai,
-    "vllm": _vllm,
-    "sglang": _sglang,
-    "transformers": _transformers,
-    "nano": _nano,
+    "vllm": partial(_local, "vllm"),
+    "sglang": partial(_local, "sglang"),
+    "transformers": lambda name, access: TransformersModel(name, window=access.window),
+    "nano": lambda name, access: open_nano(access.window),
     "extractive": _extractive,
 }
 """What may stand before the colon; those of `ALONE` have none."""
