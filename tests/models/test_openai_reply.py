@@ -2,8 +2,9 @@ import json
 from typing import Any
 
 import pytest
-from tests.models.chat_server import chat
+from tests.models.chat_server import Script, chat, send
 
+from memagent import MemoryAgent, open_model
 from memagent.errors import BadResponse, NoReply, ServerFailed
 from memagent.messages import ChatRequest, FinishReason, Message, ToolSpec
 from memagent.models.openai_errors import Endpoint
@@ -167,3 +168,21 @@ def test_a_call_of_a_tool_that_was_not_given_is_an_error_that_says_it() -> None:
     with pytest.raises(NoReply, match=r"look.*where.*there"):
         read(chat(None, tool_calls=[CALL]), PLAIN)
     assert read(chat("The memory.", tool_calls=[CALL]), PLAIN).text == "The memory."
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"refusal": "I can't help with Natasha."}, "the model refuses: .I can't help with Natasha"),
+        ({"tool_calls": [CALL]}, r"given none: 'look\("),
+    ],
+    ids=["refusal", "calls"],
+)  # fmt: skip
+async def test_a_reply_without_text_is_paid_for_once(server: Script, said: Any, words: str) -> None:
+    server.default = send(200, chat(None, **said))
+    model = open_model("openai:tiny", base_url=server.url)
+    async with MemoryAgent(model, window=3000, store=None) as agent:
+        with pytest.raises(NoReply, match=words) as caught:
+            await agent.aask("Natasha marries Pierre.", "Whom does Natasha marry?")
+    assert caught.value.attempts == 1
+    assert len(server.bodies) == 1
