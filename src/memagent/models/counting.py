@@ -159,7 +159,7 @@ class Counting:
         least = counted or await in_thread(_least, counter, request, took)
         if _is_cut(took, least):
             raise PromptTruncated(
-                f"{self._model!r}: the server read {took} tokens of a prompt of {least}: it cut the prompt and said "
+                f"{self._model!r}: the server read {usage.prompt_tokens} tokens of a prompt of {least}: it cut the prompt and said "
                 f"nothing, so its context length is less than the window that is used. Give the server a larger one "
                 f"(Ollama: num_ctx, OLLAMA_CONTEXT_LENGTH), or use a smaller window (--window). If {counter.name!r} "
                 f"is not the model's own tokenizer, name that (--tokenizer)"
