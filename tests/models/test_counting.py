@@ -425,3 +425,19 @@ async def test_a_server_with_a_shorter_template_cuts_nothing(
     wordy = "{{ 'You are a helpful assistant, and you never tire. ' * 20 }}" + CHATML
     (tmp_path / "chat_template.jinja").write_text(wordy, "utf-8")
     await ask_plain(server, took(LOCAL.count_messages((LONG,))), tokenizer=tmp_path)
+
+
+async def test_what_the_sender_counted_saves_the_count(server: Script) -> None:
+    server.be_vllm()
+    model = OpenAIModel("tiny", base_url=server.url)
+    await model.complete(request(prompt_tokens=30))
+    probes = len(server.asked)
+    await model.complete(request("Who is she?", prompt_tokens=40))
+    assert len(server.asked) == probes, "nothing is asked but the chat"
+    await model.complete(request("Who?", prompt_tokens=5000))
+    assert len(server.asked) == probes + 1, (
+        "a bound over the window is counted before it is refused"
+    )
+    with pytest.raises(ContextOverflow):
+        await model.complete(request("Who? " * 5000, prompt_tokens=50_000))
+    await model.aclose()

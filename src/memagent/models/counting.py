@@ -101,7 +101,7 @@ class Counting:
         return counter
 
     async def prompt(self, request: ChatRequest) -> int | None:
-        """Tokens of a request's prompt as the server counts them, None where it does not count.
+        """Tokens of a request's prompt: what its sender counted, else the server. None where that does not count.
 
         Raises:
             TokenizerError: the request has tools, and the model's chat template knows nothing of them.
@@ -112,6 +112,15 @@ class Counting:
                 return None
         except ServerFailed:  # not remembered: the next request asks again
             return None
+        return request.prompt_tokens or await self.exact(request)
+
+    async def exact(self, request: ChatRequest) -> int:
+        """Tokens of a request's prompt as the server counts them, if it counts.
+
+        Raises:
+            TokenizerError: the request has tools, and the model's chat template knows nothing of them.
+            ModelError: the server cannot be asked.
+        """
         counter = await self._counter.get()
         messages, thinking, tools = request.messages, request.thinking, request.tools
         if isinstance(counter, CheckedCounter):
@@ -128,7 +137,7 @@ class Counting:
 
         Args:
             request: what was sent.
-            counted: tokens of its prompt as `prompt` counted them.
+            counted: tokens of its prompt, as `prompt` said.
             usage: what the server says.
 
         Raises:
@@ -139,7 +148,9 @@ class Counting:
             return
         if counted is not None and counted < took:
             counter = await self._counter.get()
-            if isinstance(counter, CheckedCounter) and counter.distrust():
+            if not isinstance(counter, CheckedCounter) or await self.exact(request) >= took:
+                return
+            if counter.distrust():
                 widen(COUNTING_THREADS)
                 logger.warning(
                     "%r: a prompt was counted as %d tokens and took %d: the tokenizer on this machine is another "
@@ -148,7 +159,7 @@ class Counting:
                 )
             return
         took += usage.cached_tokens  # some servers leave them out of the prompt's
-        most = request.prompt_tokens if counted is None else counted
+        most = counted or request.prompt_tokens
         if most is not None and not _is_cut(took, most):
             return
         if counted is None and self._tokenizer is None and not self._found:
@@ -156,12 +167,12 @@ class Counting:
         counter = await self._counter.get()
         if not getattr(counter, "exact", False):
             return
-        least = counted or await in_thread(_least, counter, request, took)
+        least = await in_thread(_least, counter, request, took)
         if _is_cut(took, least):
             raise PromptTruncated(
-                f"{self._model!r}: the server read {usage.prompt_tokens} tokens of a prompt of {least}: it cut the prompt and said "
-                f"nothing, so its context length is less than the window that is used. Give the server a larger one "
-                f"(Ollama: num_ctx, OLLAMA_CONTEXT_LENGTH), or use a smaller window (--window). If {counter.name!r} "
+                f"{self._model!r}: the server read {usage.prompt_tokens} tokens of a prompt of {least}: it cut the "
+                f"prompt and said nothing, so its context length is less than the window that is used. Give the "
+                f"server a larger one (Ollama: num_ctx, OLLAMA_CONTEXT_LENGTH), or use a smaller window (--window). If {counter.name!r} "
                 f"is not the model's own tokenizer, name that (--tokenizer)"
             )
 

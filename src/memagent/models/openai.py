@@ -227,6 +227,8 @@ class OpenAIModel:
             if window is not None and prompt + most > window:
                 server.forget()  # it may have come back with a larger one
                 window = await self._known_window(server)
+                if request.prompt_tokens is not None:  # which may be a bound
+                    prompt = await self._counting.exact(request)
             refuse_overflow(str(server.endpoint), prompt, most, window)
         return fields
 
