@@ -148,14 +148,14 @@ class Counting:
             return
         if counted is not None and counted < took:
             counter = await self._counter.get()
-            if not isinstance(counter, CheckedCounter) or await self.exact(request) >= took:
+            if not isinstance(counter, CheckedCounter):
                 return
-            if counter.distrust():
+            if (whole := await self.exact(request)) < took and counter.distrust():
                 widen(COUNTING_THREADS)
                 logger.warning(
                     "%r: a prompt was counted as %d tokens and took %d: the tokenizer on this machine is another "
                     "one, so the server is asked for every count from now on; name the model's own tokenizer",
-                    *(self._model, counted, took),
+                    *(self._model, whole, took),
                 )
             return
         took += usage.cached_tokens  # some servers leave them out of the prompt's
@@ -172,8 +172,8 @@ class Counting:
             raise PromptTruncated(
                 f"{self._model!r}: the server read {usage.prompt_tokens} tokens of a prompt of {least}: it cut the "
                 f"prompt and said nothing, so its context length is less than the window that is used. Give the "
-                f"server a larger one (Ollama: num_ctx, OLLAMA_CONTEXT_LENGTH), or use a smaller window (--window). If {counter.name!r} "
-                f"is not the model's own tokenizer, name that (--tokenizer)"
+                f"server a larger one (Ollama: num_ctx, OLLAMA_CONTEXT_LENGTH), or use a smaller window "
+                f"(--window). If {counter.name!r} is not the model's own tokenizer, name that (--tokenizer)"
             )
 
     async def _find(self) -> TokenCounter:
