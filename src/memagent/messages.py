@@ -227,6 +227,8 @@ class ChatRequest(Leaf):
     messages: tuple[Message, ...]
     max_tokens: int = Field(gt=0)
     """Most tokens that may be generated."""
+    prompt_tokens: int | None = None
+    """What the sender counted the prompt as, or an upper bound; None where it did not count."""
     sampling: Sampling = Sampling()
     seed: int | None = None
     """Seed for the engine's sampler; None leaves it to the engine."""

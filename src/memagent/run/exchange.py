@@ -217,6 +217,7 @@ class Caller:
             tools=exchange.tools,
             kind=exchange.kind,
             parts=exchange.parts,
+            prompt_tokens=prompt,
         )
         try:
             completion = repair(await self.model.complete(request))

@@ -62,6 +62,8 @@ class TokenizerFile:
         # It adds nothing to plain text, but some post-processors move offsets off leading spaces.
         self._tokenizer.post_processor = None
         self._template = find_template(file.parent)
+        self.exact = self._template is not None
+        """Whether conversations are counted as they are rendered: else above that."""
         self._normalizes = content.get("normalizer") is not None
         self.name = f"tokenizer.json:{_digest(raw, self._template)}"
         control = {
