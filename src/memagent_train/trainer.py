@@ -15,12 +15,19 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from accelerate.utils import DistributedType, gather_object, is_peft_model
+from accelerate import PartialState
+from accelerate.utils import (
+    DistributedType,
+    fsdp2_prepare_model,
+    gather_object,
+    is_peft_model,
+)
 from datasets import Dataset
 from peft import PeftConfig, PeftModel
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from trl.models.utils import prepare_fsdp
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head, use_adapter
@@ -321,7 +328,13 @@ class RolloutTrainer(GRPOTrainer):
         self.beta = self.algorithm.beta
         cast("GRPOConfig", self.args).beta = self.beta
         add_fused_lm_head(reference, temperature=self.temperature)
-        self.ref_model = self.accelerator.prepare_model(reference, evaluation_mode=True)
+        if self.accelerator.is_fsdp2:
+            # Layer by layer, like the policy; TRL would divide it as one piece, and each pass would gather all of it.
+            self.ref_model = fsdp2_prepare_model(self.accelerator, reference)
+        elif self.is_fsdp_enabled:
+            self.ref_model = prepare_fsdp(reference, self.accelerator)
+        else:
+            self.ref_model = self.accelerator.prepare_model(reference, evaluation_mode=True)
 
 
 def _reference(
@@ -329,15 +342,12 @@ def _reference(
 ) -> PreTrainedModel | None:
     """A frozen copy of the policy, where one is needed and TRL would load it anew by the model's name.
 
-    Sharded models are left to TRL, which loads and shards the reference as it does the policy. The copy is made
-    before TRL sees the model: it replaces a bound method, which a later copy would still call on the original.
+    DeepSpeed's, whose weights may be divided as soon as they are loaded, is left to TRL. The copy is made before TRL
+    sees the model: it replaces a bound method, which a later copy would still call on the original.
     """
     adapted = peft_config is not None or is_peft_model(model)
-    sharded = args.distributed_state.distributed_type in (  # pyright: ignore[reportOptionalMemberAccess]
-        DistributedType.FSDP,
-        DistributedType.DEEPSPEED,
-    )
-    if not args.beta or adapted or sharded:
+    state = cast("PartialState", args.distributed_state)
+    if not args.beta or adapted or state.distributed_type is DistributedType.DEEPSPEED:
         return None
     args.beta = 0.0
     return copy.deepcopy(cast("PreTrainedModel", model)).requires_grad_(False).eval()
