@@ -320,8 +320,8 @@ class RolloutTrainer(GRPOTrainer):
         if mean > self.largest_gap:
             raise EngineMismatch(
                 f"the trainer's log-probabilities of step {self.step + 1} differ from the sampling engine's by "
-                f"{mean:.3f} a token, and the limit is {self.largest_gap}: the engine draws with other weights (a server "
-                f"that was restarted has its first ones), or with another temperature than it reports (vLLM needs "
+                f"{mean:.3f} a token, and the limit is {self.largest_gap}: the engine draws with other weights (as a "
+                f"restarted server does), or with another temperature than it reports (vLLM needs "
                 f"--logprobs-mode processed_logprobs). Run the same command again: it loads the weights of the last "
                 f"checkpoint anew"
             )
