@@ -46,11 +46,13 @@ def test_sharded_weights_and_reference_train_as_whole_ones(tmp_path: Path) -> No
     assert found["held"] <= found["whole"] * 0.55  # 0.5, and what does not divide evenly
 
     rollouts = [one for seed in (5, 6) for one in groups(policy(), seed=seed, noise=0.1)]
+    live = policy()
     whole = trainer(
         tmp_path / "whole",
         lambda indices, size: rollouts,
         algorithm=AlgorithmSettings(beta=BETA, dynamic_sampling=False),
         batch=BatchSettings(groups=6, group_size=4, micro_batches=8),
+        model=live,
         steps=STEPS,
         learning_rate=1e-2,
     )
@@ -59,5 +61,5 @@ def test_sharded_weights_and_reference_train_as_whole_ones(tmp_path: Path) -> No
     assert found["kl"] == pytest.approx(kl, rel=0.05, abs=1e-6)
     assert kl[-1] > 1e-4
     weights = torch.load(out / "weights.pt")
-    for name, value in whole.model.state_dict().items():
+    for name, value in live.state_dict().items():
         torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-4)
