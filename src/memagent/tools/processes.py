@@ -251,13 +251,12 @@ class WorkerPool:
         """Ends the processes; calls under way fail. Blocks until they are gone."""
         with self._mutex:
             self._closed = True
-            idle, self._idle = self._idle, []
-            for worker in (*idle, *self._busy):
+            for worker in (*self._idle, *self._busy):
                 worker.kill()
-        for worker in idle:
-            worker.end()
         for _ in range(self._size):  # a call frees its slot when its process is gone
             self._slots.acquire()
+        while self._idle:
+            self._idle.pop().end()
         self._slots.release(self._size)
 
     def _work(self, job: _Job, call: ProcessCall) -> str:
@@ -270,12 +269,14 @@ class WorkerPool:
                     _text_of(worker.ask(self._first))
                 reply = worker.ask(call)
                 job.take(None)
+                self._idle.append(worker)
             except BaseException:
                 worker.kill()
                 worker.end()
-                self._busy.discard(worker)
                 raise
-            self._put_back(worker)
+            finally:
+                with self._mutex:
+                    self._busy.discard(worker)
         return _text_of(reply)
 
     def _take(self) -> tuple[_Worker, bool]:
@@ -292,14 +293,6 @@ class WorkerPool:
             worker = _Worker()
             self._busy.add(worker)
             return worker, True
-
-    def _put_back(self, worker: _Worker) -> None:
-        with self._mutex:
-            self._busy.discard(worker)
-            if not self._closed:
-                self._idle.append(worker)
-                return
-        worker.end()
 
 
 def _text_of(reply: Mapping[str, str]) -> str:
