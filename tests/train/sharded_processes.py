@@ -1,4 +1,4 @@
-"""Run by torchrun in `test_sharded.py`: two processes that divide policy and reference among them (FSDP2)."""
+"""Run by torchrun in `test_reference.py`: two processes that divide policy and reference among them (FSDP2)."""
 
 import json
 import sys

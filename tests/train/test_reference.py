@@ -1,4 +1,4 @@
-"""Policy and reference divided among processes train as they do whole."""
+"""The reference of the KL term, whole or divided among processes: a training is the same."""
 
 import json
 import os
