@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from memagent.errors import DocumentError, DocumentNotFound, EmptyDocument
 
@@ -17,7 +18,10 @@ T = TypeVar("T")
 
 
 class HotpotEntry(BaseModel):
-    """One question of HotpotQA's own files. The gold paragraphs' titles come under one of two names."""
+    """One question of HotpotQA's own files. The gold paragraphs' titles come under one of two names.
+
+    MemAgent's evaluation files hold such questions too, as a prompt would show them and without the gold titles.
+    """
 
     id: str = Field(default="", alias="_id")
     question: str
@@ -25,6 +29,22 @@ class HotpotEntry(BaseModel):
     context: list[tuple[str, list[str] | str]]
     supporting_facts: list[tuple[str, int]] = []
     gold_titles: list[str] = []
+    whole: bool = False
+    """Nothing says which paragraphs are gold, but they are there."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_hotpotqa(cls, fields: Any) -> Any:
+        if not (isinstance(fields, dict) and isinstance(shown := fields.get("context"), str)):
+            return fields
+        paragraphs = [part.split("\n", 1) for part in DOCUMENT.split(shown) if part]
+        answers = fields.get("answers") or [None]
+        return {
+            "question": fields.get("input"),
+            "answer": answers[0],
+            "context": [(title, "".join(text)) for title, *text in paragraphs],
+            "whole": True,
+        }
 
     @property
     def gold(self) -> list[str]:
@@ -72,12 +92,15 @@ class Titled(BaseModel):
     text: str
 
 
+DOCUMENT = re.compile(r"(?:^|\n\n)Document \d+:\n")
+"""Stands before each paragraph in MemAgent's evaluation files."""
 HOTPOT = TypeAdapter(list[HotpotEntry])
 SQUAD = TypeAdapter(SquadFile)
 TITLED = TypeAdapter(list[Titled])
 HOTPOT_FORM = (
     "a JSON list of questions with question, answer, context ([[title, [sentence, ...]], ...]) and "
-    "supporting_facts, as in HotpotQA's distractor files"
+    "supporting_facts, as in HotpotQA's distractor files, or with input, answers and context (Document 1: ...), as in "
+    "MemAgent's evaluation files of up to 6,400 documents"
 )
 SQUAD_FORM = (
     "a JSON object with data[].title, paragraphs[].context and qas[], as in SQuAD's own files"
