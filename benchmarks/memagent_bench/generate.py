@@ -46,7 +46,8 @@ def line(sample: Sample, facts: dict[str, str | int | bool]) -> bytes:
     """One sample as a line of JSON.
 
     `index`, `input`, `outputs`, `length` and `answer_prefix` are RULER's: a model gets `input` and `answer_prefix`,
-    and `length` is what both and the reply take. `context_span` says from where to where in `input` the document stands, in characters.
+    and `length` is what both and the reply take. `context_span` says from where to where in `input` the document
+    stands, in characters.
     """
     start = len(sample.before)
     fields = {
