@@ -67,9 +67,7 @@ SYSTEMS: dict[str, Known] = {
     "memory-gate": Known(
         partial(_memory, gate="update"), "the same; may keep its memory in a few tokens"
     ),
-    ONE_SHOT: Known(
-        OneShot, "RULER's own prompt with the question last and the reply begun; asks once", "once"
-    ),
+    ONE_SHOT: Known(OneShot, "RULER's own prompt, question last, reply begun; asks once", "once"),
     "direct": Known(partial(Direct, keep=both_ends), "the same as direct-middle", "once"),
     "direct-left": Known(
         partial(Direct, keep=ending), "asks once; of a long text the beginning is dropped", "once"
