@@ -8,9 +8,9 @@ import re
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from memagent.errors import DocumentError, DocumentNotFound, EmptyDocument
 
@@ -18,10 +18,7 @@ T = TypeVar("T")
 
 
 class HotpotEntry(BaseModel):
-    """One question of HotpotQA's own files. The gold paragraphs' titles come under one of two names.
-
-    MemAgent's evaluation files hold such questions too, as a prompt would show them and without the gold titles.
-    """
+    """One question of HotpotQA's own files. The gold paragraphs' titles come under one of two names."""
 
     id: str = Field(default="", alias="_id")
     question: str
@@ -32,26 +29,26 @@ class HotpotEntry(BaseModel):
     whole: bool = False
     """Nothing says which paragraphs are gold, but they are there."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _as_hotpotqa(cls, fields: Any) -> Any:
-        if not (isinstance(fields, dict) and isinstance(shown := fields.get("context"), str)):
-            return fields
-        paragraphs = [part.split("\n", 1) for part in DOCUMENT.split(shown) if part]
-        answers = fields.get("answers") or [None]
-        return {
-            "question": fields.get("input"),
-            "answer": answers[0],
-            "context": [(title, "".join(text)) for title, *text in paragraphs],
-            "whole": True,
-        }
-
     @property
     def gold(self) -> list[str]:
         """Titles, each once."""
         return list(
             dict.fromkeys([*self.gold_titles, *(title for title, _ in self.supporting_facts)])
         )
+
+
+class ShownEntry(BaseModel):
+    """One question of MemAgent's evaluation files: paragraphs as a prompt shows them, without the gold titles."""
+
+    input: str
+    answers: list[str] = Field(min_length=1)
+    context: str
+
+    def entry(self) -> HotpotEntry:
+        """As HotpotQA has it."""
+        parts = [part.split("\n", 1) for part in DOCUMENT.split(self.context) if part]
+        context: list[tuple[str, list[str] | str]] = [(title, text) for title, *text in parts]
+        return HotpotEntry(question=self.input, answer=self.answers[0], context=context, whole=True)
 
 
 class SquadAnswer(BaseModel):
@@ -94,7 +91,7 @@ class Titled(BaseModel):
 
 DOCUMENT = re.compile(r"(?:^|\n\n)Document \d+:\n")
 """Stands before each paragraph in MemAgent's evaluation files."""
-HOTPOT = TypeAdapter(list[HotpotEntry])
+HOTPOT = TypeAdapter(list[HotpotEntry | ShownEntry])
 SQUAD = TypeAdapter(SquadFile)
 TITLED = TypeAdapter(list[Titled])
 HOTPOT_FORM = (
@@ -145,7 +142,12 @@ def hotpot(path: Path, raw: bytes) -> list[HotpotEntry]:
     Raises:
         DocumentError: it has another form.
     """
-    return _parsed(path, raw, HOTPOT.validate_json, HOTPOT_FORM)
+    return _parsed(path, raw, _entries, HOTPOT_FORM)
+
+
+def _entries(raw: bytes) -> list[HotpotEntry]:
+    found = HOTPOT.validate_json(raw)
+    return [each if isinstance(each, HotpotEntry) else each.entry() for each in found]
 
 
 def articles(path: Path, raw: bytes) -> list[SquadArticle]:
@@ -168,7 +170,7 @@ def any_form(path: Path, raw: bytes) -> Iterable[tuple[str, str]]:
         squad_file = _parsed(path, raw, SQUAD.validate_json, form)
         return [(a.name, part.context) for a in squad_file.data for part in a.paragraphs]
     try:
-        entries = HOTPOT.validate_json(raw)
+        entries = _entries(raw)
     except ValidationError:
         return [(p.title, p.text) for p in _parsed(path, raw, TITLED.validate_json, form)]
     return [(title, "".join(text)) for entry in entries for title, text in entry.context]

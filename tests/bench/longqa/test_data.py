@@ -71,7 +71,9 @@ def test_memagents_evaluation_files(tmp_path: Path) -> None:
         assert question.needed == question.given == of_usual.given
 
 
-@pytest.mark.parametrize("changed", [{"context": [3, 5]}, {"answers": []}, {"input": None}])
+@pytest.mark.parametrize(
+    "changed", [{"context": [3, 5]}, {"answers": []}, {"answers": {"a": 1}}, {"input": None}]
+)
 def test_memagents_files_without_text_are_refused(tmp_path: Path, changed: dict) -> None:
     (entry,) = memagents(hotpot(1))
     with pytest.raises(DocumentError, match="MemAgent's evaluation files"):
