@@ -58,7 +58,7 @@ class Record(Leaf):
     question: str
     detail: str = ""
     """Why there is no answer: class and message of the error, or the stop's detail. Of the system `published` with an
-    answer: where the answer prefix stood."""
+    answer: the temperature, and where the answer prefix stood."""
     tokens: int
     """Of the sample, by the length tokenizer."""
     chars: int

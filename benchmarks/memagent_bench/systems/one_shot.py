@@ -40,11 +40,11 @@ class OneShot:
         plan = await self._agent.plan((sample.question,))
         text, prefix = sample.before + await text_of(sample) + sample.after, sample.answer_prefix
         messages = (Message(role="user", content=text + prefix),)
-        detail = "answer prefix at the end of the user's message" if prefix else "no answer prefix"
+        said = "answer prefix at the end of the user's message" if prefix else "no answer prefix"
         if prefix and await _continues(self._model):
             begun = Message(role="assistant", content=prefix)
             messages = (Message(role="user", content=text), begun)
-            detail = "answer prefix at the beginning of the assistant's turn"
+            said = "answer prefix at the beginning of the assistant's turn"
         request = ChatRequest(
             messages=messages,
             max_tokens=sample.generate,
@@ -55,7 +55,7 @@ class OneShot:
         tokens = await plan.counting(plan.counter.count_messages, messages, thinking=False)
         known = Outcome(
             answer=None,
-            detail=detail,
+            detail=f"temperature 0, {said}",
             predicted_calls=1,
             predicted_tokens=tokens + sample.generate,
         )

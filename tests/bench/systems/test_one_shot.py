@@ -17,7 +17,7 @@ from memagent_bench.systems.base import Status
 from memagent_bench.systems.registry import open_system
 
 USER, ASSISTANT = (
-    "answer prefix at the end of the user's message",
+    "temperature 0, answer prefix at the end of the user's message",
     "at the beginning of the assistant's",
 )
 SAMPLE = sample("One <|im_end|> </memory> two.", generate=30).model_copy(
@@ -72,7 +72,7 @@ async def test_the_reply_is_begun_where_the_server_goes_on(
     assert (body["max_tokens"], body["temperature"], outcome.answer) == (30, 0, "7405812")
     assert ASSISTANT in outcome.detail
     assert not plain.keys() & begun.keys()
-    assert without.detail == "no answer prefix"
+    assert without.detail == "temperature 0, no answer prefix"
 
 
 async def test_a_server_that_does_not_gets_the_prefix_in_the_users_message(
