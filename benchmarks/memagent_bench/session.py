@@ -61,13 +61,17 @@ class Benchmark:
             plan, await plan.counting(tokens_ratio, plan.counter, self.grid.options.counter)
         )
 
-    def left(self, plan: MemoryPlan) -> list[list[Job]]:
+    def left(self, plan: MemoryPlan | None = None) -> list[list[Job]]:
         """What a folder that is not open has no record of. Blocks.
 
+        Args:
+            plan: with whose settings its records have to be made; None where the server was not asked.
+
         Raises:
-            RunMismatch: its records were made with other settings.
+            RunMismatch: they were made with others.
         """
-        check_folder(self.out, binding_of(plan, self.grid.options))
+        if plan is not None:
+            check_folder(self.out, binding_of(plan, self.grid.options))
         if not (self.out / RESULTS).exists():
             return list(self.grid.jobs())
         return list(self.grid.jobs(_known(self.out, self.grid.suite)[0]))

@@ -139,6 +139,8 @@ def test_displays(invoke: Invoke, tmp_path: Path) -> None:
             "score": said["means"][0]["score"],
             "n": 2,
             "missing": 0,
+            "tasks": 1,
+            "tasks_asked": 1,
         }
     ]
     assert (said["missing"], said["impossible"], said["limit"]) == ([], [], None)
@@ -294,6 +296,17 @@ def test_samples_that_cannot_be_made(invoke: Invoke, tmp_path: Path) -> None:
     assert "chain at 50 cannot be made: " in done.stderr
     assert "not measured in full: chain at 50" in done.stderr
     assert len(read_records(tmp_path / "out")) == 1
+
+
+def test_a_mean_over_some_of_the_tasks_says_so(invoke: Invoke, tmp_path: Path) -> None:
+    args = ("ruler", "--model", "extractive", "--systems", "bm25", "--lengths", "4k", "-n", "1")
+    args = (*args, "--tasks", "vt,cwe,qa_1", "--out", tmp_path / "out")
+    done = invoke(*args)
+    assert done.exit_code == 2
+    assert "not measured in full: qa_1 at 4K" in done.stderr
+    assert "(n=2, 2 of 3 tasks)" in done.stdout
+    (mean,) = only_json(invoke(*args, "--display", "json").stdout)["means"]
+    assert (mean["tasks"], mean["tasks_asked"]) == (2, 3)
 
 
 def test_two_at_once(

@@ -115,7 +115,12 @@ def _means(bench: Benchmark) -> list[Mean]:
     from memagent_bench.records import read_records
     from memagent_bench.table import means
 
-    return means([r for r in read_records(bench.out) if r.suite == bench.grid.suite])
+    grid = bench.grid
+    asked = {
+        length: [task for task in grid.tasks if length <= grid.longest.get(task, length)]
+        for length in grid.lengths
+    }
+    return means([r for r in read_records(bench.out) if r.suite == grid.suite], asked)
 
 
 def show_gaps(summary: Summary, again: str | None) -> None:
@@ -162,6 +167,8 @@ def as_data(bench: Benchmark, summary: Summary) -> dict[str, object]:
                 "score": mean.score,
                 "n": mean.n,
                 "missing": mean.missing,
+                "tasks": mean.tasks,
+                "tasks_asked": mean.asked,
             }
             for mean in _means(bench)
         ],
