@@ -12,25 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from filelock import FileLock, Timeout
-
 from memagent.agents.plan import Plan
 from memagent.errors import (
     ConfigError,
-    RunBusy,
     RunMismatch,
     StoreCorrupt,
     StoreError,
     StoreReadOnly,
 )
 from memagent.messages import Usage
-from memagent.runstore import RunStore
+from memagent.runstore import RunStore, hold_folder, list_differences
 from memagent_bench.options import DataOptions
 from memagent_bench.records import RESULTS, RecordFile
 
 logger = logging.getLogger("memagent.bench")
 
-SETTINGS, RUNS, SPENT, LOCK = "run.json", "runs.sqlite", "spent.json", ".lock"
+SETTINGS, RUNS, SPENT = "run.json", "runs.sqlite", "spent.json"
 FORMAT = 1
 
 Binding: TypeAlias = Mapping[str, Any]
@@ -108,7 +105,7 @@ def bound(path: Path, binding: Binding) -> Generator[None]:
         raise StoreReadOnly(
             f"cannot make the folder {str(path)!r}: {error.strerror}; use another --out"
         ) from error
-    with held(path):
+    with hold_folder(path):
         _bind(path, binding)
         yield
 
@@ -175,29 +172,6 @@ def _digest(binding: Binding) -> str:
     return hashlib.sha256(json.dumps(binding, sort_keys=True).encode()).hexdigest()[:16]
 
 
-@contextmanager
-def held(path: Path) -> Generator[None]:
-    """Holds a folder of results for one process alone.
-
-    Raises:
-        RunBusy: another process holds it.
-        StoreReadOnly: it cannot be written.
-    """
-    try:
-        lock = FileLock(path / LOCK, timeout=0, thread_local=False)
-        lock.acquire()
-    except Timeout as error:
-        raise RunBusy(
-            f"another process is writing to {str(path)!r}: wait for it, or use another --out"
-        ) from error
-    except OSError as error:
-        raise StoreReadOnly(f"cannot write to {str(path)!r}: {error.strerror}") from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _bind(path: Path, binding: Binding) -> None:
     """Writes the binding into a new folder, or compares it with that of an old one."""
     check_folder(path, binding)
@@ -237,17 +211,8 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _compare(before: Binding, now: Binding, path: Path) -> None:
-    if said := differences(before, now):
+    if said := list_differences(before, now):
         raise RunMismatch(
             f"the records in {str(path)!r} were made with other settings: {said}. Use the same ones to go on "
             f"(what is measured may be added to), or another --out"
         )
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What two mappings do not have in common, in words; empty where they are the same."""
-    return "; ".join(
-        f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
-        for name in sorted({*before, *now})
-        if before.get(name) != now.get(name)
-    )

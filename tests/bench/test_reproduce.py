@@ -11,10 +11,10 @@ from tests.models.chat_server import Script, say
 from typer.testing import Result
 
 from memagent.errors import ConfigError
+from memagent.tasks.statistics import wilson
 from memagent_bench.records import read_records
 from memagent_bench.reproduce.protocol import CHECKPOINTS, SYSTEM, parts, settings
 from memagent_bench.reproduce.verdict import Agreement, verdicts
-from memagent_bench.stats import wilson
 
 Invoke = Callable[..., Result]
 BOTH = ("qa", "ruler")

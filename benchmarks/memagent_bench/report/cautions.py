@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from memagent.tasks.statistics import wilson
 from memagent_bench.lengths import show_length
 from memagent_bench.published import RULER_TASKS
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.facts import PROVENANCE
 from memagent_bench.report.words import counted, listed, share, suite_title
-from memagent_bench.stats import wilson
 
 FEW = 100
 """Samples of a task and length below which its score is good to no better than about ±10 points."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from memagent.tasks.statistics import amount_interval
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.fits import Line, Ratio, against_prediction, straight_line
-from memagent_bench.stats import amount_interval
 from memagent_bench.systems.base import Status
 
 

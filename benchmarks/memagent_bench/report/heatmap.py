@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from memagent.tasks.statistics import Estimate, estimate
 from memagent_bench.lengths import show_length
 from memagent_bench.report.canvas import as_png, new_figure, style
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.compare import Mean, scores
 from memagent_bench.report.theme import LIGHT
-from memagent_bench.stats import Estimate, estimate
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from memagent.tasks.statistics import Estimate, estimate
 from memagent_bench.published import Published, published
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.charts import Chart, Point, Series
 from memagent_bench.report.theme import Mark, mark
-from memagent_bench.stats import Estimate, estimate
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from memagent_bench.published import EFFECTIVE, RULER_TASKS
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.compare import Mean
-from memagent_bench.stats import effective_length, mean_over_lengths
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def summaries(suite: Suite, means: Mapping[tuple[str, int], Mean]) -> list[Summa
     for label in suite.labels:
         own = {length: means[label, length] for length in suite.lengths_of(label)}
         scores = {length: mean.estimate.mean for length, mean in own.items()}
-        effective = effective_length(scores, EFFECTIVE)
+        effective = max((length for length in scores if scores[length] >= EFFECTIVE), default=None)
         found.append(
             Summary(
                 label=label,
@@ -51,10 +52,16 @@ def summaries(suite: Suite, means: Mapping[tuple[str, int], Mean]) -> list[Summa
                     if effective is not None and length < effective and score < EFFECTIVE
                 ),
                 average=sum(scores.values()) / len(scores),
-                increasing=mean_over_lengths(scores, increasing=True),
-                decreasing=mean_over_lengths(scores, increasing=False),
+                increasing=_weighted_average(scores, increasing=True),
+                decreasing=_weighted_average(scores, increasing=False),
                 lengths=len(scores),
                 complete=all(set(mean.tasks) == set(RULER_TASKS) for mean in own.values()),
             )
         )
     return found
+
+
+def _weighted_average(scores: Mapping[int, float], *, increasing: bool) -> float:
+    """RULER's: the k lengths weigh 1..k, the longest most if `increasing`, else the shortest."""
+    values = [scores[length] for length in sorted(scores, reverse=not increasing)]
+    return float(np.average(values, weights=range(1, len(values) + 1)))

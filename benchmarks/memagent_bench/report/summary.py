@@ -21,7 +21,7 @@ from memagent_bench.report.words import (
     share,
     signed,
 )
-from memagent_bench.stats import Verdict
+from memagent_bench.significance import Verdict
 
 RANKED = 4
 """Systems named in the ranking; the tables have all."""

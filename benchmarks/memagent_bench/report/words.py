@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memagent_bench.stats import Difference, Estimate
+from memagent.tasks.statistics import Estimate
+from memagent_bench.significance import Difference
 
 SUITES = {"ruler": "RULER", "qa": "Long QA", "tracking": "Tracking", "notes": "Notes"}
 """Suites as headings; others are shown by name."""

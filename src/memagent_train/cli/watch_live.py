@@ -11,7 +11,7 @@ from memagent_train.runs.progress import Board, SilentWatcher, line_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from memagent_bench.stats import Estimate
+    from memagent.tasks.statistics import Estimate
 
 REFRESH = 4
 """Times a second."""

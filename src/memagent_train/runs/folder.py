@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memagent.errors import ConfigError, StoreReadOnly
-from memagent.runstore import RunStore
-from memagent_bench.folder import differences, held
+from memagent.runstore import RunStore, hold_folder, list_differences
 from memagent_train.config.toml import read_toml, written
 from memagent_train.errors import CheckpointMismatch
 from memagent_train.runs import metrics, rollout_log
@@ -129,7 +128,7 @@ def open_run(
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreReadOnly(f"cannot make the folder {str(path)!r}: {error.strerror}") from error
-    with held(path):
+    with hold_folder(path):
         _compare(folder, settings, free)
         # First, because it frees what the disk may lack.
         _return_to_checkpoint(folder)
@@ -156,7 +155,7 @@ def _compare(folder: RunFolder, settings: Mapping[str, Any], free: Collection[st
             raise
         folder.start_over()
         return
-    said = differences(_bound(before, free), _bound(settings, free))
+    said = list_differences(_bound(before, free), _bound(settings, free))
     if said and whole:
         raise CheckpointMismatch(
             f"the run in {str(folder.path)!r} was begun with other settings: {said}. Use the same ones to go on, or "
@@ -176,7 +175,7 @@ def _facts(file: Path) -> dict[str, Any]:
 def _told(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What differs, each value shortened."""
     short = [{name: str(value)[:LONG] for name, value in one.items()} for one in (before, now)]
-    return differences(*short) or f"see {DATA}"
+    return list_differences(*short) or f"see {DATA}"
 
 
 def _bound(settings: Mapping[str, Any], free: Collection[str]) -> dict[str, Any]:

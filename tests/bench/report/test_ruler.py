@@ -40,3 +40,13 @@ def test_partial() -> None:
 def test_other_suites_have_none() -> None:
     (suite,) = sort_records({"run": [record(suite="qa", task="hotpotqa")]})
     assert summaries(suite, means(suite)) == []
+
+
+def test_averages_are_those_of_the_paper() -> None:
+    """GPT-4's row of the table of arXiv 2404.06654: 91.6 on average, 89.0 increasing, 94.1 decreasing."""
+    percents = dict(zip([4, 8, 16, 32, 64, 128], [96.6, 96.3, 95.2, 93.2, 87.0, 81.2], strict=True))
+    one = summarised({length * K: percent / 100 for length, percent in percents.items()})
+    assert one.average == pytest.approx(0.916, abs=0.0005)
+    assert one.increasing == pytest.approx(0.890, abs=0.0005)
+    assert one.decreasing == pytest.approx(0.941, abs=0.0005)
+    assert one.effective == 64 * K

@@ -12,7 +12,7 @@ from memagent_bench.report.cells import sort_records
 from memagent_bench.report.primary import primary_tests
 from memagent_bench.report.summary import summary, verdict_words
 from memagent_bench.report.view import view
-from memagent_bench.stats import Verdict
+from memagent_bench.significance import Verdict
 
 
 def told(*records: Record) -> tuple[str, str]:
