@@ -20,8 +20,6 @@ from memagent_bench.records import read_records
 from memagent_bench.systems.base import Status
 
 CONFIDENCE = 0.95
-THREE = 3.0
-"""-ln(1 - 0.95), rounded up: the rule of three."""
 
 Cell: TypeAlias = tuple[str, str, str, int]
 """System, suite, task, length."""
@@ -42,15 +40,9 @@ class Hazard:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Bounds at 95%: Clopper and Pearson's exact ones (Biometrika 26, 1934), as if steps were independent.
-
-        Where nothing was lost, 0 and the rule of three's 3 / steps (Hanley and Lippman-Hand, JAMA 249,
-        1983), an upper bound at 95% by itself.
-        """
+        """Two-sided at 95%: Clopper and Pearson's exact bounds (Biometrika 26, 1934), as if steps were independent."""
         if not self.steps:
             return None
-        if not self.losses:
-            return 0.0, min(1.0, THREE / self.steps)
         # scipy has no types, and takes long to load.
         stats: Any = import_module("scipy.stats")
         test: Any = stats.binomtest(self.losses, self.steps)
