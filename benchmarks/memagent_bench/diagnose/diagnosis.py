@@ -27,11 +27,11 @@ Cell: TypeAlias = tuple[str, str, str, int]
 
 @dataclass(frozen=True)
 class Hazard:
-    """How often a memory loses what it holds, a chunk."""
+    """How often a memory loses what it holds, a chunk or a competing note."""
 
     losses: int
     steps: int
-    """Chunk steps at risk: each began with a memory that held what is wanted."""
+    """Chunks read, or competing notes met in them, with what is wanted in the memory."""
 
     @property
     def rate(self) -> float | None:
@@ -40,8 +40,11 @@ class Hazard:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Two-sided at 95%: Clopper and Pearson's exact bounds (Biometrika 26, 1934), as if steps were independent."""
-        if not self.steps:
+        """Two-sided at 95%: Clopper and Pearson's exact bounds (Biometrika 26, 1934), as if steps were independent.
+
+        None without steps, or with more losses than steps (notes: something was lost in chunks without any).
+        """
+        if not self.steps or self.losses > self.steps:
             return None
         # scipy has no types, and takes long to load.
         stats: Any = import_module("scipy.stats")
@@ -117,6 +120,18 @@ def hazard(traces: Iterable[Trace]) -> Hazard:
         steps += trace.risk
         losses += trace.fate is Fate.LOST
     return Hazard(losses, steps)
+
+
+def hazard_per_note(traces: Iterable[Trace]) -> Hazard | None:
+    """The hazard of each competing note; None where no task tells them apart.
+
+    A memory that is asked to keep one of many similar notes loses it to these: chunks without any hardly matter, so
+    a forecast for a text with more or fewer of them goes by notes.
+    """
+    counted = [trace for trace in traces if trace.met is not None]
+    if not counted:
+        return None
+    return Hazard(hazard(counted).losses, sum(trace.met or 0 for trace in counted))
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -107,6 +108,8 @@ class Trace:
     """A memory held something of it before it was read."""
     returned: int
     """How often something of it was gone, and came back."""
+    met: int | None = None
+    """Competing notes in the chunks of `risk`; None where the task does not tell them apart."""
 
     @property
     def label(self) -> str:
@@ -147,9 +150,11 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
     items = wanted(record)
     followed = [_followed(item, record) for item in items]
     memory, last = form(""), -1
+    ends: dict[int, int] = {}
     for event in events:
         match event:
             case ChunkRead():
+                ends[event.chunk] = event.end
                 for place in (place for places in followed for place in places):
                     place.read(event)
                 continue
@@ -163,7 +168,8 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
         for place in (place for places in followed for place in places):
             place.step(last, memory)
     return [
-        _trace(record, item, places, last) for item, places in zip(items, followed, strict=True)
+        _trace(record, item, places, last, ends)
+        for item, places in zip(items, followed, strict=True)
     ]
 
 
@@ -185,7 +191,9 @@ def _followed(item: Wanted, record: Record) -> list[Place]:
     return followed
 
 
-def _trace(record: Record, item: Wanted, places: Sequence[Place], last: int) -> Trace:
+def _trace(
+    record: Record, item: Wanted, places: Sequence[Place], last: int, ends: Mapping[int, int]
+) -> Trace:
     """The fate of a reference is that of the place where it broke off first.
 
     A loss and a place that was not written may fall on one chunk (a sum went wrong): then it was lost.
@@ -214,6 +222,14 @@ def _trace(record: Record, item: Wanted, places: Sequence[Place], last: int) -> 
         fate=fate,
         chunk=chunk,
         risk=max(0, end - first),
+        met=_met(record.competing, ends.get(first, 0), ends.get(max(first, end), 0)),
         early=any(place.early for place in places),
         returned=sum(place.returned for place in places),
     )
+
+
+def _met(competing: Sequence[int] | None, start: int, end: int) -> int | None:
+    """Competing notes that begin between two characters."""
+    if competing is None:
+        return None
+    return bisect_left(competing, end) - bisect_left(competing, start)
