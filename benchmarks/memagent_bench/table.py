@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from memagent_bench.lengths import show_length
 from memagent_bench.record import Record
 from memagent_bench.suites import CONTROL
+
+NO_CONTEXT = " (no context)"
 
 
 @dataclass(frozen=True)
@@ -23,19 +25,54 @@ class Mean:
     n: int
     missing: int
     """Samples without an answer."""
+    tasks: int = 1
+    """That the mean is over."""
+    wanted: int = 1
+    """Tasks that it would be over with records of all."""
 
     def __str__(self) -> str:
         missing = f", {self.missing} missing" if self.missing else ""
-        return f"{self.score:.3f} (n={self.n}{missing})"
+        tasks = f", {self.tasks} of {self.wanted} tasks" if self.tasks < self.wanted else ""
+        return f"{self.score:.3f} (n={self.n}{missing}{tasks})"
 
 
-def means(records: Sequence[Record]) -> list[Mean]:
-    """Every system's mean at every length that it has records of."""
+@dataclass(frozen=True)
+class TaskMean(Mean):
+    """Of one task."""
+
+    task: str = ""
+
+
+def task_means(records: Sequence[Record]) -> list[TaskMean]:
+    """Every system's mean of every task and length that it has records of."""
+    cells: dict[tuple[str, int, str], list[float | None]] = defaultdict(list)
+    for record in records:
+        cells[record.system, record.length, record.task].append(record.score)
+    return [
+        TaskMean(
+            *(system, length),
+            score=sum(score or 0.0 for score in scores) / len(scores),
+            n=len(scores),
+            missing=scores.count(None),
+            task=task,
+        )
+        for (system, length, task), scores in sorted(cells.items())
+    ]
+
+
+def means(records: Sequence[Record], wanted: Collection[str] = ()) -> list[Mean]:
+    """Every system's mean at every length that it has records of.
+
+    Args:
+        records: of one suite.
+        wanted: names of the tasks that were asked for; those of any record are wanted too.
+    """
+    names = {*wanted, *(record.task for record in records)}
     by_task: dict[tuple[str, int], dict[str, list[float | None]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for record in records:
-        control = " (no context)" if record.task.endswith(CONTROL) else ""
+        control = NO_CONTEXT if record.task.endswith(CONTROL) else ""
         by_task[record.system + control, record.length][record.task].append(record.score)
     return [
         Mean(
@@ -45,6 +82,8 @@ def means(records: Sequence[Record]) -> list[Mean]:
             / len(tasks),
             n=sum(map(len, tasks.values())),
             missing=sum(scores.count(None) for scores in tasks.values()),
+            tasks=len(tasks),
+            wanted=sum(name.endswith(CONTROL) == system.endswith(NO_CONTEXT) for name in names),
         )
         for (system, length), tasks in sorted(by_task.items())
     ]

@@ -23,7 +23,7 @@ def report(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where the page and its pictures go. Default: the first folder.",
+            help="Where the page and its pictures go. Default: the folder; of several, it has to be named.",
             show_default=False,
         ),
     ] = None,
@@ -49,8 +49,14 @@ def report(
 ) -> None:
     """Write a page with tables, charts and tests about one or more folders of records."""
     with reported(Outcome(json=False)):
+        from memagent.errors import ConfigError
         from memagent_bench.report import make_report
 
+        if out is None and len(folders) > 1:
+            raise ConfigError(
+                f"{len(folders)} folders share one page: name a folder for it (--out), so that none of their own pages "
+                f"is overwritten"
+            )
         made = make_report(
             folders, out or folders[0], primary=primary or (), margin=margin, baseline=baseline
         )

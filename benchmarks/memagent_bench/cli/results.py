@@ -15,6 +15,7 @@ from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
     from memagent_bench.costs import Cost, Share
+    from memagent_bench.record import Record
     from memagent_bench.runner import Summary
     from memagent_bench.session import Benchmark
     from memagent_bench.table import Mean
@@ -112,10 +113,15 @@ def show_means(bench: Benchmark, shown: Display) -> None:
 
 
 def _means(bench: Benchmark) -> list[Mean]:
-    from memagent_bench.records import read_records
     from memagent_bench.table import means
 
-    return means([r for r in read_records(bench.out) if r.suite == bench.grid.suite])
+    return means(_records(bench), bench.grid.tasks)
+
+
+def _records(bench: Benchmark) -> list[Record]:
+    from memagent_bench.records import read_records
+
+    return [r for r in read_records(bench.out) if r.suite == bench.grid.suite]
 
 
 def show_gaps(summary: Summary, again: str | None) -> None:
@@ -151,7 +157,9 @@ def show_gaps(summary: Summary, again: str | None) -> None:
 
 
 def as_data(bench: Benchmark, summary: Summary) -> dict[str, object]:
-    """Means and gaps, for JSON."""
+    """Means over tasks and of each, and gaps, for JSON."""
+    from memagent_bench.table import task_means
+
     return {
         "suite": bench.grid.suite,
         "out": str(bench.out),
@@ -162,8 +170,14 @@ def as_data(bench: Benchmark, summary: Summary) -> dict[str, object]:
                 "score": mean.score,
                 "n": mean.n,
                 "missing": mean.missing,
+                "tasks": mean.tasks,
             }
             for mean in _means(bench)
+        ],
+        "tasks": [
+            {"task": m.task, "system": m.system, "length": m.length, "score": m.score}
+            | {"n": m.n, "missing": m.missing}
+            for m in task_means(_records(bench))
         ],
         "missing": [
             {"task": r.task, "length": r.length, "index": r.index, "system": r.system}

@@ -29,10 +29,11 @@ class Overlay:
 
 
 def overlays(suite: Suite) -> list[Overlay]:
-    """Published tables with which any cell compares."""
+    """Published tables with which any cell of the published system compares."""
     found: list[Overlay] = []
     for table in published(suite.name):
-        measured = {label: _measured(suite, label, table) for label in suite.labels}
+        labels = [label for label in suite.labels if suite.is_published(label)]
+        measured = {label: _measured(suite, label, table) for label in labels}
         measured = {label: means for label, means in measured.items() if means}
         if measured:
             found.append(Overlay(table, measured))

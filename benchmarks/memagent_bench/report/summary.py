@@ -76,15 +76,15 @@ def _loss(losses: Sequence[Contrast], label: str, length: int) -> Contrast | Non
 
 
 def _effective(view: View) -> str:
-    own = next((one for one in view.ruler if one.label == view.baseline and one.complete), None)
-    return "" if own is None else f"{_effective_words(own)}."
+    return " ".join(_effective_words(of) for of in view.ruler if of.has_effective_length)
 
 
 def _effective_words(of: Summary) -> str:
     if of.effective is None:
-        return "No length reaches RULER's threshold of 85.6"
-    but = f", though {listed([*map(show_length, of.below)])} does not reach it" if of.below else ""
-    return f"Its effective length by RULER's threshold of 85.6 is {show_length(of.effective)}{but}"
+        return f"At no length does {of.label} reach RULER's threshold of 85.6."
+    but = f", though it is below at {listed([*map(show_length, of.below)])}" if of.below else ""
+    length = show_length(of.effective)
+    return f"The effective length of {of.label} by RULER's threshold of 85.6 is {length}{but}."
 
 
 def _ranking(view: View) -> str:

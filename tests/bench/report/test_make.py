@@ -21,6 +21,7 @@ NASTY = (
     "{{ 7 * 7 }}{% raw %}$x_1$ \u202eabc\x00\r\n漢字"
 )
 NOT_SHOWN = re.compile(r"\b(?:nan|NaN|inf|None|Undefined)\b")
+SYSTEMS = ("memory", "direct", "published")
 VOID = {"meta", "link", "br", "img", "path", "use", "rect"}
 
 
@@ -92,7 +93,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_whole_page(tmp_path: Path) -> None:
-    folder = write(tmp_path / "run", run(n=4, failing=0.05))
+    folder = write(tmp_path / "run", run(SYSTEMS, n=4, failing=0.05))
     report = make_report([folder], tmp_path / "out", primary=["mean@32k", "vt@128k"], margin=3)
     text = sound(reader := read(report.page))
     for words in (
@@ -130,7 +131,7 @@ def test_a_whole_page(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "report.html",
         *(f"ruler-{name}.png" for name in ("scores", "seconds", "calls", "tokens", "published-1")),
-        *("ruler-tasks-memory.png", "ruler-tasks-direct.png"),
+        *(f"ruler-tasks-{system}.png" for system in SYSTEMS),
     }
     assert {path.name for path in report.pictures} | {"report.html"} == {
         path.name for path in (tmp_path / "out").iterdir()
@@ -193,6 +194,16 @@ def test_texts_of_models_and_documents_are_only_text(tmp_path: Path) -> None:
     assert "{{ 7 * 7 }}{% raw %}$x_1$" in text
     assert "\x00" not in text
     assert "漢字" in text
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_times_that_do_not_grow_give_no_rate(tmp_path: Path) -> None:
+    records = [
+        record(length=n, index=i, seconds=9.0 - n / 8192) for n in (8192, 16384) for i in (0, 1)
+    ]
+    text = sound(made(tmp_path, records))
+    assert "no growth with the length" in text
+    assert "−122" not in text
 
 
 @pytest.mark.usefixtures("no_pictures")
