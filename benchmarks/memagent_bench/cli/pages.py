@@ -51,15 +51,26 @@ def report(
     with reported(Outcome(json=False)):
         from memagent.errors import ConfigError
         from memagent_bench.report import make_report
+        from memagent_bench.sessions.page import make_session_report
+        from memagent_bench.sessions.record import SESSIONS
 
         if out is None and len(folders) > 1:
             raise ConfigError(
                 f"{len(folders)} folders share one page: name a folder for it (--out), so that none of their own pages "
                 f"is overwritten"
             )
-        made = make_report(
-            folders, out or folders[0], primary=primary or (), margin=margin, baseline=baseline
-        )
+        of_sessions = [folder for folder in folders if (folder / SESSIONS).exists()]
+        if of_sessions:
+            if len(of_sessions) < len(folders) or primary or baseline:
+                raise ConfigError(
+                    f"{str(of_sessions[0])!r} has sessions, which are compared with no others: report on folders of "
+                    f"sessions alone, without --primary and --baseline"
+                )
+            made = make_session_report(folders, out or folders[0])
+        else:
+            made = make_report(
+                folders, out or folders[0], primary=primary or (), margin=margin, baseline=baseline
+            )
         for caution in made.cautions:
             say("caution:", caution, style="yellow")
         for paragraph in made.summary:

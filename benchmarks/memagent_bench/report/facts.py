@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memagent_bench.lengths import show_length
 from memagent_bench.record import Provenance, Record
 from memagent_bench.report.cells import Suite
-from memagent_bench.report.words import listed, suite_title
+from memagent_bench.report.words import listed, span, suite_title
 from memagent_bench.systems.registry import WITHOUT_MODEL
 
 ORDER = (
@@ -120,8 +120,7 @@ def _samples(suite: Suite) -> Fact:
 
 
 def _period(records: Sequence[Record]) -> Fact:
-    days = sorted({record.started[:10] for record in records})
-    return Fact("run on", ((days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}", ""),))
+    return Fact("run on", ((span(record.started[:10] for record in records), ""),))
 
 
 def suite_sizes(suites: Sequence[Suite]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -30,6 +30,7 @@ from memagent_bench.report.words import (
     points,
     share,
     signed,
+    span,
     suite_title,
 )
 
@@ -60,12 +61,10 @@ def page(
         named: the primary cells were named, not chosen by default.
         folders: names of what was read.
     """
-    from markupsafe import Markup
-
-    environment = _environment(summary=partial(summary, tests=tests, margin=margin))
-    css = environment.loader.get_source(environment, "page.css")[0] if environment.loader else ""
     suites = [view.suite for view in views]
-    text = environment.get_template("page.html.j2").render(
+    return fill_template(
+        "page.html.j2",
+        {"summary": partial(summary, tests=tests, margin=margin)},
         views=views,
         tests=tests,
         cautions=cautions,
@@ -77,6 +76,25 @@ def page(
         title=title(suites),
         byline=byline(suites),
         count=counted(sum(len(suite.records) for suite in suites), "record"),
+    )
+
+
+def fill_template(
+    name: str, filters: Mapping[str, Callable[..., object]] = {}, **values: object
+) -> str:
+    """A page of its template, with what all pages share: style, colours, version.
+
+    Args:
+        name: of a template here that extends `base.html.j2`.
+        filters: beside those of all pages.
+        values: `title`, `byline`, `count`, `folders`, and what the template's content needs.
+    """
+    from markupsafe import Markup
+
+    environment = _environment(**filters)
+    css = environment.loader.get_source(environment, "page.css")[0] if environment.loader else ""
+    text = environment.get_template(name).render(
+        **values,
         version=metadata.version("memagent"),
         css=Markup(css),
         light=variables(dark=False),
@@ -99,8 +117,7 @@ def byline(suites: Sequence[Suite]) -> str:
     records = [record for suite in suites for record in suite.records]
     models = list(dict.fromkeys(record.provenance.model for record in records))
     systems = dict.fromkeys(record.system for record in records)
-    days = sorted({record.started[:10] for record in records})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    when = span(record.started[:10] for record in records)
     return f"{listed(models)} · {counted(len(systems), 'system')} · {when}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from memagent.tasks.statistics import Estimate
 from memagent_bench.significance import Difference
@@ -69,6 +69,12 @@ def number(value: float | None, digits: int = 2) -> str:
 def listed(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def span(values: Iterable[str]) -> str:
+    """`2026-11-21`, `2026-11-21 to 2026-11-23`: from the first to the last."""
+    ordered = sorted(values)
+    return ordered[0] if ordered[0] == ordered[-1] else f"{ordered[0]} to {ordered[-1]}"
 
 
 def counted(number: int, word: str) -> str:
