@@ -156,6 +156,8 @@ def binding_of(plan: Plan, options: DataOptions) -> Binding:
         "hotpotqa": [_content(file) for file in options.hotpotqa],
         "squad": None if options.squad is None else _content(options.squad),
         "paragraphs": [_content(file) for file in options.paragraphs],
+        # Run ids hang on the binding: those of other suites stay as they are.
+        **({} if options.sample_file is None else {"sample_file": _content(options.sample_file)}),
     }
 
 

@@ -1,4 +1,4 @@
-"""`memagent-bench ruler`, `qa`, `tracking` and `notes`."""
+"""`memagent-bench ruler`, `qa`, `tracking`, `notes` and `samples`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -16,13 +16,14 @@ from memagent.cli.exits import NO_ANSWER, Outcome, reported
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
-from memagent_bench.cli.options import Measure
+from memagent_bench.cli.options import Measure, MeasureFile
 from memagent_bench.cli.results import as_data, show_forecast, show_gaps, show_means
 
 if TYPE_CHECKING:
     from memagent.agents.plan import Settings
     from memagent.models.policy import Policy
     from memagent_bench.costs import Share
+    from memagent_bench.grid import Grid
     from memagent_bench.runner import Summary
     from memagent_bench.session import Benchmark
     from memagent_bench.watch import Board, SilentWatcher
@@ -134,34 +135,42 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     from memagent.models.policy import policy_of
     from memagent.models.spec import open_model
     from memagent.prompts import PromptSet
-    from memagent_bench.grid import Grid
-    from memagent_bench.lengths import parse_lengths
     from memagent_bench.session import Benchmark
-    from memagent_bench.suites import CONTROL, chosen_tasks
-    from memagent_bench.systems.registry import chosen_systems
 
-    tasks = chosen_tasks(suite, given.tasks, controls=given.no_context)
-    lengths = parse_lengths(given.lengths)
-    grid = Grid(
-        suite=suite,
-        tasks=tasks,
-        lengths=lengths,
-        samples=given.samples,
-        systems=chosen_systems(given.systems),
-        options=given.data(),
-        longest={name: min(lengths) for name in tasks if name.endswith(CONTROL)},
-        first=given.first,
-    )
     model = open_model(given.model, base_url=given.base_url, tokenizer=given.tokenizer)
     policy = policy_of(model)
     return Benchmark(
-        grid=grid,
+        grid=_grid(suite, given),
         model=model,
         prompts=PromptSet.load(given.prompts or policy.prompts or "plain"),
         settings=_settings(policy, given),
         out=given.out,
         limits=given.limits(),
         concurrency=given.concurrency,
+    )
+
+
+def _grid(suite: str, given: Measure) -> Grid:
+    from memagent_bench.grid import Grid
+    from memagent_bench.lengths import parse_lengths
+    from memagent_bench.sample_file import grid_of_file
+    from memagent_bench.suites import CONTROL, chosen_tasks
+    from memagent_bench.systems.registry import chosen_systems
+
+    systems = chosen_systems(given.systems)
+    if isinstance(given, MeasureFile):
+        return grid_of_file(given.file, systems, replace(given.data(), sample_file=given.file))
+    tasks = chosen_tasks(suite, given.tasks, controls=given.no_context)
+    lengths = parse_lengths(given.lengths)
+    return Grid(
+        suite=suite,
+        tasks=tasks,
+        lengths=lengths,
+        samples=given.samples,
+        systems=systems,
+        options=given.data(),
+        longest={name: min(lengths) for name in tasks if name.endswith(CONTROL)},
+        first=given.first,
     )
 
 

@@ -259,6 +259,16 @@ class Measure(RunChoice):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasureFile(Measure):
+    """The options of `samples`."""
+
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="JSON lines: context, question and outputs of each."),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Generate(DataChoice):
     """The options of `generate`."""
 

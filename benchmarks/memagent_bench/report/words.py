@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from memagent.tasks.statistics import Estimate
 from memagent_bench.significance import Difference
 
-SUITES = {"ruler": "RULER", "qa": "Long QA", "tracking": "Tracking", "notes": "Notes"}
+SUITES = {"ruler": "RULER", "qa": "Long QA", "tracking": "Tracking", "notes": "Notes", "samples": "Own samples"}
 """Suites as headings; others are shown by name."""
 NOTHING = "–"
 """Where there is no number."""
