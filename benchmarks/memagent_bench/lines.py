@@ -33,7 +33,7 @@ class Line(BaseModel):
 
     @field_validator("outputs", mode="before")
     @classmethod
-    def _listed(cls, value: object) -> object:
+    def _to_tuple(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
 
 

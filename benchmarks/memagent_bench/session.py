@@ -61,7 +61,7 @@ class Benchmark:
             plan, await plan.counting(tokens_ratio, plan.counter, self.grid.options.counter)
         )
 
-    def left(self, plan: Plan) -> list[list[Job]]:
+    def list_left(self, plan: Plan) -> list[list[Job]]:
         """What a folder that is not open has no record of. Blocks.
 
         Raises:
@@ -70,7 +70,7 @@ class Benchmark:
         check_folder(self.out, binding_of(plan, self.grid.options))
         if not (self.out / RESULTS).exists():
             return list(self.grid.jobs())
-        return list(self.grid.jobs(_known(self.out, self.grid.suite)[0]))
+        return list(self.grid.jobs(_read_known(self.out, self.grid.suite)[0]))
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Session]:
@@ -115,11 +115,11 @@ class Session:
             MemagentError: see `Runner.run`.
         """
         bench, folder = self.benchmark, self.folder
-        done, facts = await in_thread(_known, folder.path, bench.grid.suite)
+        done, facts = await in_thread(_read_known, folder.path, bench.grid.suite)
         jobs = list(bench.grid.jobs(done))
         if not jobs:
             return Summary()
-        meter = Meter(await self._limited())
+        meter = Meter(await self._limit())
         # The window as it is now: a server that comes back with another one must not change the records.
         settings = bench.settings.model_copy(update={"window": self.plan.budget.window})
         setting = Setting(meter, bench.prompts, settings, folder.store)
@@ -138,16 +138,16 @@ class Session:
         with watcher:
             return await runner.run(jobs)
 
-    async def _limited(self) -> ChatModel:
+    async def _limit(self) -> ChatModel:
         """The model with its limits: a call is checked when its turn comes."""
         bench, model = self.benchmark, self.benchmark.model
         if bench.limits != Limits():
-            spent = await in_thread(spent_before, self.folder, self.plan)
+            spent = await in_thread(sum_spent, self.folder, self.plan)
             model = UsageLimit(model, bench.limits, spent=spent)
         return ConcurrencyLimit(model, bench.concurrency)
 
 
-def spent_before(folder: Folder, plan: Plan) -> Usage:
+def sum_spent(folder: Folder, plan: Plan) -> Usage:
     """What earlier sessions took of the benchmark's model.
 
     That is: of the runs that are kept, unfinished ones too, of the other records, and of what else ended in order.
@@ -170,7 +170,7 @@ def spent_before(folder: Folder, plan: Plan) -> Usage:
     return total
 
 
-def _known(path: Path, suite: str) -> tuple[frozenset[Key], dict[Cell, Facts]]:
+def _read_known(path: Path, suite: str) -> tuple[frozenset[Key], dict[Cell, Facts]]:
     """Keys whose last record is an answer (the others are tried again), and the data of a suite. Blocks."""
     last: dict[Key, bool] = {}
     facts: dict[Cell, Facts] = {}

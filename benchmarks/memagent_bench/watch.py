@@ -105,7 +105,7 @@ class Board:
         if self.ended == len(self.weights):
             return 1.0
         whole = sum(self.weights.values())
-        left = sum(pace.left for pace in self._counted().values())
+        left = sum(pace.left for pace in self._count_open().values())
         return min(1 - left / whole, 0.999) if whole else 0.0
 
     @property
@@ -127,7 +127,7 @@ class Board:
         """
         if self.ended == len(self.weights):
             return 0.0
-        paces = self._counted().values()
+        paces = self._count_open().values()
         if self.elapsed < 1 or any(pace.left >= 1 and not pace.done for pace in paces):
             return None
         busy = self._busy + (self._clock() - self._busy_since if self._open else 0.0)
@@ -135,7 +135,7 @@ class Board:
         ahead = sum(pace.left * pace.seconds / pace.done for pace in paces if pace.done)
         return ahead * busy / spent if spent else 0.0
 
-    def _counted(self) -> dict[str, Pace]:
+    def _count_open(self) -> dict[str, Pace]:
         """The paces, with what jobs under way have done."""
         paces = {system: replace(pace) for system, pace in self._paces.items()}
         now = self._clock()

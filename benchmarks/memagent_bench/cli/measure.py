@@ -53,21 +53,21 @@ def measure(suite: str, doc: str) -> Callable[[Measure], None]:
     """
 
     def command(given: Measure) -> None:
-        shown = chosen_display(given.display)
-        going = Going(json=shown is Display.JSON)
+        display = chosen_display(given.display)
+        going = Going(json=display is Display.JSON)
         with reported(going):
             bench = benchmark_of(suite, given)
             if given.dry_run:
                 shares = drive(forecast(bench))
                 going.told = True
-                show_forecast([(bench, shares)], shown)
+                show_forecast([(bench, shares)], display)
                 return
-            summary = drive(run(bench, shown, going))
+            summary = drive(run(bench, display, going))
             going.told = True
-            if shown is Display.JSON:
+            if display is Display.JSON:
                 print(json.dumps(as_data(bench, summary), ensure_ascii=False))
             else:
-                show_means(bench, shown)
+                show_means(bench, display)
             show_gaps(summary, going.resume_command(None))
             leave(summary)
 
@@ -98,13 +98,13 @@ async def forecast(bench: Benchmark) -> list[Share]:
     try:
         plan = await bench.plan()
         costs = await bench.forecast(plan)
-        left = await in_thread(bench.left, plan)
+        left = await in_thread(bench.list_left, plan)
         return await plan.counting(costs.shares, [job for several in left for job in several])
     finally:
         await bench.model.aclose()
 
 
-async def run(bench: Benchmark, shown: Display, going: Going) -> Summary:
+async def run(bench: Benchmark, display: Display, going: Going) -> Summary:
     """Runs a benchmark, watched.
 
     Raises:
@@ -117,7 +117,7 @@ async def run(bench: Benchmark, shown: Display, going: Going) -> Summary:
 
     def watch(board: Board) -> SilentWatcher:
         going.begun = True
-        return watcher(shown, board, title)
+        return watcher(display, board, title)
 
     try:
         async with bench.open() as session:

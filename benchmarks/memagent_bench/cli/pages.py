@@ -86,17 +86,17 @@ def diagnose(
     display: opt.DisplayOption = None,
 ) -> None:
     """Say why answers were wrong: what the memories held, and at which chunk they lost it."""
-    shown = chosen_display(display)
-    outcome = Outcome(json=shown is Display.JSON)
+    chosen = chosen_display(display)
+    outcome = Outcome(json=chosen is Display.JSON)
     with reported(outcome):
         from memagent_bench.diagnose import diagnose as follow
         from memagent_bench.diagnose import show, to_json
 
         found = follow(folder)
-        if shown is Display.JSON:
+        if chosen is Display.JSON:
             outcome.told = True
             print(to_json(found))
-        elif shown is Display.NONE:
+        elif chosen is Display.NONE:
             for trace in found.misses:
                 record = trace.record
                 print(

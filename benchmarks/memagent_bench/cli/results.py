@@ -28,7 +28,7 @@ REASON = 160
 
 def show_forecast(
     asked: Sequence[tuple[Benchmark, Sequence[Share]]],
-    shown: Display,
+    display: Display,
     *,
     speed: float | None = None,
 ) -> None:
@@ -36,7 +36,7 @@ def show_forecast(
 
     Args:
         asked: benchmarks, and what is left of each.
-        shown: how.
+        display: how.
         speed: tokens a second, where it is known and not 0.
     """
     from memagent_bench.costs import total
@@ -44,17 +44,17 @@ def show_forecast(
     shares = [share for _, of_one in asked for share in of_one]
     cost, records = total(shares), sum(share.samples for share in shares)
     seconds = cost.tokens / speed if speed else None
-    if shown is Display.JSON:
+    if display is Display.JSON:
         parts = [
             {"suite": b.grid.suite, **_share(share)} for b, of_one in asked for share in of_one
         ]
         whole = {"records": records, **_cost(cost), "seconds": seconds}
         print(json.dumps({"forecast": whole | {"shares": parts}}))
         return
-    if shown is Display.NONE:
+    if display is Display.NONE:
         print(records, cost.calls, cost.prompt_tokens, cost.completion_tokens, sep="\t")
         return
-    paper = Paper(colour=shown is Display.FULL)
+    paper = Paper(colour=display is Display.FULL)
     rows: list[tuple[str, str]] = []
     for bench, of_one in asked:
         grid = bench.grid
@@ -93,18 +93,18 @@ def _words(cost: Cost) -> str:
     )
 
 
-def show_means(bench: Benchmark, shown: Display) -> None:
+def show_means(bench: Benchmark, display: Display) -> None:
     """The table of means: for people, or one mean a line."""
     from memagent_bench.table import lines
 
     found = _means(bench)
-    if shown is Display.NONE:
+    if display is Display.NONE:
         for mean in found:
             print(mean.system, mean.length, mean.score, mean.n, mean.missing, sep="\t")
     else:
-        paper = Paper(colour=shown is Display.FULL)
+        paper = Paper(colour=display is Display.FULL)
         table = lines(found)
-        if shown is Display.FULL and max(map(len, table), default=0) > terminal(sys.stdout).width:
+        if display is Display.FULL and max(map(len, table), default=0) > terminal(sys.stdout).width:
             paper.table([(f"{m.system} at {show_length(m.length)}", str(m)) for m in found])
         else:
             for line in table:

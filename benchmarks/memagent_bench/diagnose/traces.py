@@ -57,7 +57,7 @@ class Place:
     evidence: Evidence
     forms: tuple[str, ...]
     """Of its notes: a memory that noted the place holds one of them."""
-    shown: tuple[int, int] | None = None
+    chunks: tuple[int, int] | None = None
     """First and last chunk that shows a part of it."""
     early: bool = False
     """A memory held it before it was read."""
@@ -71,13 +71,13 @@ class Place:
     def read(self, chunk: ChunkRead) -> None:
         """A chunk is about to be shown."""
         if chunk.start < self.evidence.end and chunk.end > self.evidence.start:
-            first = chunk.chunk if self.shown is None else self.shown[0]
-            self.shown = (first, chunk.chunk)
+            first = chunk.chunk if self.chunks is None else self.chunks[0]
+            self.chunks = (first, chunk.chunk)
 
     def step(self, chunk: int, memory: str) -> None:
         """A chunk's memory was committed, in the form in which texts are compared."""
         held = any(form in memory for form in self.forms)
-        if self.shown is None:
+        if self.chunks is None:
             self.early |= held
         elif held and self.written is None:
             self.written = chunk
@@ -119,7 +119,7 @@ class Trace:
         return f"lost-at-chunk-{self.chunk}" if self.fate is Fate.LOST else self.fate.value
 
 
-def wanted(record: Record) -> list[Wanted]:
+def list_wanted(record: Record) -> list[Wanted]:
     """What a record's answer has to have: each reference, or one thing where they are forms of one answer."""
     outputs, answer = record.outputs, record.answer or ""
     if record.scorer not in ALL_WANTED:
@@ -147,8 +147,8 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
         events: of its run (one question), in order.
     """
     form = FORMS[record.scorer]
-    items = wanted(record)
-    followed = [_followed(item, record) for item in items]
+    items = list_wanted(record)
+    followed = [_follow_places(item, record) for item in items]
     memory, last = form(""), -1
     ends: dict[int, int] = {}
     for event in events:
@@ -173,7 +173,7 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
     ]
 
 
-def _followed(item: Wanted, record: Record) -> list[Place]:
+def _follow_places(item: Wanted, record: Record) -> list[Place]:
     """The places to follow: those with notes; else the last one, from which on the reference can be known."""
     form = FORMS[record.scorer]
     # In memories that noted nothing too: what the question says, yes and no, and a form of nothing (of a note
@@ -203,7 +203,7 @@ def _trace(
         if place.lost is not None:
             breaks.append((place.lost, 0, place))
         elif place.written is None:
-            breaks.append((last + 1 if place.shown is None else place.shown[1], 1, place))
+            breaks.append((last + 1 if place.chunks is None else place.chunks[1], 1, place))
     fate, chunk, end = Fate.HELD, None, last
     notes = tuple(dict.fromkeys(note for place in places for note in place.evidence.notes))
     if not places:

@@ -7,7 +7,7 @@ from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from memagent.cli.output import amount, clean
+from memagent.cli.output import amount, clean, plural
 from memagent_bench.lengths import show_length
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.charts import Chart, in_words, svg
@@ -22,14 +22,13 @@ from memagent_bench.report.view import View
 from memagent_bench.report.words import (
     NOTHING,
     between,
-    counted,
     interval,
-    listed,
+    join_words,
     number,
     p_text,
     points,
     share,
-    signed,
+    sign_points,
     span,
     suite_title,
 )
@@ -75,7 +74,7 @@ def page(
         listed=SHOWN,
         title=title(suites),
         byline=byline(suites),
-        count=counted(sum(len(suite.records) for suite in suites), "record"),
+        count=plural(sum(len(suite.records) for suite in suites), "record"),
     )
 
 
@@ -109,7 +108,7 @@ def title(suites: Sequence[Suite]) -> str:
     span = show_length(lengths[0])
     if len(lengths) > 1:
         span += f" to {show_length(lengths[-1])}"
-    return f"{listed([suite_title(suite.name) for suite in suites])}, {span} tokens"
+    return f"{join_words([suite_title(suite.name) for suite in suites])}, {span} tokens"
 
 
 def byline(suites: Sequence[Suite]) -> str:
@@ -118,7 +117,7 @@ def byline(suites: Sequence[Suite]) -> str:
     models = list(dict.fromkeys(record.provenance.model for record in records))
     systems = dict.fromkeys(record.system for record in records)
     when = span(record.started[:10] for record in records)
-    return f"{listed(models)} · {counted(len(systems), 'system')} · {when}"
+    return f"{join_words(models)} · {plural(len(systems), 'system')} · {when}"
 
 
 def _environment(**more: Callable[..., object]) -> Environment:
@@ -136,7 +135,7 @@ def _environment(**more: Callable[..., object]) -> Environment:
         "between": between,
         "blend": blend,
         "cell": _cell,
-        "counted": counted,
+        "counted": plural,
         "in_words": in_words,
         "interval": interval,
         "length_name": show_length,
@@ -146,7 +145,7 @@ def _environment(**more: Callable[..., object]) -> Environment:
         "percent": _percent,
         "points": points,
         "share": share,
-        "signed": signed,
+        "signed": sign_points,
         "svg": _svg,
     }
     environment.filters.update(filters)  # pyright: ignore[reportUnknownMemberType]
@@ -158,7 +157,7 @@ def _amount(value: float | None) -> str:
 
 
 def _percent(part: float) -> str:
-    return f"{signed(part)}%"
+    return f"{sign_points(part)}%"
 
 
 def _svg(chart: Chart, prefix: str) -> Markup:

@@ -14,7 +14,7 @@ from memagent.errors import ConfigError
 from memagent_bench.report.facts import Fact
 from memagent_bench.report.make import PAGE, TABLE, Report, name_folders, writable, write_whole
 from memagent_bench.report.page import fill_template
-from memagent_bench.report.words import counted, listed, points, span
+from memagent_bench.report.words import join_words, points, span
 from memagent_bench.sessions.figures import Cell, cells
 from memagent_bench.sessions.plot import plot
 from memagent_bench.sessions.record import SessionRecord, read_sessions
@@ -64,7 +64,7 @@ def make_session_report(folders: Sequence[Path], out: Path) -> Report:
         cautions=warned,
         title=_title(every),
         byline=_byline(every),
-        count=counted(len(every), "session"),
+        count=plural(len(every), "session"),
         folders=list(named),
     )
     with writable(out):
@@ -89,7 +89,7 @@ def _summary(found: Sequence[Cell]) -> str:
         for cell in found
         if cell.difficulty == longest
     ]
-    return f"In games of {longest:,} steps {listed(parts)} (median of the sessions)."
+    return f"In games of {longest:,} steps {join_words(parts)} (median of the sessions)."
 
 
 def _cautions(name: str, records: Sequence[SessionRecord]) -> list[str]:
@@ -131,7 +131,7 @@ def _byline(records: Sequence[SessionRecord]) -> str:
     models = list(dict.fromkeys(record.origin.model for record in records))
     games = {record.game for record in records}
     when = span(record.started[:10] for record in records)
-    return f"model {listed(models)} · {counted(len(games), 'game')} · {when}"
+    return f"model {join_words(models)} · {plural(len(games), 'game')} · {when}"
 
 
 def _spreadsheet(named: Mapping[str, Sequence[SessionRecord]]) -> bytes:
