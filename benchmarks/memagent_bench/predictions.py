@@ -67,7 +67,7 @@ def lines_of(rows: Sequence[Scored]) -> list[str]:
     """The table, its head first."""
     from memagent_bench.lengths import show_length
 
-    cells = [("task", "length", "n", "no answer", "score (95%)", "scorer")]
+    cells: list[tuple[str, ...]] = [("task", "length", "n", "no answer", "score (95%)", "scorer")]
     for row in rows:
         of = row.estimate
         cells.append(
@@ -80,6 +80,8 @@ def lines_of(rows: Sequence[Scored]) -> list[str]:
                 ", ".join(row.scorers),
             )
         )
+    if all(row.length is None for row in rows):
+        cells = [(task, *rest) for task, _, *rest in cells]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -54,7 +54,7 @@ def report(
         from memagent_bench.sessions.page import make_session_report
         from memagent_bench.sessions.record import SESSIONS
 
-        if out is None and len(folders) > 1:
+        if out is None and len({folder.resolve() for folder in folders}) > 1:
             raise ConfigError(
                 f"{len(folders)} folders share one page: name a folder for it (--out), so that none of their own pages "
                 f"is overwritten"
