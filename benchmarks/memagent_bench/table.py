@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from memagent_bench.lengths import show_length
 from memagent_bench.record import Record
 from memagent_bench.suites import CONTROL
-
-NO_CONTEXT = " (no context)"
 
 
 @dataclass(frozen=True)
@@ -25,54 +23,58 @@ class Mean:
     n: int
     missing: int
     """Samples without an answer."""
-    tasks: int = 1
-    """That the mean is over."""
-    wanted: int = 1
-    """Tasks that it would be over with records of all."""
+    tasks: int
+    """Tasks that have records."""
+    asked: int
+    """These, and what else was asked for."""
 
     def __str__(self) -> str:
         missing = f", {self.missing} missing" if self.missing else ""
-        tasks = f", {self.tasks} of {self.wanted} tasks" if self.tasks < self.wanted else ""
+        tasks = f", {self.tasks} of {self.asked} tasks" if self.tasks < self.asked else ""
         return f"{self.score:.3f} (n={self.n}{missing}{tasks})"
 
 
 @dataclass(frozen=True)
-class TaskMean(Mean):
-    """Of one task."""
+class TaskMean:
+    """Of one system, task and length."""
 
-    task: str = ""
+    system: str
+    task: str
+    length: int
+    score: float
+    """Samples without an answer count as 0."""
+    n: int
+    missing: int
 
 
 def task_means(records: Sequence[Record]) -> list[TaskMean]:
     """Every system's mean of every task and length that it has records of."""
-    cells: dict[tuple[str, int, str], list[float | None]] = defaultdict(list)
+    cells: dict[tuple[str, str, int], list[float | None]] = defaultdict(list)
     for record in records:
-        cells[record.system, record.length, record.task].append(record.score)
+        cells[record.system, record.task, record.length].append(record.score)
     return [
         TaskMean(
-            *(system, length),
+            *cell,
             score=sum(score or 0.0 for score in scores) / len(scores),
             n=len(scores),
             missing=scores.count(None),
-            task=task,
         )
-        for (system, length, task), scores in sorted(cells.items())
+        for cell, scores in sorted(cells.items())
     ]
 
 
-def means(records: Sequence[Record], wanted: Collection[str] = ()) -> list[Mean]:
+def means(records: Sequence[Record], asked: Mapping[int, Collection[str]]) -> list[Mean]:
     """Every system's mean at every length that it has records of.
 
     Args:
         records: of one suite.
-        wanted: names of the tasks that were asked for; those of any record are wanted too.
+        asked: tasks that were asked for, by length.
     """
-    names = {*wanted, *(record.task for record in records)}
     by_task: dict[tuple[str, int], dict[str, list[float | None]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for record in records:
-        control = NO_CONTEXT if record.task.endswith(CONTROL) else ""
+        control = " (no context)" if record.task.endswith(CONTROL) else ""
         by_task[record.system + control, record.length][record.task].append(record.score)
     return [
         Mean(
@@ -83,10 +85,16 @@ def means(records: Sequence[Record], wanted: Collection[str] = ()) -> list[Mean]
             n=sum(map(len, tasks.values())),
             missing=sum(scores.count(None) for scores in tasks.values()),
             tasks=len(tasks),
-            wanted=sum(name.endswith(CONTROL) == system.endswith(NO_CONTEXT) for name in names),
+            asked=len(tasks.keys() | _alike(asked.get(length, ()), tasks)),
         )
         for (system, length), tasks in sorted(by_task.items())
     ]
+
+
+def _alike(asked: Collection[str], tasks: Collection[str]) -> set[str]:
+    """Of the tasks that were asked for, the controls where these are controls, and else the others."""
+    controls = any(task.endswith(CONTROL) for task in tasks)
+    return {task for task in asked if task.endswith(CONTROL) is controls}
 
 
 def lines(found: Sequence[Mean]) -> list[str]:

@@ -141,6 +141,7 @@ def test_displays(invoke: Invoke, tmp_path: Path) -> None:
             "n": 2,
             "missing": 0,
             "tasks": 1,
+            "tasks_asked": 1,
         }
     ]
     assert [(task["task"], task["n"]) for task in said["tasks"]] == [("chain", 2)]

@@ -74,6 +74,7 @@ def test_own_samples_are_measured(invoke: Invoke, tmp_path: Path) -> None:
         ("samples", "cities", 2048),
     }
     assert all(record.score == 1 for record in records if record.system == "bm25")
+    assert "of 2 tasks" not in done.stdout, "the file has no such sample"
     assert invoke("report", out).exit_code == 0
     write(file, SHORT)
     changed = invoke(*args)

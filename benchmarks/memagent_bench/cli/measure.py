@@ -98,7 +98,7 @@ async def forecast(bench: Benchmark) -> list[Share]:
     try:
         plan = await bench.plan()
         costs = await bench.forecast(plan)
-        left = await in_thread(bench.list_left, plan)
+        left = await in_thread(bench.left, plan)
         return await plan.counting(costs.shares, [job for several in left for job in several])
     finally:
         await bench.model.aclose()

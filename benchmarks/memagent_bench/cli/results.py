@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from memagent.cli.exits import say
@@ -115,7 +116,16 @@ def show_means(bench: Benchmark, display: Display) -> None:
 def _means(bench: Benchmark) -> list[Mean]:
     from memagent_bench.table import means
 
-    return means(_records(bench), bench.grid.tasks)
+    grid = bench.grid
+    asked = {
+        length: [
+            task
+            for task in grid.tasks
+            if length <= grid.longest.get(task, length) and grid.counts.get((task, length), 1)
+        ]
+        for length in grid.lengths
+    }
+    return means(_records(bench), asked)
 
 
 def _records(bench: Benchmark) -> list[Record]:
@@ -171,14 +181,11 @@ def as_data(bench: Benchmark, summary: Summary) -> dict[str, object]:
                 "n": mean.n,
                 "missing": mean.missing,
                 "tasks": mean.tasks,
+                "tasks_asked": mean.asked,
             }
             for mean in _means(bench)
         ],
-        "tasks": [
-            {"task": m.task, "system": m.system, "length": m.length, "score": m.score}
-            | {"n": m.n, "missing": m.missing}
-            for m in task_means(_records(bench))
-        ],
+        "tasks": [asdict(mean) for mean in task_means(_records(bench))],
         "missing": [
             {"task": r.task, "length": r.length, "index": r.index, "system": r.system}
             | {"status": r.status, "detail": r.detail}
