@@ -80,7 +80,7 @@ def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
         RunMismatch: its records were made with another binding; the message names what differs.
         StoreError: something in it cannot be read or written.
     """
-    with bound(path, binding):
+    with bind_folder(path, binding):
         records = RecordFile(path)
         try:
             store = RunStore(path / RUNS)
@@ -93,7 +93,7 @@ def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
 
 
 @contextmanager
-def bound(path: Path, binding: Binding) -> Generator[None]:
+def bind_folder(path: Path, binding: Binding) -> Generator[None]:
     """Makes a folder, holds it for one process alone, and sees to it that all in it has the same binding. Blocks.
 
     Raises:
@@ -156,6 +156,8 @@ def binding_of(plan: MemoryPlan, options: DataOptions) -> Binding:
         "hotpotqa": [_content(file) for file in options.hotpotqa],
         "squad": None if options.squad is None else _content(options.squad),
         "paragraphs": [_content(file) for file in options.paragraphs],
+        # Run ids hang on the binding: those of other suites stay as they are.
+        **({} if options.sample_file is None else {"sample_file": _content(options.sample_file)}),
     }
 
 

@@ -66,6 +66,8 @@ class Record(Leaf):
     bytes: int
     """Of the document, in UTF-8."""
     evidence: tuple[Evidence, ...] = ()
+    competing: tuple[int, ...] | None = None
+    """See `memagent.tasks.Sample`."""
     facts: dict[str, str | int | bool] = Field(default_factory=dict)
     """What the task says of its data."""
     run_id: str | None = None

@@ -123,7 +123,7 @@ class Session:
         jobs = list(bench.grid.jobs(done))
         if not jobs:
             return Summary()
-        meter = Meter(await self._limited())
+        meter = Meter(await self._limit())
         # The window as it is now: a server that comes back with another one must not change the records.
         settings = bench.settings.model_copy(update={"window": self.plan.budget.window})
         setting = Setting(meter, bench.prompts, settings, folder.store)
@@ -142,16 +142,16 @@ class Session:
         with watcher:
             return await runner.run(jobs)
 
-    async def _limited(self) -> ChatModel:
+    async def _limit(self) -> ChatModel:
         """The model with its limits: a call is checked when its turn comes."""
         bench, model = self.benchmark, self.benchmark.model
         if bench.limits != Limits():
-            spent = await in_thread(spent_before, self.folder, self.plan)
+            spent = await in_thread(sum_spent, self.folder, self.plan)
             model = UsageLimit(model, bench.limits, spent=spent)
         return ConcurrencyLimit(model, bench.concurrency)
 
 
-def spent_before(folder: Folder, plan: MemoryPlan) -> Usage:
+def sum_spent(folder: Folder, plan: MemoryPlan) -> Usage:
     """What earlier sessions took of the benchmark's model.
 
     That is: of the runs that are kept, unfinished ones too, of the other records, and of what else ended in order.

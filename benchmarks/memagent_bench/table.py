@@ -34,6 +34,35 @@ class Mean:
         return f"{self.score:.3f} (n={self.n}{missing}{tasks})"
 
 
+@dataclass(frozen=True)
+class TaskMean:
+    """Of one system, task and length."""
+
+    system: str
+    task: str
+    length: int
+    score: float
+    """Samples without an answer count as 0."""
+    n: int
+    missing: int
+
+
+def task_means(records: Sequence[Record]) -> list[TaskMean]:
+    """Every system's mean of every task and length that it has records of."""
+    cells: dict[tuple[str, str, int], list[float | None]] = defaultdict(list)
+    for record in records:
+        cells[record.system, record.task, record.length].append(record.score)
+    return [
+        TaskMean(
+            *cell,
+            score=sum(score or 0.0 for score in scores) / len(scores),
+            n=len(scores),
+            missing=scores.count(None),
+        )
+        for cell, scores in sorted(cells.items())
+    ]
+
+
 def means(records: Sequence[Record], asked: Mapping[int, Collection[str]]) -> list[Mean]:
     """Every system's mean at every length that it has records of.
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,6 +144,7 @@ def test_displays(invoke: Invoke, tmp_path: Path) -> None:
             "tasks_asked": 1,
         }
     ]
+    assert [(task["task"], task["n"]) for task in said["tasks"]] == [("chain", 2)]
     assert (said["missing"], said["impossible"], said["limit"]) == ([], [], None)
     (line,) = invoke(*args, "--display", "none").stdout.splitlines()
     assert line.split("\t") == ["memory", "1500", str(said["means"][0]["score"]), "2", "0"]
@@ -402,6 +404,19 @@ def test_report_writes_a_page(invoke: Invoke, measured: Path, tmp_path: Path) ->
     done = invoke("report", tmp_path / "none")
     assert (done.exit_code, "no records in" in done.stderr) == (5, True)
     assert invoke("report", measured, "--margin", "0").exit_code == 2
+
+
+def test_a_page_of_several_folders_overwrites_none_of_theirs(
+    invoke: Invoke, measured: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(measured, other)
+    assert invoke("report", measured).exit_code == 0
+    before = (measured / "report.html").read_bytes()
+    done = invoke("report", measured, other)
+    assert (done.exit_code, "--out" in done.stderr) == (2, True)
+    assert (measured / "report.html").read_bytes() == before
+    assert invoke("report", measured, other, "--out", tmp_path / "both").exit_code == 0
 
 
 def test_diagnose_says_where_memories_lost_it(invoke: Invoke, measured: Path) -> None:

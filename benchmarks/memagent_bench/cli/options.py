@@ -267,6 +267,16 @@ def _print_frames(wanted: bool) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasureFile(Measure):
+    """The options of `samples`."""
+
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="JSON lines: context, question and outputs of each."),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Generate(DataChoice):
     """The options of `generate`."""
 

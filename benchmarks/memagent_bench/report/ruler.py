@@ -19,6 +19,8 @@ class Summary:
     label: str
     tasks: int
     """Of RULER's 13, at each of its lengths."""
+    published: bool
+    """The system sends RULER's own prompt: only for such has the threshold a meaning."""
     effective: int | None
     """Longest length that reaches the threshold; None where none does."""
     below: tuple[int, ...]
@@ -30,6 +32,11 @@ class Summary:
     lengths: int
     complete: bool
     """The 13 tasks and no others were run at every length: only then is it RULER's."""
+
+    @property
+    def has_effective_length(self) -> bool:
+        """Whether `effective` says anything."""
+        return self.published and self.complete
 
 
 def summaries(suite: Suite, means: Mapping[tuple[str, int], Mean]) -> list[Summary]:
@@ -45,6 +52,7 @@ def summaries(suite: Suite, means: Mapping[tuple[str, int], Mean]) -> list[Summa
             Summary(
                 label=label,
                 tasks=min(len(set(mean.tasks) & set(RULER_TASKS)) for mean in own.values()),
+                published=suite.is_published(label),
                 effective=effective,
                 below=tuple(
                     length

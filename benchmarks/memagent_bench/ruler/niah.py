@@ -197,6 +197,7 @@ class NiahTask(FittedTask):
                 break
             room -= tokens - limit
         context, spans = placed.joined(filler.joiner)
+        evidence = drawn.evidence(spans)
         return Sample(
             task=self.name,
             index=index,
@@ -209,5 +210,15 @@ class NiahTask(FittedTask):
             before=before,
             after=after,
             answer_prefix=prefix,
-            evidence=drawn.evidence(spans),
+            evidence=evidence,
+            competing=self._competing(context, spans, evidence),
         )
+
+    def _competing(
+        self, context: str, spans: Sequence[tuple[int, int]], evidence: Sequence[Evidence]
+    ) -> tuple[int, ...]:
+        """Where the needles begin that are not asked for."""
+        starts = {start for start, _ in spans}
+        if self._spec.haystack == "needles":  # one a line
+            starts = {0, *(at + 1 for at, sign in enumerate(context) if sign == "\n")}
+        return tuple(sorted(starts - {place.start for place in evidence}))

@@ -50,6 +50,9 @@ class Sample(Leaf):
     evidence: tuple[Evidence, ...] = ()
     """In the order of the document; empty where it is spread over all of it (aggregation). A place comes several
     times where different references take different notes of it."""
+    competing: tuple[int, ...] | None = None
+    """First characters of sentences that look like evidence and are none, ascending: notes about others, needles of
+    other keys. None where the task does not tell them apart."""
 
     @property
     def prompt(self) -> str:
