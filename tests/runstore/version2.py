@@ -55,3 +55,20 @@ def restored(file: str, folder: Path) -> Path:
     db.executescript(gzip.decompress((DATA / f"{file}.sql.gz").read_bytes()).decode())
     db.close()
     return path
+
+
+def rows(path: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
+    """The rows of a query, by the names of their columns."""
+    db = sqlite3.connect(path)
+    db.row_factory = sqlite3.Row
+    found = [dict(row) for row in db.execute(sql, values)]
+    db.close()
+    return found
+
+
+def content(path: Path) -> list[str]:
+    """A file as SQL: two with the same lines hold the same."""
+    db = sqlite3.connect(path)
+    lines = list(db.iterdump())
+    db.close()
+    return lines

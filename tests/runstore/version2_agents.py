@@ -1,19 +1,20 @@
 """The agents of the runs that version 2 began (tests/data/version2)."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
-from tests.runstore.version2 import DATA
+from tests.runstore.version2 import DATA, Finished
 from tests.session.adding import StrictModel, adder, adding_tools, as_text
 
 from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel, ToolAgent, ToolCall
 from memagent.models.scripted import Reply
 from memagent.prompts import PromptSet
 from memagent.prompts.session import SessionPrompts
+from memagent.run.result import Result, SessionResult
 from memagent.tools import Tool, tool
 
 TEXT = "".join(
@@ -157,3 +158,11 @@ def tool_agent(
         store=store,
         **{**MUCH, **settings},
     )
+
+
+def finish(case: Finished, store: RunStore | Path) -> Sequence[Result | SessionResult]:
+    """Finishes a run as version 2 did, or hands out what came of it: one result a question."""
+    if case.agent == "tools":
+        return [tool_agent(case.run, store).run(TASK, run_id=case.run)]
+    questions = QUESTIONS[case.run.split("-")[0]]
+    return memory_agent(case.run, store).ask_many(TEXT, questions, run_id=case.run)
