@@ -50,6 +50,8 @@ _ACCEPTED = (
 )
 _LONGEST_PATH = 4096
 """PATH_MAX of Linux."""
+_PLACE = re.compile(r"[/\\]|\.\w{1,8}\Z")
+"""Only what has a slash or a suffix is looked for on the disk."""
 _INLINE_ITEM = 4096
 """Items of an async source up to this length are decoded on the event loop: a thread costs more."""
 
@@ -105,7 +107,7 @@ def open_document(
 
 def _warn_of_a_place(text: str) -> None:
     """Warns where a text is the name of a file or a URL, which somebody meant to have read."""
-    if len(text) > _LONGEST_PATH or "\n" in text:
+    if len(text) > _LONGEST_PATH or "\n" in text or not _PLACE.search(text):
         return
     if re.fullmatch(r"https?://\S+", text.strip()):
         advice = "nothing is fetched from a URL: download it, and give its text or a Path"
