@@ -314,8 +314,9 @@ class Chunker:
         """Starts the chunk behind what was repeated, which left no room for anything new."""
         repeated = self._covered - self._start
         if not repeated:
+            char = self._buffer.peek(self._blank).lstrip()[:1]
             raise ConfigError(
-                f"the character {self._buffer.peek(self._blank).lstrip()[:1]!r} takes more than the {self._limit} tokens that "
+                f"the character {char!r} takes more than the {self._limit} tokens that "
                 f"a chunk may have; use a larger window or chunk limit"
             )
         self._buffer.drop(repeated)
