@@ -259,7 +259,7 @@ class MemoryLoop(Loop[list[Result]]):
         if len(exchanges) > 1:
             await together(self._ask(pair, caller=caller) for pair in exchanges)
             return
-        ((state, exchange),) = exchanges
+        state, exchange = exchanges[0]
         try:
             await (caller or self._caller).ask(exchange)
         except LimitReached as limit:
