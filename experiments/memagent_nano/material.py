@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from memagent.cli.output import duration
 from memagent.errors import ConfigError
+from memagent.terminal import duration
 from memagent_bench.folder import held
 from memagent_nano import direct, lessons
 from memagent_nano.lessons import Lesson

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from memagent.cli.output import plural
 from memagent.errors import ConfigError
+from memagent.terminal import plural
 from memagent_bench.diagnose.diagnosis import diagnose
 from memagent_bench.diagnose.traces import Fate, Trace
 from memagent_bench.folder import held

@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memagent.cli.exits import say
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, amount, duration, plural, shorten, terminal
+from memagent.terminal import Paper, amount, console, duration, plural, say, shorten
 from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def show_means(bench: Benchmark, shown: Display) -> None:
     else:
         paper = Paper(colour=shown is Display.FULL)
         table = lines(found)
-        if shown is Display.FULL and max(map(len, table), default=0) > terminal(sys.stdout).width:
+        if shown is Display.FULL and max(map(len, table), default=0) > console(sys.stdout).width:
             paper.table([(f"{m.system} at {show_length(m.length)}", str(m)) for m in found])
         else:
             for line in table:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memagent.cli.output import plural, shorten
+from memagent.terminal import plural, shorten
 from memagent_bench.diagnose.diagnosis import Diagnosis, Hazard, hazard, open_runs
 from memagent_bench.diagnose.fatal import Fatal, difference, fatal
 from memagent_bench.diagnose.traces import Fate, Trace

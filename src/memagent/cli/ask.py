@@ -8,11 +8,11 @@ import json
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display, Errors
-from memagent.cli.output import Paper
 from memagent.cli.reading import read_and_report
 from memagent.cli.session import drive
 from memagent.cli.setup import Setup, chosen_display, chosen_questions, chosen_store
 from memagent.cli.source import open_source
+from memagent.terminal import Paper
 
 
 def ask(

@@ -15,13 +15,13 @@ from memagent.cli.display import watcher
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.needle import BOOK, Length
 from memagent.cli.options import Display
-from memagent.cli.output import Paper
 from memagent.cli.progress import Tally
 from memagent.cli.results import report
 from memagent.cli.session import watch
 from memagent.cli.setup import chosen_display
 from memagent.cli.source import expected_chars, open_source
 from memagent.errors import ConfigError
+from memagent.terminal import Paper
 
 EXTRACTIVE = "extractive"
 QUESTION = "When did Natasha marry?"

@@ -11,11 +11,11 @@ from memagent.cli.display import SilentWatcher, watcher
 from memagent.cli.exits import NO_ANSWER, WRONG, Outcome
 from memagent.cli.needle import BOOK_TOKENS, Length, Needle, hide
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, amount, plural
 from memagent.cli.points import Point, PointsWatcher
 from memagent.cli.progress import Tally
 from memagent.cli.results import as_json, report
 from memagent.cli.session import drive, watch
+from memagent.terminal import Paper, amount, plural
 
 if TYPE_CHECKING:
     from memagent.memory.agent import MemoryAgent

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 
 from memagent.cli.options import Display
-from memagent.cli.output import on_terminal
 from memagent.cli.plain import PlainWatcher
 from memagent.cli.progress import Tally
 from memagent.cli.session import Watcher
 from memagent.events import Event
+from memagent.terminal import on_terminal
 
 
 class SilentWatcher:

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from memagent.cli.output import clean, on_terminal, terminal
 from memagent.errors import (
     ConfigError,
     DocumentError,
@@ -38,6 +37,7 @@ from memagent.errors import (
     ModelError,
     StoreError,
 )
+from memagent.terminal import say
 
 if TYPE_CHECKING:
     from memagent.runstore import RunStore
@@ -146,19 +146,6 @@ def reported(outcome: Outcome) -> Generator[None]:
     finally:
         if outcome.store is not None:
             outcome.store.close()
-
-
-def say(first: str, rest: str = "", *, style: str) -> None:
-    """One paragraph on standard error, its first words in a style; wrapped and coloured on a terminal only."""
-    text = clean(f"{first} {rest}".rstrip())
-    if not on_terminal(sys.stderr):
-        print(text, file=sys.stderr)
-        return
-    from rich.text import Text
-
-    shown = Text(text)
-    shown.stylize(style, 0, len(first))
-    terminal(sys.stderr).print(shown)
 
 
 def _debugging() -> bool:

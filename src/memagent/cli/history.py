@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from memagent.cli.changes import Change, changes, words
-from memagent.cli.output import Paper, Part, plural
 from memagent.events import (
     Answered,
     ChunkRead,
@@ -18,6 +17,7 @@ from memagent.events import (
     Settled,
     Stopped,
 )
+from memagent.terminal import Paper, Part, plural
 
 STYLES = {"=": "", "-": "red strike", "+": "green"}
 

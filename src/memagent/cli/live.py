@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import IO, TYPE_CHECKING
 
 from memagent.cli.changes import marked
-from memagent.cli.output import amount, clean, duration, plural, shorten, terminal
 from memagent.cli.progress import Notebook, Tally
 from memagent.events import Event, RunStarted
+from memagent.terminal import amount, clean, console, duration, plural, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -34,7 +34,7 @@ class LiveWatcher:
         from rich.live import Live
 
         self._tally, self._memory = tally, memory
-        self._console = terminal(stream)
+        self._console = console(stream)
         self._live = Live(
             console=self._console,
             get_renderable=self._draw,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from memagent.cli.changes import gist
-from memagent.cli.output import amount, plural, shorten
 from memagent.cli.progress import Tally, change_of
 from memagent.events import (
     Event,
@@ -15,6 +14,7 @@ from memagent.events import (
     RunStarted,
     Settled,
 )
+from memagent.terminal import amount, plural, shorten
 
 GIST = 100
 """Characters shown of what changed in a memory."""

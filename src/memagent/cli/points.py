@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memagent.cli.output import amount, duration, shorten
 from memagent.cli.progress import Tally
 from memagent.cli.session import Watcher
 from memagent.events import ChunkRead, Event, MemoryUpdated
+from memagent.terminal import amount, duration, shorten
 
 GIST = 70
 """Characters shown of a memory."""

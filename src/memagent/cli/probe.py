@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
-from memagent.cli.output import Paper
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
 from memagent.errors import ModelError
+from memagent.terminal import Paper
 
 if TYPE_CHECKING:
     from memagent.models.probe import Probe

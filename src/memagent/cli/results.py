@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memagent.cli.exits import NO_ANSWER, Outcome, say
+from memagent.cli.exits import NO_ANSWER, Outcome
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, amount, clean, duration, plural, shorten, terminal
 from memagent.messages import Usage
+from memagent.terminal import Paper, amount, clean, console, duration, plural, say, shorten
 
 if TYPE_CHECKING:
     from memagent.run.result import Result
@@ -89,7 +89,7 @@ def show_answer(question: str, answer: str, display: Display) -> None:
         box=box.ROUNDED,
         padding=(0, 1),
     )
-    terminal(sys.stdout).print(panel)
+    console(sys.stdout).print(panel)
 
 
 def facts(results: Sequence[Result], seconds: float | None, run_id: str | None) -> str:

@@ -13,10 +13,10 @@ import typer
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, moment, plural, shorten
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.cli.tool_session import is_tool_session, steps_made
 from memagent.errors import ConfigError, StoreError
+from memagent.terminal import Paper, moment, plural, shorten
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore

@@ -9,7 +9,8 @@ import signal
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from memagent.cli.exits import Interrupted, say
+from memagent.cli.exits import Interrupted
+from memagent.terminal import say
 
 if TYPE_CHECKING:
     from memagent.events import Event

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memagent.cli.options import Cuts, Display, Gate, Trust
-from memagent.cli.output import on_terminal
 from memagent.errors import ConfigError, StoreError
+from memagent.terminal import on_terminal
 
 if TYPE_CHECKING:
     from memagent.memory.agent import MemoryAgent

@@ -12,12 +12,12 @@ from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.history import History
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, moment
 from memagent.cli.results import spent
 from memagent.cli.runs import status_of
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.cli.tool_session import is_tool_session, show_session, show_step
 from memagent.errors import ConfigError
+from memagent.terminal import Paper, moment
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Self, cast
 
-from memagent.cli.output import Paper, Part, plural
 from memagent.compaction import Change, Compaction
 from memagent.events import Acted, Answered, Compacted, Event, Retried, Stopped, ToolReturned
 from memagent.messages import ToolCall
+from memagent.terminal import Paper, Part, plural
 
 TIERS = {"stale": "dropping stale results", "clip": "clipping", "summary": "a summary"}
 NO_RESULT = "no result was committed"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, moment, plural
 from memagent.cli.results import costs, show_answer, spent
 from memagent.cli.steps import Outline, Steps
 from memagent.errors import ConfigError
+from memagent.terminal import Paper, moment, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
