@@ -21,6 +21,7 @@ FIELDS = {
         "document",
     ),
     "detail",
+    "truncated",
 }
 
 

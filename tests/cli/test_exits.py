@@ -44,7 +44,7 @@ def test_ctrl_c_leaves_a_run_that_resumes(
     run_id = lines[0].removeprefix("run ").partition(":")[0]
     assert code == 130
     assert said.startswith("interrupted.")
-    assert said.endswith(f"go on with: memagent resume {run_id}\n")
+    assert said.endswith(f"Resume with: memagent resume {run_id}\n")
     [run] = only_json(invoke("runs", "--display", "json").stdout)
     assert (run["id"], run["status"]) == (run_id, "stopped")
     done = invoke("resume", run_id, "--display", "json")

@@ -1,7 +1,9 @@
+from typing import get_args, get_type_hints
+
 import pytest
 from tests.cli.conftest import Invoke
 
-from memagent.cli.options import Cuts, Errors, Gate, Trust
+from memagent.cli.setup import Ask
 
 SHARED = ("--question", "--model", "--base-url", "--tokenizer", "--window", "--chunk-tokens")
 MORE = ("--memory-tokens", "--cuts", "--prompts", "--gate", "--encoding", "--errors", "--display")
@@ -14,17 +16,20 @@ def test_asking_and_estimating_take_the_same_options(invoke: Invoke, command: st
     assert [option for option in SHARED + MORE if option not in shown] == []
 
 
-def test_choices_are_those_of_the_library() -> None:
+def test_options_are_the_settings_of_the_agent() -> None:
     from memagent.memory.plan import Settings
 
-    for cuts in Cuts:
-        assert Settings(cuts=cuts.value).cuts == cuts
-    for gate in Gate:
-        assert Settings(gate=gate.value).gate == gate
-    for trust in Trust:
-        assert Settings(trust=trust.value).trust == trust
+    offered = get_type_hints(Ask, include_extras=True)
+    for name, field in Settings.model_fields.items():
+        if name == "sampling":
+            continue
+        kind, option = get_args(offered[name])
+        assert str(field.annotation).removesuffix(" | None") in str(kind), name
+        least = [rule.ge for rule in field.metadata if hasattr(rule, "ge")]
+        assert [option.min] == (least or [None]), name
+        default = field.get_default()
+        assert default in (None, 0) or f"else {default}." in option.help, name
     assert Settings().sampling.temperature == 0.7, "as the help of --temperature says"
-    assert set(Errors) == {"strict", "replace"}
 
 
 def test_an_unknown_choice_names_the_known_ones(invoke: Invoke) -> None:

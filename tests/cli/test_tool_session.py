@@ -5,7 +5,6 @@ import pytest
 from tests.cli.conftest import QUESTION, Invoke, only_json
 
 from memagent import ChatRequest, RunStore, ScriptedModel, ToolAgent, ToolCall, tool
-from memagent.cli.tool_session import is_tool_session, steps_made
 
 TASK = "Find the year.\nLook twice."
 
@@ -139,11 +138,3 @@ def test_a_reading_does_not_take_the_session_over(invoke: Invoke, stopped: str, 
     done = invoke("ask", book, QUESTION, "--model", "extractive", "--run-id", stopped)
     assert done.exit_code == 5
     assert "resume with" not in done.stderr
-
-
-def test_steps_of_an_unfinished_session(stopped: str, made: str) -> None:
-    store = RunStore(RunStore.default_path())
-    assert is_tool_session(store.get(stopped))
-    assert not is_tool_session(store.get(made))
-    assert steps_made(store, stopped) == 2
-    store.close()

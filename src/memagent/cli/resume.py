@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from memagent.cli import options as opt
+from memagent.cli.ask import run
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
-from memagent.cli.reading import read_and_report
-from memagent.cli.results import report
+from memagent.cli.progress import Tally
+from memagent.cli.results import is_session, report
 from memagent.cli.setup import agent_again, chosen_display, chosen_store, existing_store
 from memagent.cli.source import open_source
-from memagent.cli.tool_session import cannot_resume, is_tool_session, report_session
+from memagent.errors import ConfigError
+
+if TYPE_CHECKING:
+    from memagent.runstore import RunRecord
 
 
 def resume(
-    run_id: Annotated[str, typer.Argument(metavar="ID", help="As memagent runs lists it.")],
+    run_id: opt.RunArgument,
     document: Annotated[
         str | None,
-        typer.Option(
+        opt.option(
+            None,
+            "The document again, if it came from standard input or has moved; - is standard input.",
             "--document",
             metavar="FILE",
-            help="The document again, where it came from standard input or has moved; - is standard input.",
-            show_default=False,
         ),
     ] = None,
     base_url: opt.BaseUrl = None,
@@ -32,33 +35,36 @@ def resume(
     store: opt.Store = None,
     durable: opt.Durable = False,
     display: opt.DisplayOption = None,
+    json: opt.Json = False,
 ) -> None:
-    """Go on with a run that was interrupted or stopped; no finished call is sent again.
+    """Resume an interrupted or stopped run; on a finished one, print the stored answer.
 
-    A run that has its answers is shown again, without any call. A tool session goes on in the program that has its
-    tools.
+    No finished call is sent again. A tool session can only be resumed by the program that has its tools.
     """
-    shown = chosen_display(display)
-    outcome = Outcome(json=shown is Display.JSON, store_flag=store, run_id=run_id)
+    shown = chosen_display(display, json=json)
+    outcome = Outcome(json=shown is Display.JSON, store_flag=store, run_id=run_id, limit=max_calls)
     with reported(outcome):
         existing_store(store).close()
-        outcome.store = opened = chosen_store(store, durable=durable)
+        opened = chosen_store(store, durable=durable)
+        outcome.watch_store(opened)
         record = opened.get(run_id)
-        if is_tool_session(record):
-            if record.status != "finished":
-                raise cannot_resume(record, store)
-            report_session(opened, record, shown, outcome)
-            return
         if record.status == "finished":
-            from memagent.memory.stream import results_of
-
-            report(results_of(opened, run_id, {}), record, shown, outcome)
+            report(opened, record, Tally.of(opened, record), shown, outcome)
             return
+        if is_session(record):
+            raise _cannot_resume(record, store)
         agent = agent_again(record, opened, base_url=base_url, max_calls=max_calls)
         source = None
         named = document or record.source.get("path")
         if named is not None:
             options: dict[str, Any] = record.source.get("options") or {}
             source = open_source(named, **options)
-        stream = agent.resume_stream(run_id, source)
-        read_and_report(agent, stream, source, opened, shown, outcome)
+        run(agent, agent.resume_stream(run_id, source), source, opened, shown, outcome)
+
+
+def _cannot_resume(record: RunRecord, store: Path | None) -> ConfigError:
+    where = "" if store is None else f", store={str(store)!r}"
+    return ConfigError(
+        f"run {record.id!r} is a tool session, and its tools are in the program that made it: resume it from Python, "
+        f"with ToolAgent(model, tools{where}).resume({record.id!r}) and the settings that it was made with"
+    )

@@ -8,34 +8,77 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memagent.cli.options import Cuts, Display, Gate, Trust
+from memagent.cli import options as opt
+from memagent.cli.options import Display
 from memagent.errors import ConfigError, StoreError
 from memagent.terminal import on_terminal
 
 if TYPE_CHECKING:
+    from memagent.documents import Document
     from memagent.memory.agent import MemoryAgent
     from memagent.models.limit import Limits
     from memagent.runstore import RunRecord, RunStore
 
+GIVEN = ("base_url", "tokenizer", "prompts", "seed")
+"""Options that the agent takes as they are, beside its settings."""
 
-@dataclass(frozen=True)
-class Setup:
-    """What a new agent is made of; None: nothing was said."""
 
-    model: str | None
-    base_url: str | None
-    tokenizer: str | None
-    window: int | None
-    chunk_tokens: int | None
-    memory_tokens: int | None
-    cuts: Cuts | None
-    overlap: int | None
-    prompts: str | None
-    gate: Gate | None
-    trust: Trust | None
-    temperature: float | None
-    seed: int = 0
-    max_calls: int | None = None
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """The options of `ask`; `estimate` has those that shape the calls."""
+
+    doc: opt.Doc
+    question: opt.Question = None
+    questions: opt.Questions = None
+    model: opt.Model = None
+    base_url: opt.BaseUrl = None
+    tokenizer: opt.Tokenizer = None
+    temperature: opt.Temperature = None
+    seed: opt.Seed = 0
+    window: opt.Window = None
+    chunk_tokens: opt.ChunkTokens = None
+    memory_tokens: opt.MemoryTokens = None
+    cuts: opt.CutsOption = None
+    overlap: opt.Overlap = None
+    prompts: opt.Prompts = None
+    gate: opt.GateOption = None
+    trust: opt.TrustOption = None
+    encoding: opt.Encoding = None
+    errors: opt.ErrorsOption = "strict"
+    store: opt.Store = None
+    durable: opt.Durable = False
+    run_id: opt.RunId = None
+    max_calls: opt.MaxCalls = None
+    display: opt.DisplayOption = None
+    json: opt.Json = False
+
+    def asked(self) -> tuple[str, ...]:
+        """The questions in the order of the command line.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        questions = (
+            *([] if self.question is None else [self.question]),
+            *(self.questions or ()),
+        )
+        if not questions:
+            raise ConfigError(
+                "no question: give it after the document (memagent ask DOC 'QUESTION'), or one or more times "
+                "with -q (memagent ask DOC -q 'QUESTION' -q 'ANOTHER')"
+            )
+        return questions
+
+    def document(self) -> Document:
+        """The document.
+
+        Raises:
+            DocumentNotFound: the path is missing or a directory.
+            ConfigError: there is no such encoding.
+        """
+        from memagent.cli.source import open_source
+
+        return open_source(self.doc, encoding=self.encoding, errors=self.errors)
 
     def agent(self, store: RunStore | None) -> MemoryAgent:
         """Makes the agent.
@@ -44,25 +87,18 @@ class Setup:
             ConfigError: a setting is wrong, or no model is named.
         """
         from memagent.memory.agent import MemoryAgent
+        from memagent.memory.plan import Settings
         from memagent.messages import Sampling
 
         heat = self.temperature
         if heat is not None and not math.isfinite(heat):
-            raise ConfigError(f"--temperature {heat!r}: give a number from 0 on")
+            raise ConfigError(f"--temperature must be a number from 0, got {heat!r}")
+        names = {*GIVEN, *(Settings.model_fields.keys() - {"sampling"})}
+        given: dict[str, Any] = {name: getattr(self, name) for name in names}
         return MemoryAgent(
             self.model,
-            base_url=self.base_url,
-            tokenizer=self.tokenizer,
-            prompts=self.prompts,
-            window=self.window,
-            chunk_tokens=self.chunk_tokens,
-            memory_tokens=self.memory_tokens,
-            cuts=None if self.cuts is None else self.cuts.value,
-            overlap=self.overlap,
-            gate=None if self.gate is None else self.gate.value,
-            trust=None if self.trust is None else self.trust.value,
+            **given,
             sampling=None if heat is None else Sampling(temperature=heat),
-            seed=self.seed,
             limits=call_limit(self.max_calls),
             store=store,
         )
@@ -85,7 +121,7 @@ def agent_again(
     Args:
         record: the run.
         store: where it is.
-        base_url: the server, where it is another one now.
+        base_url: the server, if it is another one now.
         max_calls: most calls of the run, those of its earlier sessions among them.
 
     Raises:
@@ -100,7 +136,7 @@ def agent_again(
     model: str = given.pop("model")
     if model.partition(":")[0] not in SCHEMES:
         raise ConfigError(
-            f"run {record.id!r} was made with the model {model!r}, which only the program that made it knows: "
+            f"run {record.id!r} uses the model {model!r}, which exists only in the program that made it: "
             f"resume it from Python, with MemoryAgent(that_model, ...).resume({record.id!r})"
         )
     prompts = PromptSet.parse(given.pop("prompts").encode(), name="the run's prompt set")
@@ -124,30 +160,27 @@ def agent_again(
     )
 
 
-def chosen_questions(question: str | None, more: list[str] | None) -> tuple[str, ...]:
-    """The questions in the order of the command line.
+def chosen_display(display: Display | None, *, json: bool = False) -> Display:
+    """`full` if standard output is a terminal, else `plain`; `full` elsewhere is `plain` too.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: `--json` with another display.
     """
-    questions = (*([] if question is None else [question]), *(more or ()))
-    if not questions:
-        raise ConfigError(
-            "no question: give it after the document (memagent ask DOC 'QUESTION'), or one or more times "
-            "with -q (memagent ask DOC -q 'QUESTION' -q 'ANOTHER')"
-        )
-    return questions
-
-
-def chosen_display(display: Display | None) -> Display:
-    """`full` where standard output is a terminal, else `plain`; `full` elsewhere is `plain` too."""
+    if json:
+        if display not in (None, Display.JSON):
+            raise ConfigError(f"--json and --display {display.value} exclude each other")
+        return Display.JSON
     if display is not None and display is not Display.FULL:
         return display
     return Display.FULL if on_terminal(sys.stdout) else Display.PLAIN
 
 
 def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:
-    """The store to write to, made where it is missing."""
+    """The store to write to, made if it is missing.
+
+    Raises:
+        ConfigError: the name is SQLite's for a store in memory.
+    """
     from memagent.runstore import RunStore
 
     return RunStore(RunStore.default_path() if store is None else store, durable=durable)
