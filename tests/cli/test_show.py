@@ -71,3 +71,8 @@ def test_retries_and_stops_are_told(
 @pytest.mark.parametrize("display", ["plain", "json"])
 def test_a_run_that_is_not_there(invoke: Invoke, display: str) -> None:
     assert invoke("show", "nosuch", "--display", display).exit_code == 5
+
+
+def test_json_is_a_flag_too(invoke: Invoke, made: str) -> None:
+    flag = invoke("show", made, "--json")
+    assert flag.stdout == invoke("show", made, "--display", "json").stdout

@@ -10,8 +10,8 @@ import memagent
 from memagent.cli.ask import NOT_ESTIMATED, ask, estimate
 from memagent.cli.demo import demo
 from memagent.cli.fields import command_of
-from memagent.cli.probe import probe
-from memagent.cli.resume import resume
+from memagent.cli.probe import Probe, probe
+from memagent.cli.resume import Resume, resume
 from memagent.cli.runs import runs
 from memagent.cli.session import show_warnings
 from memagent.cli.setup import Ask
@@ -55,8 +55,8 @@ def root(
 
 app.command("ask")(command_of(Ask, ask))
 app.command("estimate")(command_of(Ask, estimate, without=NOT_ESTIMATED))
-app.command()(probe)
-app.command()(resume)
+app.command("probe")(command_of(Probe, probe))
+app.command("resume")(command_of(Resume, resume))
 app.add_typer(runs, name="runs")
 app.command()(show)
 app.command()(demo)

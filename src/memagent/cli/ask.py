@@ -36,7 +36,12 @@ def ask(given: Ask) -> None:
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
     shown = chosen_display(given.display, json=given.json)
-    outcome = Outcome(json=shown is Display.JSON, store_flag=given.store, limit=given.max_calls)
+    outcome = Outcome(
+        json=shown is Display.JSON,
+        store_flag=given.store,
+        limit=given.max_calls,
+        again=given.again(),
+    )
     with reported(outcome):
         questions, document = given.asked(), given.document()
         opened = chosen_store(given.store, durable=given.durable)

@@ -92,6 +92,8 @@ class Outcome:
     """Standard output has its one JSON value."""
     limit: int | None = None
     """As `--max-calls` was given."""
+    again: str = ""
+    """Further flags that a resumed run needs once more."""
     inode: int | None = None
     """Of the store's file, while a run is written to it."""
 
@@ -120,6 +122,7 @@ class Outcome:
             command += f" --store {shlex.quote(str(self.store_flag))}"
         if self.limit is not None:
             command += f" --max-calls {self.limit}"
+        command = f"{command} {self.again}".rstrip()
         return command if record.source.get("path") else command + " --document FILE"
 
     def say_resume(self, run_id: str | None, *, at_limit: bool = False) -> None:

@@ -96,6 +96,41 @@ Tokenizer = Annotated[
         metavar="SPEC",
     ),
 ]
+Timeout = Annotated[
+    float | None,
+    option(
+        MODEL,
+        "Seconds to wait for the reply to a call. Default: 600.",
+        metavar="SECONDS",
+        low=0.001,
+    ),
+]
+Headers = Annotated[
+    list[str] | None,
+    option(
+        MODEL,
+        "A header to send with every request; may be repeated. It is not stored.",
+        "--header",
+        metavar="'NAME: VALUE'",
+    ),
+]
+ExtraBody = Annotated[
+    str | None,
+    option(
+        MODEL,
+        """Further fields of every chat request: '{"top_k": 20}'. null leaves a field out.""",
+        metavar="JSON",
+    ),
+]
+Retries = Annotated[
+    int | None,
+    option(
+        MODEL,
+        "How often a failed call is sent again. Default: 4.",
+        metavar="N",
+        low=0,
+    ),
+]
 Temperature = Annotated[
     float | None,
     option(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
+from json import loads
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from memagent.cli import options as opt
@@ -19,19 +21,66 @@ if TYPE_CHECKING:
     from memagent.models.limit import Limits
     from memagent.runstore import RunRecord, RunStore
 
-GIVEN = ("base_url", "tokenizer", "prompts", "seed")
+GIVEN = ("tokenizer", "prompts", "seed")
 """Options that the agent takes as they are, beside its settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
+class Served:
+    """The options that say where a server is and how it is asked."""
+
+    base_url: opt.BaseUrl = None
+    timeout: opt.Timeout = None
+    headers: opt.Headers = None
+    extra_body: opt.ExtraBody = None
+    retries: opt.Retries = None
+
+    def server(self) -> dict[str, Any]:
+        """The arguments of `open_model` that these options give.
+
+        Raises:
+            ConfigError: a header without a name, or an extra body that is not a JSON object.
+        """
+        given: dict[str, Any] = {"base_url": self.base_url, "timeout": self.timeout}
+        if self.headers is not None:
+            pairs = [text.partition(":") for text in self.headers]
+            if not all(name.strip() and colon for name, colon, _ in pairs):
+                # Without its value, which may be a secret.
+                raise ConfigError("--header must be 'NAME: VALUE', with a colon between the two")
+            given["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
+        if self.extra_body is not None:
+            try:
+                given["extra_body"] = body = loads(self.extra_body)
+            except ValueError as error:
+                raise ConfigError(
+                    f"--extra-body must be a JSON object, got {self.extra_body!r} ({error})"
+                ) from error
+            if not isinstance(body, dict):
+                raise ConfigError(f"--extra-body must be a JSON object, got {self.extra_body!r}")
+        if self.retries is not None:
+            from memagent.models.retry import RetryPolicy
+
+            given["retry"] = RetryPolicy(attempts=self.retries + 1)
+        return {name: value for name, value in given.items() if value is not None}
+
+    def again(self) -> str:
+        """The flags that a resumed run needs once more; the values of headers are left out."""
+        flags = [f"--header {quote(text.partition(':')[0] + ': …')}" for text in self.headers or ()]
+        given = {"timeout": self.timeout, "extra-body": self.extra_body, "retries": self.retries}
+        flags += [
+            f"--{name} {quote(str(value))}" for name, value in given.items() if value is not None
+        ]
+        return " ".join(flags)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask(Served):
     """The options of `ask`; `estimate` has those that shape the calls."""
 
     doc: opt.Doc
     question: opt.Question = None
     questions: opt.Questions = None
     model: opt.Model = None
-    base_url: opt.BaseUrl = None
     tokenizer: opt.Tokenizer = None
     temperature: opt.Temperature = None
     seed: opt.Seed = 0
@@ -98,6 +147,7 @@ class Ask:
         return MemoryAgent(
             self.model,
             **given,
+            **self.server(),
             sampling=None if heat is None else Sampling(temperature=heat),
             limits=call_limit(self.max_calls),
             store=store,
@@ -114,15 +164,19 @@ def call_limit(calls: int | None) -> Limits | None:
 
 
 def agent_again(
-    record: RunRecord, store: RunStore, *, base_url: str | None, max_calls: int | None = None
+    record: RunRecord,
+    store: RunStore,
+    *,
+    max_calls: int | None = None,
+    **server: Any,
 ) -> MemoryAgent:
     """Makes the agent of a stored run again, with the budget that the run has.
 
     Args:
         record: the run.
         store: where it is.
-        base_url: the server, if it is another one now.
         max_calls: most calls of the run, those of its earlier sessions among them.
+        server: what `Served.server` says of it now.
 
     Raises:
         ConfigError: the model was an object of a Python program.
@@ -151,7 +205,7 @@ def agent_again(
     }
     return MemoryAgent(
         model,
-        base_url=base_url or kept_url,
+        **({"base_url": kept_url} | server),
         prompts=prompts,
         sampling=sampling,
         limits=call_limit(max_calls),
@@ -161,14 +215,8 @@ def agent_again(
 
 
 def chosen_display(display: Display | None, *, json: bool = False) -> Display:
-    """`full` if standard output is a terminal, else `plain`; `full` elsewhere is `plain` too.
-
-    Raises:
-        ConfigError: `--json` with another display.
-    """
+    """`full` if standard output is a terminal, else `plain`; `full` elsewhere is `plain` too."""
     if json:
-        if display not in (None, Display.JSON):
-            raise ConfigError(f"--json and --display {display.value} exclude each other")
         return Display.JSON
     if display is not None and display is not Display.FULL:
         return display

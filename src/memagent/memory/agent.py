@@ -60,6 +60,7 @@ class MemoryAgent(Agent):
         concurrency: most calls in flight at once (`ask_many`, several runs).
         store: where runs are kept: a file, a `RunStore`, or None for a temporary one (nothing can be resumed
             after the process ends); `"default"` is a file in the user's state folder.
+        server: further arguments of `open_model`: `timeout`, `headers`, `extra_body`, `retry`.
 
     Raises:
         ConfigError: a setting has a bad value.
@@ -86,8 +87,11 @@ class MemoryAgent(Agent):
         limits: Limits | None = None,
         concurrency: int = 16,
         store: RunStore | str | Path | None = "default",
+        **server: Any,
     ) -> None:
-        opened = open_model(model, base_url=base_url, api_key=api_key, tokenizer=tokenizer)
+        opened = open_model(
+            model, base_url=base_url, api_key=api_key, tokenizer=tokenizer, **server
+        )
         policy = policy_of(opened)
         wording = policy.prompts or "plain"
         self.prompts = PromptSet.load(wording if prompts is None else prompts)
