@@ -152,7 +152,7 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
         longest={name: min(lengths) for name in tasks if name.endswith(CONTROL)},
         first=given.first,
     )
-    model = open_model(given.model, base_url=given.base_url, tokenizer=given.tokenizer)
+    model = open_model(given.model, tokenizer=given.tokenizer, **given.server())
     policy = policy_of(model)
     return Benchmark(
         grid=grid,

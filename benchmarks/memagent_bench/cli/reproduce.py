@@ -102,7 +102,7 @@ def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
             options=given.data(),
             longest=part.table.until,
         ),
-        model=open_model(model, base_url=given.base_url, tokenizer=given.tokenizer),
+        model=open_model(model, tokenizer=given.tokenizer, **given.server()),
         prompts=PromptSet.load(given.prompts),
         settings=settings(given.seed),
         out=given.out,

@@ -133,7 +133,7 @@ def bench_of(given: Sessions) -> SessionBench:
     )
     model = None
     if given.model is not None:
-        model = open_model(given.model, base_url=given.base_url, tokenizer=given.tokenizer)
+        model = open_model(given.model, tokenizer=given.tokenizer, **given.server())
     return SessionBench(
         grid,
         given.out,
