@@ -312,6 +312,6 @@ def test_a_store_path_may_begin_with_a_tilde(
 
 def test_a_store_in_memory_is_refused(memagent: Process, book: Path, tmp_path: Path) -> None:
     done = memagent("ask", book, QUESTION, *EXTRACTIVE, "--store", ":memory:")
-    assert done.returncode == 2
+    assert done.returncode == 5
     assert ":memory:" in done.stderr
     assert not (tmp_path / ":memory:").exists()

@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Callable
 from io import TextIOWrapper
-from pathlib import Path
+
+from memagent.cli.streams import open_streams
 
 __all__ = ["launch", "main"]
 
@@ -30,7 +31,7 @@ def launch(load: Callable[[], Callable[[], object]]) -> None:
     Args:
         load: imports it: what goes wrong from here on ends the process in order.
     """
-    _check_streams()
+    open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A terminal that cannot show a character gets its escape, not a traceback.
@@ -43,25 +44,6 @@ def launch(load: Callable[[], Callable[[], object]]) -> None:
         if stop.code in SIGNAL_CODES:
             _leave(int(stop.code or 0))
         raise
-
-
-def _check_streams() -> None:
-    """Makes up for standard streams that were closed when the process started.
-
-    Raises:
-        SystemExit: code 1: standard output is closed.
-    """
-    # Files that are opened later must not get the numbers of closed streams: a stray line would be written to them.
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(number)
-    # None, whatever their types say, where the stream was closed.
-    streams: tuple[object, object] = sys.stdout, sys.stderr
-    if streams[1] is None:
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
-    if streams[0] is None:
-        print("error: standard output is closed", file=sys.stderr)
-        raise SystemExit(1)
 
 
 def _leave(code: int) -> None:

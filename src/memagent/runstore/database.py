@@ -208,6 +208,8 @@ def _translate(error: sqlite3.DatabaseError, where: str) -> StoreError:
 
 def _make_file(path: Path) -> None:
     """Makes the file with mode 0600 before SQLite would make it with the umask's (WAL files inherit it)."""
+    if path.name == ":memory:":
+        raise StoreError("':memory:' would be a file of that name; None is the temporary store")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from memagent.errors import ConfigError, RunMismatch, RunNotFound
+from memagent.errors import RunMismatch, RunNotFound
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
 from memagent.runstore import rows
@@ -32,15 +32,10 @@ class RunStore:
             kill -9, and a power cut without damage.
 
     Raises:
-        ConfigError: the path is `:memory:`, which only SQLite takes for no file.
         StoreError: the file cannot be opened as a run store (see its subclasses).
     """
 
     def __init__(self, path: str | Path | None, *, durable: bool = False) -> None:
-        if str(path) == ":memory:":
-            raise ConfigError(
-                f"store={path!r} would be a file of that name: name a file, or give None for a temporary store"
-            )
         self.path = None if path is None else Path(path).expanduser().absolute()
         self._db = Database(self.path, durable=durable)
         self._held: set[str] = set()
