@@ -7,11 +7,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import IO, Self
 
-from memagent.cli.exits import say
+from memagent import terminal
 from memagent.cli.options import Display
-from memagent.cli.output import amount, duration, on_terminal, plural, shorten
+from memagent.terminal import amount, duration, on_terminal, plural, say, shorten
 from memagent_bench.grid import Job
 from memagent_bench.lengths import show_length
 from memagent_bench.meter import Account, Meter
@@ -216,13 +216,34 @@ class PlainWatcher(SilentWatcher):
         print(f"{board.done:>{width},}/{board.total:,} {line_of(record)}{ahead}", flush=True)
 
 
+class LiveWatcher(SilentWatcher):
+    """A title, a bar, the counts and the latest record; they are gone at the end.
+
+    Args:
+        board: counts along.
+        title: what is measured.
+        stream: a terminal.
+    """
+
+    def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
+        super().__init__(board)
+        self._screen = terminal.Board(stream, title, board, self._latest)
+
+    def __enter__(self) -> Self:
+        self._screen.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Gives the terminal back."""
+        self._screen.__exit__(*error)
+
+    def _latest(self) -> str:
+        return "" if self.board.latest is None else line_of(self.board.latest)
+
+
 def watcher(display: Display, board: Board, title: str) -> SilentWatcher:
     """Shows a session as `display` says; where standard output carries data, a terminal's standard error is used."""
     if display is Display.PLAIN:
         return PlainWatcher(board)
     stream = sys.stdout if display is Display.FULL else sys.stderr
-    if not on_terminal(stream):
-        return SilentWatcher(board)
-    from memagent_bench.watch_live import LiveWatcher
-
-    return LiveWatcher(board, title, stream)
+    return LiveWatcher(board, title, stream) if on_terminal(stream) else SilentWatcher(board)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from memagent.cli.output import duration
 from memagent.errors import ConfigError
 from memagent.runstore import hold_folder
+from memagent.terminal import duration
 from memagent_nano import direct, lessons
 from memagent_nano.lessons import Lesson
 from memagent_nano.stages import GATED, ROLLOUTS, SETTLING, Place

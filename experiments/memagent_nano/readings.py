@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from memagent.cli.output import plural
 from memagent.errors import ConfigError
 from memagent.runstore import hold_folder
+from memagent.terminal import plural
 from memagent_bench.diagnose.diagnosis import diagnose
 from memagent_bench.diagnose.traces import Fate, Trace
 from memagent_bench.record import Record

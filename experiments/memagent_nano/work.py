@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from memagent.cli.output import duration
+from memagent.terminal import duration
 from memagent_nano.errors import StageFailed
 from memagent_nano.processes import interruptible_children
 

@@ -348,7 +348,9 @@ def test_a_signal_keeps_what_is_done(
     process.send_signal(number)
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == code
-    assert f"go on with: memagent-bench tracking --model openai:x --base-url {server.url}" in stderr
+    assert (
+        f"Resume with: memagent-bench tracking --model openai:x --base-url {server.url}" in stderr
+    )
     server.default = say("17")
     assert invoke(*args).exit_code == 0
     records = read_records(tmp_path / "out")

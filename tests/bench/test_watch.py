@@ -3,7 +3,6 @@
 import io
 
 import pytest
-from rich.console import Console
 from tests.bench.fakes import model, record
 
 from memagent import Usage
@@ -12,8 +11,7 @@ from memagent_bench.grid import Job
 from memagent_bench.meter import Account, Meter
 from memagent_bench.systems.base import Status
 from memagent_bench.table import lines, means, task_means
-from memagent_bench.watch import Board, PlainWatcher, SilentWatcher, line_of, watcher
-from memagent_bench.watch_live import LiveWatcher
+from memagent_bench.watch import Board, LiveWatcher, PlainWatcher, SilentWatcher, line_of, watcher
 
 JOBS = [Job("tracking", "a", 1000, index, "memory") for index in range(4)]
 
@@ -95,14 +93,14 @@ def test_plain_lines(board: Board, clock: Clock, capsys: pytest.CaptureFixture[s
     assert "STOPPED: no\ufffdway back" in second
 
 
-def test_a_terminal_gets_a_bar(board: Board) -> None:
+def test_a_terminal_gets_a_bar(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "90")
     stream = io.StringIO()
-    live = LiveWatcher(board, "ruler · x", stream)
-    live._console = Console(file=stream, force_terminal=True, width=90)
-    with live._console.capture() as capture:
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    with LiveWatcher(board, "ruler · x", stream) as live:
         live.ended(JOBS[0], record())
-        live._console.print(live._draw())
-    out = capture.get()
+    out = stream.getvalue()
     assert "ruler · x" in out
     assert "7 of 10 records" in out
     assert line_of(record()).split()[1] in out

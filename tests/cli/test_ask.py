@@ -21,6 +21,7 @@ FIELDS = {
         "document",
     ),
     "detail",
+    "truncated",
 }
 
 
@@ -250,3 +251,67 @@ def test_an_output_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert "the output cannot be written: No space left" in done.stderr
+
+
+def test_an_answer_that_was_cut_off_is_said_so(
+    memagent: Process, book: Path, server: Script, served: list[str]
+) -> None:
+    server.default = say("Ada was born in", finish="length")
+    done = memagent("ask", book, QUESTION, *served, "--run-id", "r")
+    assert done.returncode == 0
+    assert "\nthe reply was cut off by its token limit\n" in done.stdout
+    again = memagent("resume", "r", "--json")
+    assert only_json(again.stdout)["truncated"] is True
+    shown = only_json(memagent("show", "r", "--json").stdout)
+    assert shown["results"][0]["truncated"] is True
+
+
+def test_replies_that_were_paid_and_thrown_away_are_counted(
+    memagent: Process, book: Path, server: Script, served: list[str]
+) -> None:
+    server.default = say("")
+    done = memagent("ask", book, QUESTION, *served)
+    assert done.returncode == 6
+    assert " · 3 retries (42 tokens) · " in done.stdout.splitlines()[-1]
+
+
+def test_what_the_server_is_sent(
+    memagent: Process, book: Path, server: Script, served: list[str]
+) -> None:
+    more = ("--header", "X-Team: red: 7", "--extra-body", '{"top_k": 20}', "--timeout", "9")
+    done = memagent("ask", book, QUESTION, *served, *more, "--retries", "0")
+    assert done.returncode == 0, done.stderr
+    assert {headers["x-team"] for headers in server.headers} == {"red: 7"}
+    assert {body["top_k"] for body in server.bodies} == {20}
+    for bad in (("--header", "secret"), ("--extra-body", "[1]"), ("--extra-body", "{")):
+        refused = memagent("ask", book, QUESTION, *served, *bad)
+        assert refused.returncode == 2
+        assert bad[0] in refused.stderr
+        assert "secret" not in refused.stderr
+
+
+def test_no_retry_where_none_is_wanted(
+    memagent: Process, book: Path, server: Script, served: list[str]
+) -> None:
+    server.default = send(500, {"error": "no"})
+    done = memagent("ask", book, QUESTION, *served, "--retries", "0")
+    assert (done.returncode, len(server.bodies)) == (4, 1)
+
+
+@pytest.mark.parametrize("command", [("ask", "book.txt", QUESTION, *EXTRACTIVE), ("runs",)])
+def test_a_store_path_may_begin_with_a_tilde(
+    memagent: Process, book: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    if command[0] == "runs":
+        memagent("ask", book, QUESTION, *EXTRACTIVE, "--store", tmp_path / "r.sqlite")
+    done = memagent(*command, "--store", "~/r.sqlite", HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r.sqlite").exists()
+    assert not (tmp_path / "~").exists()
+
+
+def test_a_store_in_memory_is_refused(memagent: Process, book: Path, tmp_path: Path) -> None:
+    done = memagent("ask", book, QUESTION, *EXTRACTIVE, "--store", ":memory:")
+    assert done.returncode == 5
+    assert ":memory:" in done.stderr
+    assert not (tmp_path / ":memory:").exists()

@@ -1,4 +1,5 @@
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -8,10 +9,11 @@ from pathlib import Path
 import pytest
 import typer
 from tests.cli.conftest import FACT, QUESTION, Invoke, Process, Started, only_json
-from tests.models.chat_server import Script, slow
+from tests.models.chat_server import Script, say, send, slow
 
 from memagent import errors
 from memagent.cli.exits import Interrupted, Outcome, code_of, reported
+from memagent.cli.setup import Ask
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def test_ctrl_c_leaves_a_run_that_resumes(
     run_id = lines[0].removeprefix("run ").partition(":")[0]
     assert code == 130
     assert said.startswith("interrupted.")
-    assert said.endswith(f"go on with: memagent resume {run_id}\n")
+    assert said.endswith(f"Resume with: memagent resume {run_id}\n")
     [run] = only_json(invoke("runs", "--display", "json").stdout)
     assert (run["id"], run["status"]) == (run_id, "stopped")
     done = invoke("resume", run_id, "--display", "json")
@@ -152,3 +154,91 @@ def test_a_terminal_that_knows_no_unicode(memagent: Process, book: Path) -> None
     assert done.returncode == 0
     assert "\\xb7" in done.stdout
     assert sys.stdout is not None
+
+
+def test_a_certificate_file_that_is_not_there_is_not_the_outputs_fault(
+    memagent: Process, book: Path
+) -> None:
+    ask = ("ask", book, QUESTION, "--model", "openai:x", "--base-url", "https://localhost:9/v1")
+    shape = ("--window", "2048", "--tokenizer", "bytes", "--display", "json")
+    done = memagent(*ask, *shape, SSL_CERT_FILE="/nosuch/certificates.pem")
+    assert done.returncode != 0
+    assert "output cannot be written" not in done.stderr
+    assert only_json(done.stdout)["error"]["message"] in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "said"),
+    [
+        (">&-", 1, "error: standard output is closed\n"),
+        ("2>&-", 0, ""),
+        ("<&-", 3, "error: standard input is closed: give a path, or send the text to -\n"),
+        (">&- 2>&-", 1, ""),
+    ],
+)
+def test_closed_standard_streams(
+    book: Path, tmp_path: Path, closed: str, code: int, said: str
+) -> None:
+    doc = "-" if closed == "<&-" else str(book)
+    command = [sys.executable, "-W", "error", "-m", "memagent", "ask", doc, QUESTION]
+    line = f"{shlex.join([*command, '--model', 'extractive', '--display', 'none'])} {closed}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, said)
+    assert done.stdout == (f"{FACT}\n" if code == 0 else "")
+
+
+@pytest.mark.parametrize("status", [404, 401])
+def test_resuming_is_suggested_only_where_it_can_help(
+    memagent: Process, book: Path, server: Script, served: list[str], status: int
+) -> None:
+    server.replies = [say("noted"), send(status, {"error": {"message": "no such model"}})]
+    done = memagent("ask", book, QUESTION, *served, "--run-id", "r")
+    assert done.returncode == 4
+    assert ("resume with" in done.stderr) == (status == 401)  # a key can be put right, a name not
+
+
+def test_no_resume_hint_after_a_resume_that_cannot_work(
+    memagent: Process, book: Path, server: Script, served: list[str]
+) -> None:
+    server.replies = [say("noted"), send(401, {"error": {"message": "bad key"}})]
+    assert memagent("ask", book, QUESTION, *served, "--run-id", "r").returncode == 4
+    book.write_text("Another book. " * 2000)
+    changed = memagent("resume", "r")
+    assert changed.returncode == 5
+    assert "resume with" not in changed.stderr
+
+
+def test_the_resume_hint_keeps_limits_and_what_is_not_stored(
+    start: Callable[..., Started], book: Path, server: Script, served: list[str]
+) -> None:
+    server.default = slow(30)
+    started = start("ask", book, QUESTION, *served, "--run-id", "r", "--max-calls", "9")
+    assert server.waiting.wait(20)
+    _, _, said = started.signal(signal.SIGINT)
+    assert said.endswith("memagent resume r --max-calls 9\n")
+    given = Ask(doc="b", headers=["X-Key: secret"], extra_body='{"a": 1}', retries=2)
+    assert given.again() == "--header 'X-Key: …' --extra-body '{\"a\": 1}' --retries 2"
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_store_that_is_deleted_during_the_run_is_an_error(
+    start: Callable[..., Started],
+    book: Path,
+    tmp_path: Path,
+    server: Script,
+    served: list[str],
+    replaced: bool,
+) -> None:
+    server.default = slow(0.05)
+    store = tmp_path / "runs.sqlite"
+    started = start("ask", book, QUESTION, *served, "--run-id", "r", "--store", store)
+    started.lines(3)
+    store.unlink()
+    if replaced:
+        store.touch()
+    out, said = started.process.communicate(timeout=30)
+    assert "answer: hello" in out
+    assert started.process.returncode == 5
+    assert said == (
+        f"error: the run store {str(store)!r} was deleted or replaced during the run: run 'r' is lost\n"
+    )

@@ -3,7 +3,6 @@ from collections.abc import Iterator
 import pytest
 
 from memagent.cli.history import History
-from memagent.cli.output import Paper
 from memagent.events import (
     Answered,
     ChunkRead,
@@ -17,6 +16,7 @@ from memagent.events import (
     Stopped,
 )
 from memagent.messages import Usage
+from memagent.terminal import Paper
 from memagent.trajectory import StopReason
 
 ONE = Usage(calls=1)

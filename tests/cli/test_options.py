@@ -1,7 +1,10 @@
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
 import pytest
 from tests.cli.conftest import Invoke
 
-from memagent.cli.options import Cuts, Errors, Gate, Trust
+from memagent.cli.setup import Ask
 
 SHARED = ("--question", "--model", "--base-url", "--tokenizer", "--window", "--chunk-tokens")
 MORE = ("--memory-tokens", "--cuts", "--prompts", "--gate", "--encoding", "--errors", "--display")
@@ -14,17 +17,26 @@ def test_asking_and_estimating_take_the_same_options(invoke: Invoke, command: st
     assert [option for option in SHARED + MORE if option not in shown] == []
 
 
-def test_choices_are_those_of_the_library() -> None:
+def kinds(annotation: Any) -> set[Any]:
+    """The members of a union but None."""
+    united = get_origin(annotation) in (Union, UnionType)
+    return {*(get_args(annotation) if united else [annotation])} - {NoneType}
+
+
+def test_options_are_the_settings_of_the_agent() -> None:
     from memagent.memory.plan import MemorySettings
 
-    for cuts in Cuts:
-        assert MemorySettings(cuts=cuts.value).cuts == cuts
-    for gate in Gate:
-        assert MemorySettings(gate=gate.value).gate == gate
-    for trust in Trust:
-        assert MemorySettings(trust=trust.value).trust == trust
+    offered = get_type_hints(Ask, include_extras=True)
+    for name, field in MemorySettings.model_fields.items():
+        if name == "sampling":
+            continue
+        kind, option = get_args(offered[name])
+        assert kinds(field.annotation) == kinds(kind), name
+        least = [rule.ge for rule in field.metadata if hasattr(rule, "ge")]
+        assert [option.min] == (least or [None]), name
+        default = field.get_default()
+        assert default in (None, 0) or f"else {default}." in option.help, name
     assert MemorySettings().sampling.temperature == 0.7, "as the help of --temperature says"
-    assert set(Errors) == {"strict", "replace"}
 
 
 def test_an_unknown_choice_names_the_known_ones(invoke: Invoke) -> None:

@@ -34,7 +34,7 @@ def test_what_is_unknown_is_said(invoke: Invoke, server: Script) -> None:
     server.default = events(*deltas("hello"))
     done = invoke("probe", "--model", "openai:x", "--base-url", server.url)
     assert done.exit_code == 0, done.output
-    for words in ("plain (version unknown)", "keeps no list", "--window", "UTF-8 bytes"):
+    for words in ("plain (version unknown)", "lists no models", "--window", "UTF-8 bytes"):
         assert words in done.stdout
 
 

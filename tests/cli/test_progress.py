@@ -2,13 +2,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from memagent.cli.progress import Notebook, Tally, change_of
+from memagent.cli.progress import Tally
 from memagent.events import (
     Answered,
     ChunkRead,
     Event,
     MemoryKept,
-    MemoryTruncated,
     MemoryUpdated,
     RunStarted,
     Settled,
@@ -101,11 +100,4 @@ def test_several_questions() -> None:
     tally.add(MemoryKept(chunk=1, usage=USAGE, question=1))
     assert tally.fraction == 1.0
     tally.add(Answered(answer="a", form_found=True, truncated=False, usage=USAGE, question=1))
-    assert [book.through for book in tally.notebooks] == [True, True]
-
-
-def test_what_became_of_a_memory() -> None:
-    cut = MemoryTruncated(chunk=0, tokens_before=2000, tokens_after=100)
-    assert change_of(Notebook("?", memory="a", before=""), None) == "updated"
-    assert change_of(Notebook("?", memory="a", before="a"), None) == "unchanged"
-    assert change_of(Notebook("?", memory="a", before="a"), cut) == "truncated 2,000 -> 100"
+    assert [book.finished for book in tally.notebooks] == [True, True]

@@ -1,56 +1,85 @@
 import io
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
-from memagent.cli.results import as_json, facts, report
+from memagent.cli.progress import Tally
+from memagent.cli.results import as_json, costs, report, spent
+from memagent.events import Answered, Event, MemoryUpdated, Settled, Stopped
 from memagent.messages import Usage
-from memagent.run.result import Result
-from memagent.runstore import RunRecord
-from memagent.trajectory import StopReason, Trajectory
+from memagent.runstore import RunRecord, RunStore
+from memagent.trajectory import StopReason
 
-RECORD = RunRecord("r1", 0, 0, "stopped", {"model": "m"}, {}, {"name": "d", "path": None})
+USAGE = Usage(calls=3, prompt_tokens=12_345, retries=2, retry_tokens=700)
+ONE = Usage(calls=1)
 
 
-def result(answer: str | None = "Ada.", question: str = "Who?", **fields: Any) -> Result:
-    reason = StopReason.ANSWERED if answer is not None else StopReason.LIMIT
-    detail = "" if answer is not None else "the limit of 3 calls is reached"
-    given = {"memory": "m", "usage": Usage(calls=3, prompt_tokens=12_345, retries=2), "chunks": 2}
-    return Result(
-        question=question,
-        answer=answer,
-        stop_reason=reason,
-        run_id="r1",
-        trajectory=Trajectory((), answer, reason),
-        detail=detail,
-        **(given | fields),
+@pytest.fixture
+def store() -> Iterator[RunStore]:
+    store = RunStore(None)
+    yield store
+    store.close()
+
+
+def tally_of(*events: Event, questions: tuple[str, ...] = ("Who?",)) -> Tally:
+    tally = Tally(questions)
+    for event in events:
+        tally.add(event)
+    return tally
+
+
+def updated(question: int = 0) -> MemoryUpdated:
+    return MemoryUpdated(chunk=1, memory="m", tokens=1, usage=ONE, question=question)
+
+
+def answered(answer: str = "Ada.", *, truncated: bool = False) -> Answered:
+    return Answered(answer=answer, form_found=True, truncated=truncated, usage=ONE)
+
+
+LIMIT = Stopped(
+    question=1, reason=StopReason.LIMIT, detail="the limit of 3 calls is reached", usage=ONE
+)
+
+
+def made(store: RunStore, *questions: str) -> RunRecord:
+    binding = {"agent": "memory", "model": "m", "questions": list(questions)}
+    store.create("r1", binding, {}, {"name": "d", "path": None})
+    return store.get("r1")
+
+
+def test_costs_count_what_was_thrown_away() -> None:
+    assert " · ".join(costs(USAGE, tally_of(updated(), answered()))) == (
+        "2 chunks · 3 calls · 12.3k prompt + 0 completion tokens · 2 retries (700 tokens) · answered"
     )
-
-
-def test_facts() -> None:
-    assert facts([result()], 1.25, "r1") == (
-        "run r1 · 2 chunks · 3 calls · 12.3k prompt + 0 completion tokens · answered · 2 retries · 1.2 s"
-    )
-    both = facts([result(), result(None)], None, None)
-    assert both.startswith("2 chunks · 6 calls · 24.7k prompt")
+    both = costs(ONE, tally_of(updated(), answered(), LIMIT, questions=("Who?", "When?")))
+    assert both[1] == "1 call"
     assert "answered and limit" in both
+    assert spent(ONE) == ["1 call", "0 prompt + 0 completion tokens"]
 
 
-def test_json_of_one_and_of_several() -> None:
-    assert as_json([result()], RECORD)["document"] == "d"
-    several = as_json([result(), result(None)], RECORD)
+def test_json_of_one_and_of_several(store: RunStore) -> None:
+    record = made(store, "Who?")
+    settled = as_json(store, record, tally_of(updated(), Settled(chunk=1), answered()))
+    assert (settled["document"], settled["stop_reason"], settled["chunks"]) == ("d", "settled", 2)
+    both = tally_of(updated(), answered(), LIMIT, questions=("Who?", "When?"))
+    several = as_json(store, record, both)
     assert several["run_id"] == "r1"
-    assert [one["answer"] for one in several["results"]] == ["Ada.", None]
+    assert [found["answer"] for found in several["results"]] == ["Ada.", None]
 
 
 @pytest.mark.parametrize("display", list(Display))
-def test_an_answer_that_is_missing(display: Display, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = [result(), result(None, "When?")]
-    assert report(shown, RECORD, display, Outcome(json=display is Display.JSON)) == 6
+def test_an_answer_that_is_missing(
+    display: Display, store: RunStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = made(store, "Who?", "When?")
+    tally = tally_of(updated(), answered(), LIMIT, questions=("Who?", "When?"))
+    outcome = Outcome(json=display is Display.JSON)
+    assert report(store, record, tally, display, outcome) == 6
     out, said = capsys.readouterr()
     assert "no answer to 'When?': the limit of 3 calls is reached" in said
     if display is Display.NONE:
@@ -61,15 +90,23 @@ def test_an_answer_that_is_missing(display: Display, capsys: pytest.CaptureFixtu
         assert "Ada." in out
 
 
-def test_the_answer_is_prominent_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_is_prominent_on_a_terminal(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert report([result("[b]Ada\x1b")], RECORD, Display.FULL, Outcome(json=False)) == 0
+    record = made(store, "Who?")
+
+    def shown(answer: Answered, display: Display) -> Any:
+        return report(store, record, tally_of(answer), display, Outcome(json=False))
+
+    assert shown(answered("[b]Ada\x1b", truncated=True), Display.FULL) == 0
     screen = stream.getvalue()
     assert "╭─ Who? ─" in screen
     assert "[b]Ada\ufffd" in screen
-    report([result("Ada\x1b[2J")], RECORD, Display.NONE, Outcome(json=False))
+    assert "cut off by its token limit" in screen
+    shown(answered("Ada\x1b[2J"), Display.NONE)
     assert "Ada\ufffd[2J" in stream.getvalue()

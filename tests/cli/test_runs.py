@@ -2,7 +2,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import FACT, QUESTION, Invoke, only_json
+from tests.cli.conftest import FACT, QUESTION, Invoke, Process, only_json
 
 from memagent.cli.runs import seconds_of, status_of
 from memagent.errors import ConfigError
@@ -89,3 +89,26 @@ def test_what_is_removed_is_gone(invoke: Invoke, made: str) -> None:
     assert FACT in invoke("show", made).stdout
     invoke("runs", "rm", made)
     assert invoke("show", made).exit_code == 5
+
+
+def test_the_list_can_be_narrowed(memagent: Process, book: Path) -> None:
+    ask = ("ask", book, "--model", "extractive", "--window", "2048")
+    memagent(*ask, "Who is Ada?", "--run-id", "one")
+    memagent(*ask, "Who is Bob?", "--run-id", "two", "--max-calls", "1")
+    memagent(*ask, "Where is Bob?", "--run-id", "three", "--max-calls", "1")
+
+    def ids(*options: str) -> list[str]:
+        done = memagent("runs", *options, "--display", "none")
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    assert ids("--limit", "2") == ["three", "two"]
+    assert ids("--status", "stopped", "--limit", "1") == ["three"]
+    assert ids("--status", "finished") == ["one"]
+    assert ids("--search", "WHO IS") == ["two", "one"]
+    assert ids("--search", "book.txt") == ["three", "two", "one"]
+    assert memagent("runs", "--search", "nobody").stdout == "No run matches.\n"
+    assert memagent("runs", "--status", "odd").returncode == 2
+    shown = memagent("show", "two")
+    assert "\nread        1 chunk\n" in shown.stdout
+    assert "\nusage       1 call · " in shown.stdout

@@ -7,17 +7,17 @@ import pytest
 from tests.cli.conftest import Invoke
 
 from memagent.cli import setup
-from memagent.cli.options import Cuts, Display, Gate, Trust
+from memagent.cli.options import Display
 from memagent.errors import ConfigError, StoreError
 from memagent.models.limit import Limits
 from memagent.runstore import RunRecord, RunStore
 
 
 def test_questions_keep_their_order() -> None:
-    assert setup.chosen_questions("a", ["b", "c"]) == ("a", "b", "c")
-    assert setup.chosen_questions(None, ["b"]) == ("b",)
+    assert setup.Ask(doc="x", question="a", questions=["b", "c"]).asked() == ("a", "b", "c")
+    assert setup.Ask(doc="x", questions=["b"]).asked() == ("b",)
     with pytest.raises(ConfigError, match="no question"):
-        setup.chosen_questions(None, None)
+        setup.Ask(doc="x").asked()
 
 
 @pytest.mark.parametrize(
@@ -52,18 +52,18 @@ def test_a_store_that_is_read_must_exist(tmp_path: Path) -> None:
 
 def test_an_agent_is_made_again_from_its_recipe(tmp_path: Path) -> None:
     store = RunStore(None)
-    given = setup.Setup(
+    given = setup.Ask(
+        doc="x",
         model="extractive",
-        base_url=None,
         tokenizer="bytes",
         window=2000,
         chunk_tokens=500,
         memory_tokens=200,
-        cuts=Cuts.EXACT,
+        cuts="exact",
         overlap=9,
         prompts="boxed",
-        gate=Gate.BOTH,
-        trust=Trust.EXACT,
+        gate="both",
+        trust="exact",
         temperature=0.0,
         seed=7,
         max_calls=3,

@@ -19,12 +19,13 @@ def test_a_run_as_differences(invoke: Invoke, made: str, book: Path) -> None:
     assert done.stdout.endswith(f"\nanswer: {FACT}\n")
 
 
-def test_json_has_every_event(invoke: Invoke, made: str) -> None:
+def test_json_has_every_event(invoke: Invoke, made: str, book: Path) -> None:
     said = only_json(invoke("show", made, "--display", "json").stdout)
-    assert said["answers"] == {"0": FACT}
+    (result,) = said["results"]
+    assert (result["answer"], result["document"]) == (FACT, str(book))
     assert [event["seq"] for event in said["events"]] == list(range(len(said["events"])))
     assert said["events"][-1]["answer"] == FACT
-    assert said["usage"]["calls"] > 5
+    assert result["usage"]["calls"] > 5
     assert invoke("show", made, "--display", "none").stdout == f"{FACT}\n"
 
 
@@ -71,3 +72,8 @@ def test_retries_and_stops_are_told(
 @pytest.mark.parametrize("display", ["plain", "json"])
 def test_a_run_that_is_not_there(invoke: Invoke, display: str) -> None:
     assert invoke("show", "nosuch", "--display", display).exit_code == 5
+
+
+def test_json_is_a_flag_too(invoke: Invoke, made: str) -> None:
+    flag = invoke("show", made, "--json")
+    assert flag.stdout == invoke("show", made, "--display", "json").stdout

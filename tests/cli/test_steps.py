@@ -1,6 +1,5 @@
 import pytest
 
-from memagent.cli.output import Paper
 from memagent.cli.steps import Outline, Steps, described
 from memagent.compaction import Change, Compaction
 from memagent.events import (
@@ -14,6 +13,7 @@ from memagent.events import (
     ToolReturned,
 )
 from memagent.messages import ToolCall, Usage
+from memagent.terminal import Paper
 from memagent.trajectory import StopReason
 
 ONE = Usage(calls=1)

@@ -5,7 +5,6 @@ import pytest
 from tests.cli.conftest import QUESTION, Invoke, only_json
 
 from memagent import ChatRequest, RunStore, ScriptedModel, ToolAgent, ToolCall, tool
-from memagent.cli.tool_session import is_tool_session, steps_made
 
 TASK = "Find the year.\nLook twice."
 
@@ -90,9 +89,8 @@ def test_show(invoke: Invoke, finished: str) -> None:
 
 def test_show_as_json_has_every_event(invoke: Invoke, finished: str) -> None:
     said = only_json(invoke("show", finished, "--display", "json").stdout)
-    assert (said["kind"], said["task"], said["answer"], said["steps"]) == (
-        *("tools", TASK, "1813", 9),
-    )
+    (result,) = said["results"]
+    assert (result["task"], result["answer"], result["steps"]) == (TASK, "1813", 9)
     assert [event["seq"] for event in said["events"]] == list(range(len(said["events"])))
     kinds = {event["type"] for event in said["events"]}
     assert kinds >= {"session_started", "acted", "tool_returned", "compacted", "answered"}
@@ -139,11 +137,3 @@ def test_a_reading_does_not_take_the_session_over(invoke: Invoke, stopped: str, 
     done = invoke("ask", book, QUESTION, "--model", "extractive", "--run-id", stopped)
     assert done.exit_code == 5
     assert "resume with" not in done.stderr
-
-
-def test_steps_of_an_unfinished_session(stopped: str, made: str) -> None:
-    store = RunStore(RunStore.default_path())
-    assert is_tool_session(store.get(stopped))
-    assert not is_tool_session(store.get(made))
-    assert steps_made(store, stopped) == 2
-    store.close()

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 import memagent
+from memagent.cli.fields import command_of
 from memagent.cli.session import show_warnings
-from memagent_bench.cli.fields import command_of
 from memagent_bench.cli.generate import generate
 from memagent_bench.cli.measure import measure
 from memagent_bench.cli.options import Generate, Measure, MeasureFile, Reproduce

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from memagent.cli.exits import Outcome, reported, say
-from memagent.cli.output import on_terminal, plural, terminal
+from memagent.cli.exits import Outcome, reported
+from memagent.terminal import console, on_terminal, plural, say
 from memagent_bench.cli.options import Generate
 
 
@@ -35,5 +35,5 @@ def _counted(total: int) -> Generator[Callable[[int], None]]:
     if not on_terminal(sys.stderr):
         yield lambda count: None
         return
-    with terminal(sys.stderr).status(f"0 of {plural(total, 'sample')}") as status:
+    with console(sys.stderr).status(f"0 of {plural(total, 'sample')}") as status:
         yield lambda count: status.update(f"{count:,} of {plural(total, 'sample')}")

@@ -137,7 +137,7 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     from memagent.prompts import PromptSet
     from memagent_bench.session import Benchmark
 
-    model = open_model(given.model, base_url=given.base_url, tokenizer=given.tokenizer)
+    model = open_model(given.model, tokenizer=given.tokenizer, **given.server())
     policy = policy_of(model)
     return Benchmark(
         grid=_grid(suite, given),

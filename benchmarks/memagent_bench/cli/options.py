@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memagent.cli import options as opt
+from memagent.cli.setup import Served
 
 if TYPE_CHECKING:
     from memagent.models.limit import Limits
@@ -117,11 +118,10 @@ def _limit(text: str, *names: str, low: float = 0) -> typer.models.OptionInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunChoice(DataChoice):
+class RunChoice(DataChoice, Served):
     """What every command that runs a benchmark has, beside its data."""
 
     model: opt.Model = None
-    base_url: opt.BaseUrl = None
     tokenizer: opt.Tokenizer = None
     out: Annotated[
         Path,

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.exits import Outcome, reported, say
+from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, terminal
 from memagent.cli.setup import chosen_display
+from memagent.terminal import Paper, console, say
 
 
 def report(
@@ -103,7 +103,7 @@ def diagnose(
                     record.system, record.task, record.length, record.index, trace.label, sep="\t"
                 )
         else:
-            show(found, terminal(sys.stdout), misses)
+            show(found, console(sys.stdout), misses)
 
 
 def tasks() -> None:

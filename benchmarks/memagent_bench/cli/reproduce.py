@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from memagent.cli.exits import reported, say
+from memagent.cli.exits import reported
 from memagent.cli.options import Display
-from memagent.cli.output import Paper
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
 from memagent.errors import ConfigError
+from memagent.terminal import Paper, say
 from memagent_bench.cli.measure import Going, forecast, leave, run
 from memagent_bench.cli.options import Reproduce
 from memagent_bench.cli.results import as_data, show_forecast, show_gaps
@@ -109,7 +109,7 @@ def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
             options=given.data(),
             longest=part.table.until,
         ),
-        model=open_model(model, base_url=given.base_url, tokenizer=given.tokenizer),
+        model=open_model(model, tokenizer=given.tokenizer, **given.server()),
         prompts=PromptSet.load(given.prompts),
         settings=settings(given.seed),
         out=given.out,

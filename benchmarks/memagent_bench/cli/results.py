@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from memagent.cli.exits import say
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, amount, duration, plural, shorten, terminal
+from memagent.terminal import Paper, amount, console, duration, plural, say, shorten
 from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def show_means(bench: Benchmark, display: Display) -> None:
     else:
         paper = Paper(colour=display is Display.FULL)
         table = lines(found)
-        if display is Display.FULL and max(map(len, table), default=0) > terminal(sys.stdout).width:
+        if display is Display.FULL and max(map(len, table), default=0) > console(sys.stdout).width:
             paper.table([(f"{m.system} at {show_length(m.length)}", str(m)) for m in found])
         else:
             for line in table:

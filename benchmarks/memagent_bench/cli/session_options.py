@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from memagent.cli import options as opt
+from memagent.cli.setup import Served
 from memagent_bench.cli.options import WHAT
 
 
@@ -32,7 +33,7 @@ def _what(metavar: str, text: str) -> typer.models.OptionInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sessions:
+class Sessions(Served):
     """The options of `sessions`."""
 
     games: Annotated[str, _what("all|G,G,...", "Which games.")] = "all"
@@ -84,7 +85,6 @@ class Sessions:
             show_default=False,
         ),
     ] = None
-    base_url: opt.BaseUrl = None
     tokenizer: Annotated[
         str | None,
         typer.Option(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from memagent.cli.exits import NO_ANSWER, reported, say
+from memagent.cli.exits import NO_ANSWER, reported
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, amount, duration, plural, shorten, terminal
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
+from memagent.terminal import Paper, amount, console, duration, plural, say, shorten
 from memagent_bench.cli.measure import Going
 from memagent_bench.cli.session_options import Sessions
 
@@ -99,10 +99,7 @@ def _show(bench: SessionBench, display: Display) -> None:
         return
     paper = Paper(colour=display is Display.FULL)
     table = lines(found)
-    if (
-        display is Display.FULL
-        and max(map(len, table[:-1]), default=0) > terminal(sys.stdout).width
-    ):
+    if display is Display.FULL and max(map(len, table[:-1]), default=0) > console(sys.stdout).width:
         table = lines(found, spread=False)
     for line in table:
         paper.line(line)
@@ -136,7 +133,7 @@ def bench_of(given: Sessions) -> SessionBench:
     )
     model = None
     if given.model is not None:
-        model = open_model(given.model, base_url=given.base_url, tokenizer=given.tokenizer)
+        model = open_model(given.model, tokenizer=given.tokenizer, **given.server())
     return SessionBench(
         grid,
         given.out,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from memagent.cli.output import clean
+from memagent.terminal import clean
 from memagent_bench.published import ONE_SHOT, RULER_TASKS
 from memagent_bench.record import Record
 from memagent_bench.systems.registry import SYSTEMS

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from memagent.cli.output import shorten
 from memagent.errors import ConfigError, ModelError
 from memagent.models.base import ChatModel
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts.session import SessionPrompts
 from memagent.session.plan import Protocol
+from memagent.terminal import shorten
 from memagent.threads import in_thread
 from memagent_bench.folder import bind_folder
 from memagent_bench.games import Environment, expert, make

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from memagent.cli.output import amount
 from memagent.tasks.statistics import Estimate, estimate
+from memagent.terminal import amount
 from memagent_bench.sessions.arms import Arm
 from memagent_bench.sessions.record import SessionRecord
 from memagent_bench.systems.base import Status

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from io import TextIOWrapper
 
+from memagent.cli.streams import open_streams
+
 __all__ = ["launch", "main"]
 
 SIGNAL_CODES = (130, 143)
@@ -29,6 +31,7 @@ def launch(load: Callable[[], Callable[[], object]]) -> None:
     Args:
         load: imports it: what goes wrong from here on ends the process in order.
     """
+    open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A terminal that cannot show a character gets its escape, not a traceback.

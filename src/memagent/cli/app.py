@@ -7,18 +7,20 @@ from typing import Annotated
 import typer
 
 import memagent
-from memagent.cli.ask import ask, estimate
+from memagent.cli.ask import NOT_ESTIMATED, ask, estimate
 from memagent.cli.demo import demo
-from memagent.cli.probe import probe
-from memagent.cli.resume import resume
+from memagent.cli.fields import command_of
+from memagent.cli.probe import Probe, probe
+from memagent.cli.resume import Resume, resume
 from memagent.cli.runs import runs
 from memagent.cli.session import show_warnings
+from memagent.cli.setup import Ask
 from memagent.cli.show import show
 
 EPILOG = (
-    "Exit codes: 0 answered; 1 an unforeseen error; 2 wrong usage or a bad setting; 3 the document cannot be read; "
-    "4 the model fails; 5 the run store fails; 6 stopped without an answer (it can be resumed); 7 the demo's answer is "
-    "wrong; 130 interrupted; 143 terminated; 141 nobody reads the output."
+    "Exit codes: 0 answered; 1 unexpected error, or the output cannot be written; 2 wrong usage or a bad setting; "
+    "3 the document cannot be read; 4 the model fails; 5 the run store fails; 6 stopped without an answer (can be "
+    "resumed); 7 wrong answer in the demo; 130 interrupted; 143 terminated; 141 the reader of the output is gone."
 )
 
 app = typer.Typer(
@@ -40,20 +42,21 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Read documents of any length through a memory of fixed size.
+    """Let a small-context model read documents of any length.
 
-    Try [b]memagent demo[/]: it needs no model. Then [b]memagent ask book.txt "Who did it?" --model vllm:NAME[/].
+    Start with [b]memagent demo[/], which needs no model; then
+    [b]memagent ask book.txt "Who did it?" --model vllm:NAME[/].
     """
     show_warnings()
 
 
-app.command()(ask)
-app.command()(estimate)
-app.command()(probe)
-app.command()(resume)
+app.command("ask")(command_of(Ask, ask))
+app.command("estimate")(command_of(Ask, estimate, without=NOT_ESTIMATED))
+app.command("probe")(command_of(Probe, probe))
+app.command("resume")(command_of(Resume, resume))
 app.add_typer(runs, name="runs")
 app.command()(show)
 app.command()(demo)

@@ -3,129 +3,112 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import time
+from typing import TYPE_CHECKING
 
-from memagent.cli import options as opt
+import typer
+
 from memagent.cli.exits import Outcome, reported
-from memagent.cli.options import Display, Errors
-from memagent.cli.output import Paper
-from memagent.cli.reading import read_and_report
+from memagent.cli.options import Display
+from memagent.cli.progress import Tally
+from memagent.cli.results import report
 from memagent.cli.session import drive
-from memagent.cli.setup import Setup, chosen_display, chosen_questions, chosen_store
-from memagent.cli.source import open_source
+from memagent.cli.setup import Ask, chosen_display, chosen_store
+from memagent.cli.source import expected_chars
+from memagent.cli.watch import watch, watcher
+from memagent.errors import StoreError
+from memagent.terminal import Paper
+
+if TYPE_CHECKING:
+    from memagent.documents import Document
+    from memagent.memory.agent import MemoryAgent, RunStream
+    from memagent.runstore import RunStore
+
+NOT_ESTIMATED = ("seed", "store", "durable", "run_id", "max_calls")
+"""Options of `ask` that change no call."""
 
 
-def ask(
-    doc: opt.Doc,
-    question: opt.Question = None,
-    questions: opt.Questions = None,
-    model: opt.Model = None,
-    base_url: opt.BaseUrl = None,
-    tokenizer: opt.Tokenizer = None,
-    temperature: opt.Temperature = None,
-    seed: opt.Seed = 0,
-    window: opt.Window = None,
-    chunk_tokens: opt.ChunkTokens = None,
-    memory_tokens: opt.MemoryTokens = None,
-    cuts: opt.CutsOption = None,
-    overlap: opt.Overlap = None,
-    prompts: opt.Prompts = None,
-    gate: opt.GateOption = None,
-    trust: opt.TrustOption = None,
-    encoding: opt.Encoding = None,
-    errors: opt.ErrorsOption = Errors.STRICT,
-    store: opt.Store = None,
-    durable: opt.Durable = False,
-    run_id: opt.RunId = None,
-    max_calls: opt.MaxCalls = None,
-    display: opt.DisplayOption = None,
-) -> None:
+def ask(given: Ask) -> None:
     """Read a document once, and answer one or more questions about it.
 
-    Every step is kept, so an interrupted run goes on with [b]memagent resume ID[/].
+    Every step is saved, so an interrupted run can be resumed with [b]memagent resume ID[/].
 
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
-    shown = chosen_display(display)
-    outcome = Outcome(json=shown is Display.JSON, store_flag=store)
+    shown = chosen_display(given.display, json=given.json)
+    outcome = Outcome(
+        json=shown is Display.JSON,
+        store_flag=given.store,
+        limit=given.max_calls,
+        again=given.again(),
+    )
     with reported(outcome):
-        asked = chosen_questions(question, questions)
-        document = open_source(doc, encoding=encoding, errors=errors.value)
-        outcome.store = opened = chosen_store(store, durable=durable)
-        setup = Setup(
-            model=model,
-            base_url=base_url,
-            tokenizer=tokenizer,
-            window=window,
-            chunk_tokens=chunk_tokens,
-            memory_tokens=memory_tokens,
-            cuts=cuts,
-            overlap=overlap,
-            prompts=prompts,
-            gate=gate,
-            trust=trust,
-            temperature=temperature,
-            seed=seed,
-            max_calls=max_calls,
-        )
-        agent = setup.agent(opened)
-        stream = agent.stream(document, asked, run_id=run_id)
-        read_and_report(agent, stream, document, opened, shown, outcome)
+        questions, document = given.asked(), given.document()
+        opened = chosen_store(given.store, durable=given.durable)
+        outcome.store = opened
+        agent = given.agent(opened)
+        stream = agent.stream(document, questions, run_id=given.run_id)
+        run(agent, stream, document, opened, shown, outcome)
 
 
-def estimate(
-    doc: opt.Doc,
-    question: opt.Question = None,
-    questions: opt.Questions = None,
-    model: opt.Model = None,
-    base_url: opt.BaseUrl = None,
-    tokenizer: opt.Tokenizer = None,
-    temperature: opt.Temperature = None,
-    window: opt.Window = None,
-    chunk_tokens: opt.ChunkTokens = None,
-    memory_tokens: opt.MemoryTokens = None,
-    cuts: opt.CutsOption = None,
-    overlap: opt.Overlap = None,
-    prompts: opt.Prompts = None,
-    gate: opt.GateOption = None,
-    trust: opt.TrustOption = None,
-    encoding: opt.Encoding = None,
-    errors: opt.ErrorsOption = Errors.STRICT,
-    display: opt.DisplayOption = None,
+def run(
+    agent: MemoryAgent,
+    stream: RunStream,
+    document: Document | None,
+    store: RunStore,
+    display: Display,
+    outcome: Outcome,
 ) -> None:
-    """Say what a reading would cost: calls and bounds on tokens. No model is called.
+    """Runs `stream` to its end and shows what came of it.
+
+    Raises:
+        Exit: code 6, if an answer is missing.
+        StoreError: the store's file was deleted during the run.
+        MemagentError: what ended the run early.
+    """
+    begun, inode = time.monotonic(), _inode(store)
+    outcome.run_id = stream.run_id
+    tally = Tally(
+        chars=None if document is None else expected_chars(document),
+        replayed=store.last_seq(stream.run_id),
+    )
+    watch(agent, stream, watcher(display, tally))
+    seconds = time.monotonic() - begun
+    code = report(store, store.get(stream.run_id), tally, display, outcome, seconds=seconds)
+    if _inode(store) != inode:
+        raise StoreError(
+            f"the run store {str(store.path)!r} was deleted or replaced during the run: run {stream.run_id!r} is lost"
+        )
+    if code:
+        raise typer.Exit(code)
+
+
+def _inode(store: RunStore) -> int | None:
+    try:
+        return None if store.path is None else store.path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+def estimate(given: Ask) -> None:
+    """Say what a reading would cost: calls, and bounds on tokens. No model is called.
 
     A server is asked for its window and its tokenizer only. Retries come on top.
     """
-    shown = chosen_display(display)
-    with reported(Outcome(json=shown is Display.JSON)):
-        asked = chosen_questions(question, questions)
-        document = open_source(doc, encoding=encoding, errors=errors.value)
-        setup = Setup(
-            model=model,
-            base_url=base_url,
-            tokenizer=tokenizer,
-            window=window,
-            chunk_tokens=chunk_tokens,
-            memory_tokens=memory_tokens,
-            cuts=cuts,
-            overlap=overlap,
-            prompts=prompts,
-            gate=gate,
-            trust=trust,
-            temperature=temperature,
-        )
-        agent = setup.agent(None)
+    shown = chosen_display(given.display, json=given.json)
+    outcome = Outcome(json=shown is Display.JSON)
+    with reported(outcome):
+        questions, document, agent = given.asked(), given.document(), given.agent(None)
 
         async def work():
             try:
-                return await agent.aestimate(document, asked)
+                return await agent.aestimate(document, questions)
             finally:
                 await agent.aclose()
 
         found = drive(work())
         if shown is Display.JSON:
-            print(json.dumps(dataclasses.asdict(found)))
+            outcome.tell_result(dataclasses.asdict(found))
             return
         if shown is Display.NONE:
             print(found.calls_max)

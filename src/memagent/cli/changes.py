@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-from memagent.cli.output import shorten
+from memagent.terminal import shorten
 
 SENTENCES = re.compile(r"(?<=\n)|(?<=[.!?…]\s)|(?<=[。！？])")
 """Where a text is divided: behind line breaks and sentence ends."""

@@ -11,22 +11,21 @@ import typer
 
 from memagent.cli import options as opt
 from memagent.cli.demo_needle import find_needle
-from memagent.cli.display import watcher
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.needle import BOOK, Length
 from memagent.cli.options import Display
-from memagent.cli.output import Paper
 from memagent.cli.progress import Tally
 from memagent.cli.results import report
-from memagent.cli.session import watch
 from memagent.cli.setup import chosen_display
 from memagent.cli.source import expected_chars, open_source
+from memagent.cli.watch import watch, watcher
 from memagent.errors import ConfigError
+from memagent.terminal import Paper
 
 EXTRACTIVE = "extractive"
 QUESTION = "When did Natasha marry?"
 WHAT = (
-    "War and Peace, all of it, read through a memory of about a thousand bytes.",
+    "All of War and Peace, read through a memory of about 1,000 bytes.",
     "The model is `extractive`: no LLM, no weights; it keeps sentences that share words with the question.",
 )
 NEXT = "with a real model: memagent ask FILE 'QUESTION' --model vllm:NAME"
@@ -35,48 +34,45 @@ NEXT = "with a real model: memagent ask FILE 'QUESTION' --model vllm:NAME"
 def demo(
     question: Annotated[
         str | None,
-        typer.Argument(
-            metavar="QUESTION",
-            help=f"What to ask extractive. Default: {QUESTION}",
-            show_default=False,
-        ),
+        opt.argument("QUESTION", f"What to ask extractive. Default: {QUESTION}"),
     ] = None,
     model: Annotated[
         str,
-        typer.Option(
-            metavar="SPEC",
-            help="extractive answers a question about the book; nano, or transformers:FOLDER, has to find a fact that "
-            "is hidden in it.",
+        opt.option(
+            "extractive answers a question about the book; nano, or transformers:FOLDER, has to find a fact that is "
+            "hidden in it.",
+            "SPEC",
+            default=True,
         ),
     ] = EXTRACTIVE,
     tokens: Annotated[
         Length | None,
         typer.Option(
-            help="Length of the text that the fact is hidden in, in GPT-2's tokens. Default: 256k.",
+            help="Length of the text that hides the fact, in GPT-2 tokens. Default: 256k.",
             case_sensitive=False,
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Says what is hidden, and where.")] = 0,
+    seed: Annotated[int, opt.option("Chooses the fact and its place.", default=True)] = 0,
     display: opt.DisplayOption = None,
+    json: opt.Json = False,
 ) -> None:
-    """Read War and Peace as you watch, without a server, and answer a question about it.
+    """Watch War and Peace being read, without a server, and get a question about it answered.
 
     With [b]--model nano[/] a small trained policy looks for a fact that is hidden in the text.
     """
-    shown = chosen_display(display)
+    shown = chosen_display(display, json=json)
     outcome = Outcome(json=shown is Display.JSON)
     with reported(outcome):
         if model.strip() != EXTRACTIVE:
             if question is not None:
                 raise ConfigError(
-                    f"the question {question!r} goes with --model extractive: what {model!r} is asked for is hidden "
-                    f"by the demo itself"
+                    f"the question {question!r} needs --model extractive: the demo itself hides what it asks {model!r}"
                 )
             code = find_needle(model, tokens or Length.K256, seed, shown, outcome)
         elif tokens is not None:
             raise ConfigError(
-                f"--tokens {tokens.value} has no effect with --model extractive, which reads the book as it is: leave "
+                f"--tokens {tokens.value} has no effect with --model extractive, which reads the whole book: leave "
                 f"it out, or name another model"
             )
         else:
@@ -93,9 +89,8 @@ def _book(question: str, shown: Display, outcome: Outcome) -> int:
     paper = Paper(colour=shown is Display.FULL)
     talks = shown in (Display.FULL, Display.PLAIN)
     if talks:
-        for line in WHAT:
+        for line in (*WHAT, ""):
             paper.line((line, "dim"))
-        paper.line("")
     begun = time.monotonic()
     sample = resources.files("memagent").joinpath(BOOK)
     # A temporary store: a demo leaves nothing behind.
@@ -104,10 +99,9 @@ def _book(question: str, shown: Display, outcome: Outcome) -> int:
         tally = Tally(chars=expected_chars(document))
         agent = MemoryAgent(EXTRACTIVE, gate="update", store=store)
         stream = agent.stream(document, question)
-        results = watch(agent, stream, watcher(shown, tally, changes_only=True))
+        watch(agent, stream, watcher(shown, tally, changes_only=True))
         seconds = time.monotonic() - begun
-        record = store.get(stream.run_id)
-        code = report(results, record, shown, outcome, seconds=seconds)
+        code = report(store, store.get(stream.run_id), tally, shown, outcome, seconds=seconds)
     if talks:
         paper.line((f"Next, {NEXT}", "dim"))
     return code

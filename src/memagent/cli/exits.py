@@ -3,11 +3,11 @@
 | code | meaning                                                                       |
 |------|-------------------------------------------------------------------------------|
 | 0    | answered, or done                                                             |
-| 1    | an error that memagent did not foresee                                        |
+| 1    | an error that memagent did not foresee, or the output cannot be written       |
 | 2    | wrong usage, or a bad setting (`ConfigError`)                                 |
 | 3    | the document cannot be read (`DocumentError`)                                 |
 | 4    | the model cannot be reached or fails (`ModelError`)                           |
-| 5    | the run store cannot do what was asked (`StoreError`)                         |
+| 5    | the run store cannot do what was asked (`StoreError`), or was deleted         |
 | 6    | stopped without an answer, by a limit or an unusable reply; it can be resumed |
 | 7    | `demo`: the answer is wrong                                                   |
 | 130  | interrupted (Ctrl-C); 143: terminated. The run can be resumed                 |
@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -25,19 +26,23 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from memagent.cli.output import clean, on_terminal, terminal
 from memagent.errors import (
     ConfigError,
+    ContextOverflow,
     DocumentError,
+    DocumentRequired,
     LimitReached,
     MemagentError,
     ModelError,
+    ModelNotFound,
     StoreError,
+    StoreFull,
 )
+from memagent.terminal import say
 
 if TYPE_CHECKING:
     from memagent.runstore import RunStore
@@ -50,6 +55,13 @@ CODES: dict[type[MemagentError], int] = {
     StoreError: 5,
     LimitReached: NO_ANSWER,
 }
+LASTING = (ConfigError, DocumentError, StoreError, ModelNotFound, ContextOverflow)
+"""What a resumed run meets again: its document, model, window and counter are bound."""
+PASSING = (DocumentRequired, StoreFull)
+"""Of these, what can be put right."""
+
+OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+"""What writing to standard output fails with; files of the library are translated where they are used."""
 
 
 class Interrupted(Exception):
@@ -74,19 +86,27 @@ class Outcome:
     store_flag: Path | None = None
     """As `--store` was given."""
     store: RunStore | None = None
-    """Where runs are, closed in the end; None where they cannot be resumed (`demo`)."""
+    """Where runs are, closed in the end; None if they cannot be resumed (`demo`)."""
     run_id: str | None = None
     told: bool = False
     """Standard output has its one JSON value."""
+    limit: int | None = None
+    """As `--max-calls` was given."""
+    again: str = ""
+    """Further flags that a resumed run needs once more."""
 
     def tell(self, error: dict[str, str | None]) -> None:
-        """Says an error as JSON where that is asked for, unless the result is out already."""
+        """Prints an error as JSON if that is asked for, unless the result is out already."""
         if self.json and not self.told:
-            self.told = True
-            print(json.dumps({"error": error}, ensure_ascii=False), flush=True)
+            self.tell_result({"error": error})
+
+    def tell_result(self, result: dict[str, Any]) -> None:
+        """Prints the one JSON value of standard output."""
+        self.told = True
+        print(json.dumps(result, ensure_ascii=False), flush=True)
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """How to go on with the run; None where it is not in the store, has its answers, or goes on in Python only."""
+        """How to resume the run; None if it is not in the store, has its answers, or needs a Python program."""
         if self.store is None or run_id is None:
             return None
         try:
@@ -98,7 +118,22 @@ class Outcome:
         command = f"memagent resume {run_id}"
         if self.store_flag is not None:
             command += f" --store {shlex.quote(str(self.store_flag))}"
+        if self.limit is not None:
+            command += f" --max-calls {self.limit}"
+        command = f"{command} {self.again}".rstrip()
         return command if record.source.get("path") else command + " --document FILE"
+
+    def say_resume(self, run_id: str | None, *, at_limit: bool = False) -> None:
+        """Says how to resume the run, if that is possible.
+
+        Args:
+            run_id: the run.
+            at_limit: it stopped at `--max-calls`, so the same number would stop it at once.
+        """
+        self.limit = None if at_limit else self.limit
+        command = self.resume_command(run_id)
+        if command is not None:
+            say("resume with:", command, style="dim")
 
 
 @contextmanager
@@ -108,36 +143,27 @@ def reported(outcome: Outcome) -> Generator[None]:
         yield
         sys.stdout.flush()
     except MemagentError as error:
-        run_id = error.run_id
-        _report(error, str(error), run_id, outcome)
-        # While another process is at the run there is nothing to resume.
-        command = None if type(error).__name__ == "RunBusy" else outcome.resume_command(run_id)
-        if command is not None:
-            say("resume with:", command, style="dim")
+        _report(error, str(error), error.run_id, outcome)
+        if isinstance(error, PASSING) or not isinstance(error, LASTING):
+            outcome.say_resume(error.run_id)
         raise typer.Exit(code_of(error)) from error
     except (Interrupted, KeyboardInterrupt) as stop:  # the latter outside of the event loop
         command = outcome.resume_command(outcome.run_id)
         outcome.tell({"type": "Interrupted", "message": "interrupted", "run_id": outcome.run_id})
-        say(
-            "interrupted.",
-            f"You can go on with: {command}" if command else "",
-            style="yellow",
-        )
+        say("interrupted.", f"Resume with: {command}" if command else "", style="yellow")
         raise typer.Exit(stop.code if isinstance(stop, Interrupted) else 130) from stop
     except BrokenPipeError as error:
-        # Python flushes standard output once more when it ends: give it somewhere to write to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         raise typer.Exit(BROKEN_PIPE) from error
-    except typer.Exit:
-        raise
-    except OSError as error:  # files of ours are translated where they are used: this is the output
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        say("error:", f"the output cannot be written: {error.strerror}", style="bold red")
-        command = outcome.resume_command(outcome.run_id)
-        if command is not None:
-            say("resume with:", command, style="dim")
-        raise typer.Exit(UNFORESEEN) from error
+    except typer.Exit as stop:
+        if stop.exit_code in (0, NO_ANSWER):
+            raise
     except Exception as error:  # the last place where anything can be said
+        if isinstance(error, OSError) and error.errno in OUTPUT_ERRORS:
+            _drop_output()
+            say("error:", f"the output cannot be written: {error.strerror}", style="bold red")
+            outcome.say_resume(outcome.run_id)
+            raise typer.Exit(UNFORESEEN) from error
         message = f"this should not have happened: {type(error).__name__}: {error}"
         _report(error, message, outcome.run_id, outcome)
         if not _debugging():
@@ -148,17 +174,9 @@ def reported(outcome: Outcome) -> Generator[None]:
             outcome.store.close()
 
 
-def say(first: str, rest: str = "", *, style: str) -> None:
-    """One paragraph on standard error, its first words in a style; wrapped and coloured on a terminal only."""
-    text = clean(f"{first} {rest}".rstrip())
-    if not on_terminal(sys.stderr):
-        print(text, file=sys.stderr)
-        return
-    from rich.text import Text
-
-    shown = Text(text)
-    shown.stylize(style, 0, len(first))
-    terminal(sys.stderr).print(shown)
+def _drop_output() -> None:
+    # Python flushes standard output once more when it ends: give it somewhere to write to.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _debugging() -> bool:

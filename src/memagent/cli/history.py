@@ -1,11 +1,11 @@
-"""A question's memories as differences, written from a stream of events."""
+"""What a run did, written from its events; the memories of a question as differences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from memagent.cli.changes import Change, changes, words
-from memagent.cli.output import Paper, Part, plural
+from memagent.cli.results import CUT_OFF
 from memagent.events import (
     Answered,
     ChunkRead,
@@ -18,12 +18,56 @@ from memagent.events import (
     Settled,
     Stopped,
 )
+from memagent.terminal import Paper, Part, plural
 
 STYLES = {"=": "", "-": "red strike", "+": "green"}
 
 
-class History:
-    """Writes what became of one question.
+def sent_again(event: Retried) -> str:
+    """That a call was sent again, after which wait, and why."""
+    waited = f" after {event.waited:.1f} s" if event.waited else ""
+    return f"sent again{waited}: {event.reason}"
+
+
+class Trace:
+    """Writes what a run did from its events: what all runs have in common.
+
+    Args:
+        paper: where to write.
+    """
+
+    def __init__(self, paper: Paper) -> None:
+        self._paper = paper
+
+    def write(self, events: Iterable[Event]) -> None:
+        """Writes a paragraph for each event that matters."""
+        for event in events:
+            self._event(event)
+        self._flush()
+
+    def _flush(self) -> None:
+        """Writes what was held back until now."""
+
+    def _event(self, event: Event) -> None:
+        match event:
+            case Stopped():
+                self._note(f"stopped ({event.reason.replace('_', ' ')}): {event.detail}", "yellow")
+            case Answered():
+                self._flush()
+                self._paper.line("")
+                self._paper.line(("answer: ", "dim"), (event.answer.strip(), "bold"))
+                if event.truncated:
+                    self._paper.line((CUT_OFF, "yellow"))
+            case _:
+                pass
+
+    def _note(self, text: str, style: str) -> None:
+        self._flush()
+        self._paper.line((text, style))
+
+
+class History(Trace):
+    """Writes what became of one question: a paragraph for each chunk that changed its memory, then the answer.
 
     Args:
         paper: where to write.
@@ -33,7 +77,8 @@ class History:
     """
 
     def __init__(self, paper: Paper, question: str, number: int, *, many: bool) -> None:
-        self._paper, self._number = paper, number
+        super().__init__(paper)
+        self._number = number
         self._memory = ""
         self._same: tuple[int, int, str] | None = None
         """First and last chunk in a row after which the memory was the same, and why."""
@@ -43,14 +88,9 @@ class History:
         if many:
             paper.line((f"question {number}: {question}", "bold cyan"))
 
-    def write(self, events: Iterable[Event]) -> None:
-        """Writes one paragraph for each chunk that changed the memory, then the answer."""
-        for event in events:
-            if getattr(event, "question", self._number) == self._number:
-                self._event(event)
-        self._flush()
-
     def _event(self, event: Event) -> None:
+        if getattr(event, "question", self._number) != self._number:
+            return
         match event:
             case ChunkRead():
                 self._span = event
@@ -62,23 +102,14 @@ class History:
                 self._updated(event)
             case Retried():
                 where = "answer" if event.chunk is None else f"chunk {event.chunk}"
-                waited = f" after {event.waited:.1f} s" if event.waited else ""
-                self._note(f"{where} sent again{waited}: {event.reason}", "yellow")
+                self._note(f"{where} {sent_again(event)}", "yellow")
             case Settled():
                 self._note(f"settled after chunk {event.chunk}: the rest was not read", "cyan")
             case Neutralised():
                 found = plural(event.count, "look-alike")
                 self._note(f"chunk {event.chunk}: {found} of prompt fields made harmless", "yellow")
-            case Stopped():
-                self._note(f"stopped ({event.reason.replace('_', ' ')}): {event.detail}", "yellow")
-            case Answered():
-                self._flush()
-                self._paper.line("")
-                self._paper.line(("answer: ", "dim"), (event.answer.strip(), "bold"))
-                if event.truncated:
-                    self._paper.line(("the reply was cut off by its token limit", "yellow"))
             case _:
-                pass
+                super()._event(event)
 
     def _updated(self, event: MemoryUpdated) -> None:
         found = changes(self._memory, event.memory)
@@ -111,10 +142,6 @@ class History:
             self._paper.line((f"+ {change.added}", "green"), indent=2)
         else:
             self._paper.line((f"- {change.removed}", "red"), indent=2)
-
-    def _note(self, text: str, style: str) -> None:
-        self._flush()
-        self._paper.line((text, style))
 
     def _unchanged(self, chunk: int, how: str) -> None:
         if self._same is not None and self._same[2] == how:

@@ -1,12 +1,13 @@
-"""The options that several commands share."""
+"""The options that commands share; those of an agent's settings bear the settings' names."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
 
 class Display(StrEnum):
@@ -18,221 +19,114 @@ class Display(StrEnum):
     NONE = "none"
 
 
-class Cuts(StrEnum):
-    """Where chunks end."""
-
-    SENTENCE = "sentence"
-    EXACT = "exact"
-
-
-class Gate(StrEnum):
-    """Which literals the model may answer with."""
-
-    OFF = "off"
-    UPDATE = "update"
-    EXIT = "exit"
-    BOTH = "both"
-
-
-class Trust(StrEnum):
-    """What becomes of look-alikes of prompt fields in the document."""
-
-    NEUTRAL = "neutral"
-    EXACT = "exact"
-
-
-class Errors(StrEnum):
-    """What becomes of bytes that do not decode."""
-
-    STRICT = "strict"
-    REPLACE = "replace"
-
+Cuts = Literal["sentence", "exact"]
+Gate = Literal["off", "update", "exit", "both"]
+Trust = Literal["neutral", "exact"]
 
 MODEL, BUDGET, TEXT, RUN = "Model", "Budget and wording", "Document", "Run"
 
-Doc = Annotated[
-    str,
-    typer.Argument(metavar="DOC", help="A text file, plain or gzip; [b]-[/] is standard input."),
+
+def argument(metavar: str, text: str) -> ArgumentInfo:
+    """An argument of a command."""
+    return typer.Argument(metavar=metavar, help=text, show_default=False)
+
+
+def option(
+    text: str,
+    metavar: str | None = None,
+    *names: str,
+    panel: str | None = None,
+    low: float | None = None,
+    default: bool = False,
+) -> OptionInfo:
+    """An option of a command.
+
+    Args:
+        text: its help.
+        metavar: stands for the value.
+        names: other than that of its parameter.
+        panel: the heading that its help stands under.
+        low: the least value.
+        default: whether the help shows the default.
+    """
+    return typer.Option(
+        *names, metavar=metavar, min=low, help=text, rich_help_panel=panel, show_default=default
+    )
+
+
+def _of_model(text: str, metavar: str, low: float | None = None) -> OptionInfo:
+    return option(text, metavar, panel=MODEL, low=low)
+
+
+def _of_budget(text: str, metavar: str | None = None, low: float | None = None) -> OptionInfo:
+    return option(text, metavar, panel=BUDGET, low=low)
+
+
+MODEL_HELP = "vllm:NAME, sglang:NAME, openai:NAME, transformers:FOLDER, nano or extractive. Default: MEMAGENT_MODEL."
+TOKENIZER_HELP = (
+    "What counts tokens: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's."
+)
+GATE_HELP = (
+    "update lets the model keep its memory in a few tokens, exit lets it stop early. Default: the "
+    "policy's, else off."
+)
+TRUST_HELP = (
+    "neutral makes look-alikes of prompt fields harmless; exact leaves them, for trained checkpoints. Default: the "
+    "policy's, else neutral."
+)
+DISPLAY_HELP = (
+    "full is for a terminal, plain prints lines, json one object, none the bare answer. Default: full on a terminal, "
+    "else plain."
+)
+
+RunArgument = Annotated[str, argument("ID", "As `memagent runs` lists it.")]
+
+Model = Annotated[str | None, _of_model(MODEL_HELP, "SPEC")]
+Tokenizer = Annotated[str | None, _of_model(TOKENIZER_HELP, "SPEC")]
+Temperature = Annotated[
+    float | None,
+    _of_model("Sampling temperature; 0 is greedy. Default: the policy's, else 0.7.", "X", 0),
 ]
-Question = Annotated[
-    str | None, typer.Argument(metavar="QUESTION", help="What to find out.", show_default=False)
-]
-Questions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-q",
-        "--question",
-        metavar="QUESTION",
-        help="A question; give it several times to answer all in one pass.",
-        show_default=False,
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SPEC",
-        help="vllm:NAME, sglang:NAME, openai:NAME, transformers:FOLDER, nano or extractive. Default: MEMAGENT_MODEL.",
-        rich_help_panel=MODEL,
-        show_default=False,
-    ),
-]
-BaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help="The server, up to /v1, or several with commas between. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, "
-        "then localhost.",
-        rich_help_panel=MODEL,
-        show_default=False,
-    ),
-]
-Tokenizer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SPEC",
-        help="What counts tokens: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's own.",
-        rich_help_panel=MODEL,
-        show_default=False,
-    ),
-]
-Seed = Annotated[int, typer.Option(help="Seed of the run.", rich_help_panel=MODEL)]
+
 Window = Annotated[
     int | None,
-    typer.Option(
-        metavar="TOKENS",
-        help="Tokens of prompt plus output. Default: the server's window, at most 8192.",
-        rich_help_panel=BUDGET,
-        show_default=False,
-    ),
+    _of_budget("Tokens of prompt plus output. Default: the server's, at most 8192.", "TOKENS"),
 ]
 ChunkTokens = Annotated[
     int | None,
-    typer.Option(
-        metavar="TOKENS",
-        help="Tokens of a chunk. Default: what the window leaves, about 5000 of 8192.",
-        rich_help_panel=BUDGET,
-        show_default=False,
-    ),
+    _of_budget("Tokens of a chunk. Default: the rest of the window, about 5000 of 8192.", "TOKENS"),
 ]
 MemoryTokens = Annotated[
     int | None,
-    typer.Option(
-        metavar="TOKENS",
-        help="Tokens of the memory, and of one reply. Default: about 1000 of 8192.",
-        rich_help_panel=BUDGET,
-        show_default=False,
-    ),
+    _of_budget("Tokens of the memory, and of one reply. Default: about 1000 of 8192.", "TOKENS"),
 ]
 CutsOption = Annotated[
     Cuts | None,
-    typer.Option(
-        help="Cut at sentence ends, or exactly at the limit. Default: the policy's own, else sentence.",
-        rich_help_panel=BUDGET,
-        show_default=False,
-    ),
-]
-Prompts = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME|FILE",
-        help="plain, boxed, or a TOML file. Default: the policy's own, else plain.",
-        rich_help_panel=BUDGET,
-        show_default=False,
-    ),
-]
-GateOption = Annotated[
-    Gate | None,
-    typer.Option(
-        help="update lets the model keep its memory in a few tokens, exit lets it stop early. Default: the policy's "
-        "own, else off.",
-        rich_help_panel=BUDGET,
-        show_default=False,
-    ),
-]
-TrustOption = Annotated[
-    Trust | None,
-    typer.Option(
-        help="neutral makes look-alikes of prompt fields harmless; exact leaves them, for trained checkpoints. "
-        "Default: the policy's own, else neutral.",
-        rich_help_panel=BUDGET,
-        show_default=False,
+    _of_budget(
+        "Cut at sentence ends, or exactly at the limit. Default: the policy's, else sentence."
     ),
 ]
 Overlap = Annotated[
     int | None,
-    typer.Option(
-        metavar="TOKENS",
-        min=0,
-        help="Tokens of a chunk that the next one repeats. Default: the policy's own, else 0.",
-        rich_help_panel=BUDGET,
-        show_default=False,
-    ),
+    _of_budget("Tokens that the next chunk repeats. Default: the policy's, else 0.", "TOKENS", 0),
 ]
-Temperature = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X",
-        min=0,
-        help="Sampling temperature; 0 is greedy. Default: the policy's own, else 0.7.",
-        rich_help_panel=MODEL,
-        show_default=False,
-    ),
+Prompts = Annotated[
+    str | None,
+    _of_budget("plain, boxed, or a TOML file. Default: the policy's, else plain.", "NAME|FILE"),
+]
+GateOption = Annotated[Gate | None, _of_budget(GATE_HELP)]
+TrustOption = Annotated[Trust | None, _of_budget(TRUST_HELP)]
+
+Store = Annotated[
+    Path | None,
+    option("The file of runs. Default: runs.sqlite in your state folder.", "FILE", panel=RUN),
+]
+Durable = Annotated[
+    bool, option("Lose nothing in a power cut either; slower.", None, "--durable", panel=RUN)
 ]
 MaxCalls = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Stop, to be resumed, once the run has made N calls in all. Default: no limit.",
-        rich_help_panel=RUN,
-        show_default=False,
-    ),
+    option("Stop, resumably, after N calls in all. Default: no limit.", "N", panel=RUN, low=1),
 ]
-Encoding = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="The document's encoding. Default: found out.",
-        rich_help_panel=TEXT,
-        show_default=False,
-    ),
-]
-ErrorsOption = Annotated[
-    Errors,
-    typer.Option(help="Stop at a byte that does not decode, or replace it.", rich_help_panel=TEXT),
-]
-Store = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="The file that runs are kept in. Default: runs.sqlite in your state folder.",
-        rich_help_panel=RUN,
-        show_default=False,
-    ),
-]
-Durable = Annotated[
-    bool,
-    typer.Option(
-        "--durable",
-        help="Lose nothing in a power cut either; slower.",
-        rich_help_panel=RUN,
-    ),
-]
-RunId = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ID",
-        help="Names the run. An unfinished run of that name is taken up again.",
-        rich_help_panel=RUN,
-        show_default=False,
-    ),
-]
-DisplayOption = Annotated[
-    Display | None,
-    typer.Option(
-        help="full is for a terminal, plain for lines, json for one object, none for the bare answer. "
-        "Default: full on a terminal, else plain.",
-        rich_help_panel=RUN,
-        show_default=False,
-    ),
-]
+DisplayOption = Annotated[Display | None, option(DISPLAY_HELP, panel=RUN)]
+Json = Annotated[bool, option("Short for --display json.", None, "--json", panel=RUN)]

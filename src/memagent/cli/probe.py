@@ -2,73 +2,78 @@
 
 from __future__ import annotations
 
-import json
-import sys
+from dataclasses import dataclass
+from json import dumps
 from typing import TYPE_CHECKING
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
-from memagent.cli.output import Paper
 from memagent.cli.session import drive
-from memagent.cli.setup import chosen_display
+from memagent.cli.setup import Served, chosen_display
 from memagent.errors import ModelError
+from memagent.terminal import Paper, say
 
 if TYPE_CHECKING:
-    from memagent.models.probe import Probe
+    from memagent.models.probe import Probe as Found
 
 COUNTS = {
     "tokenizer": "the tokenizer on this machine",
     "server": "the server, which is asked for every count",
     "both": "texts by the tokenizer on this machine, conversations by the server",
-    "bytes": "nobody: UTF-8 bytes, an upper bound that costs about 4x the calls (--tokenizer helps)",
+    "bytes": "UTF-8 bytes, an upper bound that costs about 4x the calls (--tokenizer avoids that)",
 }
 
 
-def probe(
-    model: opt.Model = None,
-    base_url: opt.BaseUrl = None,
-    tokenizer: opt.Tokenizer = None,
-    display: opt.DisplayOption = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Probe(Served):
+    """The options of `probe`."""
+
+    model: opt.Model = None
+    tokenizer: opt.Tokenizer = None
+    display: opt.DisplayOption = None
+    json: opt.Json = False
+
+
+def probe(given: Probe) -> None:
     """Say what a server is and can do: its kind, window, token counts, and one test call.
 
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
-    shown = chosen_display(display)
+    shown = chosen_display(given.display, json=given.json)
     with reported(Outcome(json=shown is Display.JSON)):
         from memagent.models.probe import probe as find_out
         from memagent.models.spec import open_model
 
-        served = open_model(model, base_url=base_url, tokenizer=tokenizer)
+        served = open_model(given.model, tokenizer=given.tokenizer, **given.server())
 
-        async def work() -> list[Probe | ModelError]:
+        async def work() -> list[Found | ModelError]:
             try:
                 return await find_out(served)
             finally:
                 await served.aclose()
 
-        found = drive(work())
-        failed = [one for one in found if isinstance(one, ModelError)]
-        known = [one for one in found if not isinstance(one, ModelError)]
+        results = drive(work())
+        failures = [result for result in results if isinstance(result, ModelError)]
+        found = [result for result in results if not isinstance(result, ModelError)]
         if shown is Display.JSON:
-            print(json.dumps([one.model_dump(mode="json") for one in known]))
-        for place, one in enumerate(known if shown is not Display.JSON else []):
+            print(dumps([server.model_dump(mode="json") for server in found]))
+        for place, server in enumerate(found if shown is not Display.JSON else []):
             if shown is Display.NONE:
-                print(one.dialect, one.version or "-", one.window or "-", sep="\t")
+                print(server.dialect, server.version or "-", server.window or "-", sep="\t")
                 continue
             if place:
                 print()
-            Paper(colour=shown is Display.FULL).table(_rows(one))
-        for one in failed[:-1]:
-            print(f"error: {one}", file=sys.stderr)
-        if failed:
-            raise failed[-1]
+            Paper(colour=shown is Display.FULL).table(_rows(server))
+        for failure in failures[:-1]:
+            say("error:", str(failure), style="bold red")
+        if failures:
+            raise failures[-1]
 
 
-def _rows(found: Probe) -> list[tuple[str, str]]:
+def _rows(found: Found) -> list[tuple[str, str]]:
     call = found.call
-    serves = "it keeps no list"
+    serves = "the server lists no models"
     if found.serves is not None:
         others = len(found.serves) - 1
         serves = f"{others} more served" if others > 0 else "nothing else served"
@@ -77,11 +82,9 @@ def _rows(found: Probe) -> list[tuple[str, str]]:
         "thinking switch": found.thinking,
         "replies that match a pattern": found.pattern,
     }
-    first = (
-        "no text came" if call.first_piece is None else f"first text after {call.first_piece:.2f} s"
-    )
+    first = "no text" if call.first_piece is None else f"first text after {call.first_piece:.2f} s"
     agrees = "as counted" if call.counted == call.prompt_tokens else f"counted {call.counted}"
-    said = (
+    test = (
         f"{call.prompt_tokens} prompt tokens ({agrees}), {call.completion_tokens} generated, "
         f"{first}, all in {call.seconds:.2f} s"
     )
@@ -94,7 +97,7 @@ def _rows(found: Probe) -> list[tuple[str, str]]:
             "unknown: give --window" if found.window is None else f"{found.window:,} tokens",
         ),
         ("counted by", f"{COUNTS[found.counts]} ({found.counter})"),
-        ("can", ", ".join(name for name, there in can.items() if there) or "what every server can"),
-        ("test call", said),
-        ("it said", repr(call.text)),
+        ("can", ", ".join(name for name, able in can.items() if able) or "the basics"),
+        ("test call", test),
+        ("reply", repr(call.text)),
     ]

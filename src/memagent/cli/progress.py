@@ -1,28 +1,38 @@
-"""What is known of a run while it goes on: counts, speed, time left, memories."""
+"""What the events of a run add up to: memories and answers, counts, speed, time left."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from memagent.events import (
+    Acted,
     Answered,
     ChunkRead,
+    Compacted,
     Event,
     MemoryKept,
-    MemoryTruncated,
     MemoryUpdated,
     RunStarted,
+    SessionStarted,
     Settled,
     Stopped,
 )
 from memagent.messages import Usage
+from memagent.terminal import amount, duration, plural
+
+if TYPE_CHECKING:
+    from memagent.runstore import RunRecord, RunStore
+
+TAIL = 64
+"""Events at the end of a run that usually say how far it is."""
 
 
 @dataclass
 class Notebook:
-    """The memory of one question, as it was and as it is."""
+    """One question (or task): its memory as it was and as it is, and its answer."""
 
     question: str
     memory: str = ""
@@ -31,21 +41,49 @@ class Notebook:
     changed: int | None = None
     """The chunk of that change."""
     tokens: int = 0
-    through: bool = False
-    """Nothing more is read for it: it is settled, or answered."""
+    read: int = 0
+    """Chunks that were read for it."""
+    settled: bool = False
+    answered: Answered | None = None
+    stopped: Stopped | None = None
+    """Why there is no answer."""
+
+    @property
+    def answer(self) -> str | None:
+        """The answer, if there is one."""
+        return None if self.answered is None else self.answered.answer
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the answer was cut off by its token limit."""
+        return self.answered is not None and self.answered.truncated
+
+    @property
+    def finished(self) -> bool:
+        """Nothing more is read for it: it is settled, or answered."""
+        return self.settled or self.answered is not None
+
+    @property
+    def reason(self) -> str:
+        """The stop reason's value; empty while the run goes on."""
+        if self.answered is not None:
+            return "settled" if self.settled else "answered"
+        return "" if self.stopped is None else self.stopped.reason.value
 
 
 class Tally:
-    """Adds up the events of a run.
+    """Adds up the events of a run, of a document or of tools.
 
     Args:
-        chars: characters of the document, roughly; None where nobody knows.
+        questions: of the run, if its first event is not to come.
+        chars: characters of the document, roughly; None if unknown.
         replayed: events up to this `seq` were committed by an earlier session.
         clock: seconds, monotonic.
     """
 
     def __init__(
         self,
+        questions: Iterable[str] = (),
         *,
         chars: int | None = None,
         replayed: int = -1,
@@ -53,11 +91,13 @@ class Tally:
     ) -> None:
         self.chars, self.replayed = chars, replayed
         self.started: RunStarted | None = None
-        self.notebooks: list[Notebook] = []
+        self.notebooks = [Notebook(question) for question in questions]
         self.latest: Notebook | None = None
         """The notebook that changed last."""
         self.chunks = 0
-        """Chunks that were shown to the model, the one at hand included."""
+        """Chunks that were shown to the model, the current one included."""
+        self.steps = self.summaries = 0
+        """Of a tool session."""
         self.usage = Usage()
         self._clock = clock
         self._begun = clock()
@@ -65,8 +105,30 @@ class Tally:
         self._waiting: set[int] = set()
         self._done = 0
         self._end = False
+        self._spoke = False
+        """The last reply called no tool."""
         self._live_tokens = 0
         self._live_from = 0.0
+
+    @classmethod
+    def of(cls, store: RunStore, record: RunRecord) -> Tally:
+        """Adds up all events of a stored run."""
+        return cls(record.binding["questions"])._and(store.events(record.id))
+
+    @classmethod
+    def tail(cls, store: RunStore, record: RunRecord) -> Tally:
+        """Adds up the last events of a stored run, enough of them to know `made`."""
+        last, back = store.last_seq(record.id), TAIL
+        while True:
+            tally = cls(record.binding["questions"])._and(store.events(record.id, last - back))
+            if tally.made or back > last:
+                return tally
+            back *= 8
+
+    def _and(self, events: Iterable[Event]) -> Tally:
+        for event in events:
+            self.add(event)
+        return self
 
     def is_replay(self, event: Event) -> bool:
         """Whether an earlier session committed the event."""
@@ -78,31 +140,41 @@ class Tally:
             case RunStarted():
                 self.started = event
                 self.notebooks = [Notebook(question) for question in event.questions]
+            case SessionStarted():
+                self.notebooks = [Notebook(event.task)]
             case ChunkRead():
                 self._chunk, self.chunks, self._done = event, event.chunk + 1, event.start
-                self._waiting = {n for n, book in enumerate(self.notebooks) if not book.through}
+                self._waiting = {n for n, book in enumerate(self.notebooks) if not book.finished}
             case MemoryUpdated():
                 book = self.notebooks[event.question]
                 book.before, book.memory = book.memory, event.memory
                 book.changed, book.tokens = event.chunk, event.tokens
                 self.latest = book
-                self._step(event, event.usage)
+                self._read(event)
             case MemoryKept():
-                self._step(event, event.usage)
+                self._read(event)
+            case Acted():
+                self.steps, self._spoke = event.step + 1, not event.calls
+                self._count(event, event.usage)
+            case Compacted():
+                self.summaries = max(self.summaries, event.compaction.stage)
             case Settled():
-                self.notebooks[event.question].through = True
+                self.notebooks[event.question].settled = True
             case Answered():
-                self.notebooks[event.question].through = True
+                self.notebooks[event.question].answered = event
+                self.steps -= self._spoke  # the answer is no step
                 self._count(event, event.usage)
             case Stopped():
+                self.notebooks[event.question].stopped = event
                 self._count(event, event.usage)
             case _:
                 pass
         if self.is_replay(event):
             self._begun, self._live_from = self._clock(), self.fraction or 0.0
 
-    def _step(self, event: MemoryUpdated | MemoryKept, usage: Usage) -> None:
-        self._count(event, usage)
+    def _read(self, event: MemoryUpdated | MemoryKept) -> None:
+        self._count(event, event.usage)
+        self.notebooks[event.question].read = event.chunk + 1
         if self._chunk is None or self._chunk.chunk != event.chunk:
             return  # a question that was behind catches up
         self._waiting.discard(event.question)
@@ -115,13 +187,18 @@ class Tally:
             self._live_tokens += usage.prompt_tokens + usage.completion_tokens
 
     @property
+    def made(self) -> int:
+        """Chunks that were read, or steps that were made."""
+        return max((self.steps, *(book.read for book in self.notebooks)))
+
+    @property
     def finished(self) -> int:
-        """Chunks that every question is through with."""
+        """Chunks that were read for every question."""
         return self.chunks - bool(self._waiting)
 
     @property
     def fraction(self) -> float | None:
-        """How much of the document is read, 0 to 1; None where its length is unknown."""
+        """How much of the document is read, 0 to 1; None if its length is unknown."""
         if self._end:
             return 1.0
         # The length is a guess from the file's size, so only the last chunk makes it whole.
@@ -139,15 +216,18 @@ class Tally:
 
     @property
     def left(self) -> float | None:
-        """Seconds until the document is read, at this session's pace; None where nobody can tell."""
+        """Seconds until the document is read, at this session's pace; None if unknown."""
         fraction = self.fraction
         if fraction is None or fraction - self._live_from < 0.005 or self.elapsed < 1:
             return None
         return self.elapsed * (1 - fraction) / (fraction - self._live_from)
 
-
-def change_of(book: Notebook, truncated: MemoryTruncated | None) -> str:
-    """What became of a memory, in a word."""
-    if truncated is not None:
-        return f"truncated {truncated.tokens_before:,} -> {truncated.tokens_after:,}"
-    return "unchanged" if book.memory == book.before else "updated"
+    def facts(self) -> list[str]:
+        """Counts for one line."""
+        facts = [
+            plural(self.chunks, "chunk"),
+            plural(self.usage.calls, "call"),
+            f"{amount(self.speed)} tokens/s",
+            duration(self.elapsed),
+        ]
+        return facts + ([f"{self.usage.retries:,} sent again"] if self.usage.retries else [])

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memagent.cli.exits import NO_ANSWER, Outcome, say
+from memagent.cli.exits import NO_ANSWER, Outcome
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, amount, clean, duration, plural, shorten, terminal
+from memagent.cli.progress import Notebook, Tally
 from memagent.messages import Usage
+from memagent.terminal import Paper, amount, clean, console, duration, panel, plural, say, shorten
 
 if TYPE_CHECKING:
-    from memagent.run.result import Result
-    from memagent.runstore import RunRecord
-
+    from memagent.runstore import RunRecord, RunStore
 
 TITLE = 200
 """Characters of a question above its answer: rich clips it to the panel, a whole book of it would take long."""
+CUT_OFF = "the reply was cut off by its token limit"
+
+
+def is_session(record: RunRecord) -> bool:
+    """Whether a run is a tool session; else it reads a document."""
+    return record.binding["agent"] == "tools"
 
 
 def report(
-    results: Sequence[Result],
+    store: RunStore,
     record: RunRecord,
+    tally: Tally,
     display: Display,
     outcome: Outcome,
     *,
@@ -32,120 +36,113 @@ def report(
     """Shows the answers of a run, and what they took.
 
     Args:
-        results: one a question.
+        store: where the run is.
         record: the run.
+        tally: of all its events.
         display: how.
-        outcome: says how to go on where an answer is missing.
-        seconds: how long this session took; None where nothing was read.
+        outcome: says how to resume if an answer is missing.
+        seconds: how long this session took; None if nothing was read.
 
     Returns:
-        The exit code: 0, or 6 where an answer is missing.
+        The exit code: 0, or 6 if an answer is missing.
     """
+    books = tally.notebooks
     match display:
         case Display.JSON:
-            said = json.dumps(as_json(results, record), ensure_ascii=False)
-            outcome.told = True
-            print(said)
+            outcome.tell_result(as_json(store, record, tally))
         case Display.NONE:
-            for result in results:
-                if result.answer is not None:
-                    print(clean(result.answer) if sys.stdout.isatty() else result.answer)
+            for book in books:
+                if book.answer is not None:
+                    print(clean(book.answer) if sys.stdout.isatty() else book.answer)
         case Display.PLAIN | Display.FULL:
             if seconds is not None and display is Display.PLAIN:
                 print()
-            for result in results:
-                if result.answer is None:
-                    continue
-                if len(results) > 1 and display is Display.PLAIN:
-                    print(clean(result.question))
-                show_answer(result.question, result.answer, display)
-            run_id = None if outcome.store is None else record.id
-            Paper(colour=display is Display.FULL).line((facts(results, seconds, run_id), "dim"))
-    missing = [result for result in results if result.answer is None]
-    for result in missing:
-        which = f"no answer to {result.question!r}:" if len(results) > 1 else "no answer:"
-        say(which, result.detail, style="bold yellow")
+            paper = Paper(colour=display is Display.FULL)
+            for book in books:
+                _answer(book, paper, display, many=len(books) > 1)
+            facts = costs(store.usage(record.id), tally)
+            facts = facts if outcome.store is None else [f"run {record.id}", *facts]
+            if seconds is not None:
+                facts.append(duration(seconds))
+            paper.line((" · ".join(facts), "dim"))
+    missing = [book for book in books if book.answer is None]
+    for book in missing:
+        which = f"no answer to {book.question!r}:" if len(books) > 1 else "no answer:"
+        say(which, "" if book.stopped is None else book.stopped.detail, style="bold yellow")
     if missing:
-        command = outcome.resume_command(record.id)
-        if command is not None:
-            say("resume with:", command, style="dim")
+        outcome.say_resume(record.id, at_limit=any(book.reason == "limit" for book in missing))
     return NO_ANSWER if missing else 0
 
 
-def show_answer(question: str, answer: str, display: Display) -> None:
+def _answer(book: Notebook, paper: Paper, display: Display, *, many: bool) -> None:
     """Writes an answer: in a panel on a terminal, else behind `answer:`."""
-    if display is not Display.FULL:
-        print(f"answer: {clean(answer).strip()}\n")
+    if book.answer is None:
         return
-    from rich import box
-    from rich.panel import Panel
-    from rich.text import Text
+    answer = clean(book.answer).strip()
+    if display is Display.FULL:
+        from rich.text import Text
 
-    panel = Panel(
-        Text(clean(answer).strip(), style="bold"),
-        title=Text(shorten(question, TITLE), overflow="ellipsis"),
-        title_align="left",
-        border_style="green",
-        box=box.ROUNDED,
-        padding=(0, 1),
-    )
-    terminal(sys.stdout).print(panel)
-
-
-def facts(results: Sequence[Result], seconds: float | None, run_id: str | None) -> str:
-    """One line: the run (where it is kept), what it read, what it took, why it stopped."""
-    usage = sum((result.usage for result in results), Usage())
-    reasons = dict.fromkeys(result.stop_reason.value.replace("_", " ") for result in results)
-    parts = [
-        *([] if run_id is None else [f"run {run_id}"]),
-        plural(max(result.chunks for result in results), "chunk"),
-        *costs(usage, " and ".join(reasons)),
-    ]
-    if seconds is not None:
-        parts.append(duration(seconds))
-    return " · ".join(parts)
+        title = Text(shorten(book.question, TITLE), overflow="ellipsis")
+        console(sys.stdout).print(panel(Text(answer, style="bold"), title, style="green"))
+    else:
+        if many:
+            print(clean(book.question))
+        print(f"answer: {answer}\n")
+    if book.truncated:
+        paper.line((CUT_OFF, "yellow"))
 
 
-def costs(usage: Usage, reason: str) -> list[str]:
-    """What a run took, with why it ended, as the parts of a line."""
+def costs(usage: Usage, tally: Tally) -> list[str]:
+    """What a run made, what that took, and why it ended, as the parts of a line."""
+    reasons = dict.fromkeys(book.reason.replace("_", " ") for book in tally.notebooks)
+    made = [plural(tally.made, "chunk")]
+    if tally.steps:
+        made = [plural(tally.steps, "step"), plural(tally.summaries, "summary")]
+    return [*made, *spent(usage), " and ".join(reasons)]
+
+
+def spent(usage: Usage) -> list[str]:
+    """What calls took, as the parts of a line."""
     parts = [
         plural(usage.calls, "call"),
         f"{amount(usage.prompt_tokens)} prompt + {amount(usage.completion_tokens)} completion tokens",
-        reason,
     ]
     if usage.retries:
-        parts.append("1 retry" if usage.retries == 1 else f"{usage.retries:,} retries")
+        lost = f" ({amount(usage.retry_tokens)} tokens)" if usage.retry_tokens else ""
+        parts.append(plural(usage.retries, "retry") + lost)
+    if usage.repeated:
+        parts.append(f"{usage.repeated:,} repeated after an interruption")
     return parts
 
 
-def spent(usage: Usage) -> str:
-    """What a run took, in full."""
-    said = f"{usage.calls:,} calls, {usage.prompt_tokens:,} prompt and {usage.completion_tokens:,} completion tokens"
-    if usage.cached_tokens:
-        said += f", {usage.cached_tokens:,} of them cached"
-    if usage.retries:
-        said += f", {usage.retries:,} sent again ({usage.retry_tokens:,} tokens)"
-    if usage.repeated:
-        said += f", {usage.repeated:,} repeated after an interruption"
-    return said
-
-
-def as_json(results: Sequence[Result], record: RunRecord) -> dict[str, Any]:
+def as_json(store: RunStore, record: RunRecord, tally: Tally) -> dict[str, Any]:
     """One object for one question; for several the run's id and a list of such objects."""
-    objects = [_object(result, record) for result in results]
+    objects = [result(store, record, tally, number) for number in range(len(tally.notebooks))]
     return objects[0] if len(objects) == 1 else {"run_id": record.id, "results": objects}
 
 
-def _object(result: Result, record: RunRecord) -> dict[str, Any]:
-    return {
-        "answer": result.answer,
-        "memory": result.memory,
-        "stop_reason": result.stop_reason.value,
-        "run_id": result.run_id,
-        "usage": result.usage.model_dump(),
-        "chunks": result.chunks,
-        "question": result.question,
+def result(store: RunStore, record: RunRecord, tally: Tally, number: int) -> dict[str, Any]:
+    """What came of one question, as JSON."""
+    book = tally.notebooks[number]
+    said: dict[str, Any] = {
+        "answer": book.answer,
+        "stop_reason": book.reason,
+        "detail": "" if book.answer is not None or book.stopped is None else book.stopped.detail,
+        "truncated": book.truncated,
+        "run_id": record.id,
         "model": record.binding["model"],
+        "usage": store.usage(record.id, number).model_dump(),
+    }
+    if is_session(record):
+        return said | {
+            "task": book.question,
+            "tools": record.binding["tools"]["names"],
+            "steps": tally.steps,
+            "summaries": tally.summaries,
+        }
+    return said | {
+        "question": book.question,
         "document": record.source["name"],
-        "detail": result.detail,
+        "memory": book.memory,
+        "chunks": book.read,
     }

@@ -2,63 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from memagent.cli import options as opt
+from memagent.cli.ask import run
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
-from memagent.cli.reading import read_and_report
-from memagent.cli.results import report
-from memagent.cli.setup import agent_again, chosen_display, chosen_store, existing_store
+from memagent.cli.progress import Tally
+from memagent.cli.results import is_session, report
+from memagent.cli.setup import Served, agent_again, chosen_display, chosen_store, existing_store
 from memagent.cli.source import open_source
-from memagent.cli.tool_session import cannot_resume, is_tool_session, report_session
+from memagent.errors import ConfigError
+
+if TYPE_CHECKING:
+    from memagent.runstore import RunRecord
 
 
-def resume(
-    run_id: Annotated[str, typer.Argument(metavar="ID", help="As memagent runs lists it.")],
+@dataclass(frozen=True, kw_only=True)
+class Resume(Served):
+    """The options of `resume`."""
+
+    run_id: opt.RunArgument
     document: Annotated[
         str | None,
-        typer.Option(
-            "--document",
-            metavar="FILE",
-            help="The document again, where it came from standard input or has moved; - is standard input.",
-            show_default=False,
+        opt.option(
+            "The document again, if it came from standard input or has moved; - is standard input.",
+            "FILE",
         ),
-    ] = None,
-    base_url: opt.BaseUrl = None,
-    max_calls: opt.MaxCalls = None,
-    store: opt.Store = None,
-    durable: opt.Durable = False,
-    display: opt.DisplayOption = None,
-) -> None:
-    """Go on with a run that was interrupted or stopped; no finished call is sent again.
+    ] = None
+    max_calls: opt.MaxCalls = None
+    store: opt.Store = None
+    durable: opt.Durable = False
+    display: opt.DisplayOption = None
+    json: opt.Json = False
 
-    A run that has its answers is shown again, without any call. A tool session goes on in the program that has its
-    tools.
+
+def resume(given: Resume) -> None:
+    """Resume an interrupted or stopped run; on a finished one, print the stored answer.
+
+    No finished call is sent again. A tool session can only be resumed by the program that has its tools.
     """
-    shown = chosen_display(display)
-    outcome = Outcome(json=shown is Display.JSON, store_flag=store, run_id=run_id)
+    shown = chosen_display(given.display, json=given.json)
+    outcome = Outcome(
+        json=shown is Display.JSON,
+        store_flag=given.store,
+        run_id=given.run_id,
+        limit=given.max_calls,
+        again=given.again(),
+    )
     with reported(outcome):
-        existing_store(store).close()
-        outcome.store = opened = chosen_store(store, durable=durable)
-        record = opened.get(run_id)
-        if is_tool_session(record):
-            if record.status != "finished":
-                raise cannot_resume(record, store)
-            report_session(opened, record, shown, outcome)
-            return
+        existing_store(given.store).close()
+        outcome.store = opened = chosen_store(given.store, durable=given.durable)
+        record = opened.get(given.run_id)
         if record.status == "finished":
-            from memagent.memory.state import read_results
-
-            report(read_results(opened, run_id), record, shown, outcome)
+            report(opened, record, Tally.of(opened, record), shown, outcome)
             return
-        agent = agent_again(record, opened, base_url=base_url, max_calls=max_calls)
+        if is_session(record):
+            raise _cannot_resume(record, given.store)
+        agent = agent_again(record, opened, max_calls=given.max_calls, **given.server())
         source = None
-        named = document or record.source.get("path")
+        named = given.document or record.source.get("path")
         if named is not None:
             options: dict[str, Any] = record.source.get("options") or {}
             source = open_source(named, **options)
-        stream = agent.resume_stream(run_id, source)
-        read_and_report(agent, stream, source, opened, shown, outcome)
+        run(agent, agent.resume_stream(record.id, source), source, opened, shown, outcome)
+
+
+def _cannot_resume(record: RunRecord, store: Path | None) -> ConfigError:
+    where = "" if store is None else f", store={str(store)!r}"
+    return ConfigError(
+        f"run {record.id!r} is a tool session, and its tools are in the program that made it: resume it from Python, "
+        f"with ToolAgent(model, tools{where}).resume({record.id!r}) and the settings that it was made with"
+    )

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import islice
+from json import dumps
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
-from memagent.cli.options import Display
-from memagent.cli.output import Paper, moment, plural, shorten
+from memagent.cli.options import Display, option
+from memagent.cli.progress import Tally
+from memagent.cli.results import is_session
 from memagent.cli.setup import chosen_display, existing_store
-from memagent.cli.tool_session import is_tool_session, steps_made
 from memagent.errors import ConfigError, StoreError
+from memagent.terminal import Paper, moment, plural, shorten
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
@@ -28,43 +30,64 @@ MADE = {"document": "chunks", "tools": "steps"}
 """What is counted of a run, by its kind."""
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 NO_RUNS = (
-    "No runs yet. `memagent ask DOC 'QUESTION'` makes one; it stays here until it is removed, so that it can be "
-    "resumed and looked at."
+    "No runs yet. `memagent ask DOC 'QUESTION'` makes one; it is kept until you remove it, so that you can resume it "
+    "and look at it."
 )
+Status = Literal["finished", "stopped", "running", "interrupted"]
 
 
 @runs.callback()
 def list_runs(
-    context: typer.Context, store: opt.Store = None, display: opt.DisplayOption = None
+    context: typer.Context,
+    search: Annotated[
+        str | None,
+        option("Only runs with this text in their question or document.", "TEXT"),
+    ] = None,
+    status: Annotated[Status | None, option("Only runs of this status.")] = None,
+    limit: Annotated[int | None, option("Only the newest N of them.", "N", low=1)] = None,
+    store: opt.Store = None,
+    display: opt.DisplayOption = None,
+    json: opt.Json = False,
 ) -> None:
-    """List the runs that are kept, newest first."""
+    """List the stored runs, newest first."""
     if context.invoked_subcommand is not None:
         context.obj = store
         return
-    shown = chosen_display(display)
+    shown = chosen_display(display, json=json)
     outcome = Outcome(json=shown is Display.JSON)
     with reported(outcome):
         outcome.store = opened = existing_store(store)
-        rows = [_row(opened, record) for record in opened.runs()]
+        records = opened.runs()
+        chosen = (
+            record
+            for record in records
+            if (search is None or search.casefold() in _searched(record))
+            and (status is None or status_of(opened, record) == status)
+        )
+        rows = [_row(opened, record) for record in islice(chosen, limit)]
         match shown:
             case Display.JSON:
-                print(json.dumps(rows, ensure_ascii=False))
+                print(dumps(rows, ensure_ascii=False))
             case Display.NONE:
                 for row in rows:
                     print(row["id"])
             case _ if not rows:
-                print(NO_RUNS)
+                print("No run matches." if records else NO_RUNS)
             case _:
                 _write(rows, shown)
+
+
+def _searched(record: RunRecord) -> str:
+    return "\n".join((*record.binding["questions"], record.source.get("name", ""))).casefold()
 
 
 @runs.command("rm")
 def remove(
     context: typer.Context,
-    run_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The runs to forget.")],
+    run_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The runs to remove.")],
     store: opt.Store = None,
 ) -> None:
-    """Remove runs with all that they kept. A run that somebody is at is left alone."""
+    """Remove runs and everything stored with them. A run that is in use is left alone."""
     outcome = Outcome(json=False)
     with reported(outcome):
         outcome.store = opened = existing_store(store or context.obj)
@@ -80,38 +103,32 @@ def prune(
     context: typer.Context,
     older_than: Annotated[
         str | None,
-        typer.Option(
-            metavar="AGE",
-            help="Runs that nothing happened to for so long: 45m, 12h, 30d, 8w.",
-            show_default=False,
-        ),
+        option("Runs that have not changed for this long: 45m, 12h, 30d, 8w.", "AGE"),
     ] = None,
     finished: Annotated[
-        bool, typer.Option("--finished", help="Only runs that have their answers.")
+        bool, option("Only runs that have their answers.", None, "--finished")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, option("Do not ask.", None, "--yes", "-y")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Say what would be removed, and stop there.")
+        bool, option("List what would be removed, and remove nothing.", None, "--dry-run", "-n")
     ] = False,
     store: opt.Store = None,
 ) -> None:
-    """Remove runs by age, or those that are finished. Runs that somebody is at are left alone."""
+    """Remove runs by age, or those that are finished. Runs in use are left alone."""
     outcome = Outcome(json=False)
     with reported(outcome):
         if older_than is None and not finished:
             raise ConfigError(
-                "nothing says which runs: give --older-than (such as 30d), --finished, or both"
+                "prune removes nothing by itself: give --older-than (such as 30d), --finished, or both"
             )
         before = time.time() - (0 if older_than is None else seconds_of(older_than))
         outcome.store = opened = existing_store(store or context.obj)
         chosen: list[RunRecord] = []
         for record in opened.runs():
             status = status_of(opened, record)
-            if (
-                record.updated > before
-                or status == "running"
-                or (finished and status != "finished")
-            ):
+            if record.updated > before or status == "running":
+                continue
+            if finished and status != "finished":
                 continue
             chosen.append(record)
             asked = shorten("; ".join(record.binding["questions"]), 60)
@@ -127,7 +144,7 @@ def prune(
 def _agreed(number: int, *, yes: bool) -> bool:
     if yes:
         return True
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigError(f"{plural(number, 'run')} would be removed: give --yes to do it")
     return typer.confirm(f"Remove {plural(number, 'run')}?")
 
@@ -149,16 +166,18 @@ def seconds_of(age: str) -> float:
     """Seconds of an age such as `30d`.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not an age.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", age.strip())
     if found is None:
-        raise ConfigError(f"--older-than {age!r}: give a number and m, h, d or w, such as 30d")
+        raise ConfigError(
+            f"--older-than must be a number and m, h, d or w, such as 30d, got {age!r}"
+        )
     return float(found[1]) * UNITS[found[2]]
 
 
 def status_of(store: RunStore, record: RunRecord) -> str:
-    """`finished`, `stopped`, `running`, or `interrupted` where its process is gone without a word."""
+    """`finished`, `stopped`, `running`, or `interrupted` if its process is gone without a word."""
     if record.status != "running":
         return record.status
     try:
@@ -169,24 +188,21 @@ def status_of(store: RunStore, record: RunRecord) -> str:
 
 
 def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
-    row = {
+    questions: list[str] = record.binding["questions"]
+    kind, about = "document", {"document": record.source["name"], "questions": questions}
+    if is_session(record):
+        kind, about = "tools", {"task": questions[0], "tools": record.binding["tools"]["names"]}
+    return {
         "id": record.id,
-        "kind": "tools" if is_tool_session(record) else "document",
+        "kind": kind,
         "created": record.created,
         "updated": record.updated,
         "status": status_of(store, record),
         "model": record.binding["model"],
         "calls": store.usage(record.id).calls,
+        MADE[kind]: Tally.tail(store, record).made,
+        **about,
     }
-    questions: list[str] = record.binding["questions"]
-    if is_tool_session(record):
-        tools = record.binding["tools"]["names"]
-        return row | {"task": questions[0], "tools": tools, "steps": steps_made(store, record.id)}
-    from memagent.memory.state import restore
-
-    states = restore(store, record.id)
-    read = max(state.next_chunk for state in states)
-    return row | {"document": record.source["name"], "questions": questions, "chunks": read}
 
 
 def _write(rows: list[dict[str, Any]], display: Display) -> None:

@@ -7,27 +7,13 @@ import logging
 import os
 import signal
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from memagent.cli.exits import Interrupted, say
-
-if TYPE_CHECKING:
-    from memagent.events import Event
-    from memagent.memory.agent import MemoryAgent, RunStream
-    from memagent.run.result import Result
+from memagent.cli.exits import Interrupted
+from memagent.terminal import say
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Watcher(Protocol):
-    """Shows a run while it goes on."""
-
-    def __enter__(self) -> object: ...
-    def __exit__(self, *error: object) -> None: ...
-    def event(self, event: Event) -> None:
-        """Takes note of an event of the run."""
-        ...
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
@@ -62,22 +48,6 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
         loop.close()
-
-
-def watch(agent: MemoryAgent, stream: RunStream, watcher: Watcher) -> list[Result]:
-    """Runs a reading to its end, every event shown; closes the agent."""
-
-    async def read() -> list[Result]:
-        try:
-            async with stream:
-                async for event in stream:
-                    watcher.event(event)
-            return stream.results
-        finally:
-            await agent.aclose()
-
-    with watcher:
-        return drive(read())
 
 
 class _Short(logging.Handler):

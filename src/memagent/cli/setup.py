@@ -5,37 +5,153 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
+from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from memagent.cli.options import Cuts, Display, Gate, Trust
-from memagent.cli.output import on_terminal
+from memagent.cli import options as opt
+from memagent.cli.options import MODEL, RUN, TEXT, Display, argument, option
 from memagent.errors import ConfigError, StoreError
+from memagent.terminal import on_terminal
 
 if TYPE_CHECKING:
+    from memagent.documents import Document
     from memagent.memory.agent import MemoryAgent
     from memagent.models.limit import Limits
     from memagent.runstore import RunRecord, RunStore
 
+BASE_URL = (
+    "The server's address, up to /v1; several with commas between. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, then "
+    "localhost."
+)
+HEADER = "A header to send with every request; may be repeated. It is not stored."
+EXTRA_BODY = """Further fields of every chat request: '{"top_k": 20}'. null leaves a field out."""
+"""Options that the agent takes as they are, beside its settings."""
 
-@dataclass(frozen=True)
-class Setup:
-    """What a new agent is made of; None: nothing was said."""
 
-    model: str | None
-    base_url: str | None
-    tokenizer: str | None
-    window: int | None
-    chunk_tokens: int | None
-    memory_tokens: int | None
-    cuts: Cuts | None
-    overlap: int | None
-    prompts: str | None
-    gate: Gate | None
-    trust: Trust | None
-    temperature: float | None
-    seed: int = 0
-    max_calls: int | None = None
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """The options that say where a server is and how it is asked."""
+
+    base_url: Annotated[str | None, option(BASE_URL, "URL", panel=MODEL)] = None
+    timeout: Annotated[
+        float | None,
+        option("Seconds to wait for a reply. Default: 600.", "SECONDS", panel=MODEL, low=0.001),
+    ] = None
+    headers: Annotated[
+        list[str] | None, option(HEADER, "'NAME: VALUE'", "--header", panel=MODEL)
+    ] = None
+    extra_body: Annotated[str | None, option(EXTRA_BODY, "JSON", panel=MODEL)] = None
+    retries: Annotated[
+        int | None,
+        option("How often a failed call is sent again. Default: 4.", "N", panel=MODEL, low=0),
+    ] = None
+
+    def server(self) -> dict[str, Any]:
+        """The arguments of `open_model` that these options give.
+
+        Raises:
+            ConfigError: a header without a name, or an extra body that is not a JSON object.
+        """
+        given: dict[str, Any] = {"base_url": self.base_url, "timeout": self.timeout}
+        if self.headers is not None:
+            pairs = [text.partition(":") for text in self.headers]
+            if not all(name.strip() and colon for name, colon, _ in pairs):
+                # Without its value, which may be a secret.
+                raise ConfigError("--header must be 'NAME: VALUE', with a colon between the two")
+            given["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
+        if self.extra_body is not None:
+            try:
+                given["extra_body"] = body = loads(self.extra_body)
+            except ValueError as error:
+                raise ConfigError(
+                    f"--extra-body must be a JSON object, got {self.extra_body!r} ({error})"
+                ) from error
+            if not isinstance(body, dict):
+                raise ConfigError(f"--extra-body must be a JSON object, got {self.extra_body!r}")
+        if self.retries is not None:
+            from memagent.models.retry import RetryPolicy
+
+            given["retry"] = RetryPolicy(attempts=self.retries + 1)
+        return {name: value for name, value in given.items() if value is not None}
+
+    def again(self) -> str:
+        """The flags that a resumed run needs once more; the values of headers are left out."""
+        flags = [f"--header {quote(text.partition(':')[0] + ': …')}" for text in self.headers or ()]
+        given = {"timeout": self.timeout, "extra-body": self.extra_body, "retries": self.retries}
+        flags += [
+            f"--{name} {quote(str(value))}" for name, value in given.items() if value is not None
+        ]
+        return " ".join(flags)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask(Served):
+    """The options of `ask`; `estimate` has those that shape the calls."""
+
+    doc: Annotated[str, argument("DOC", "A text file, plain or gzip; [b]-[/] is standard input.")]
+    question: Annotated[str | None, argument("QUESTION", "What to find out.")] = None
+    questions: Annotated[
+        list[str] | None,
+        option("Repeat it to ask several in one pass.", "QUESTION", "-q", "--question"),
+    ] = None
+    model: opt.Model = None
+    tokenizer: opt.Tokenizer = None
+    temperature: opt.Temperature = None
+    seed: Annotated[int, option("Seed of the run.", panel=MODEL, default=True)] = 0
+    window: opt.Window = None
+    chunk_tokens: opt.ChunkTokens = None
+    memory_tokens: opt.MemoryTokens = None
+    cuts: opt.CutsOption = None
+    overlap: opt.Overlap = None
+    prompts: opt.Prompts = None
+    gate: opt.GateOption = None
+    trust: opt.TrustOption = None
+    encoding: Annotated[
+        str | None, option("The document's encoding. Default: detected.", "NAME", panel=TEXT)
+    ] = None
+    errors: Annotated[
+        Literal["strict", "replace"],
+        option("Stop at a byte that does not decode, or replace it.", panel=TEXT, default=True),
+    ] = "strict"
+    store: opt.Store = None
+    durable: opt.Durable = False
+    run_id: Annotated[
+        str | None,
+        option("Name of the run. An unfinished run of that name is resumed.", "ID", panel=RUN),
+    ] = None
+    max_calls: opt.MaxCalls = None
+    display: opt.DisplayOption = None
+    json: opt.Json = False
+
+    def asked(self) -> tuple[str, ...]:
+        """The questions in the order of the command line.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        questions = (
+            *([] if self.question is None else [self.question]),
+            *(self.questions or ()),
+        )
+        if not questions:
+            raise ConfigError(
+                "no question: give it after the document (memagent ask DOC 'QUESTION'), or one or more times "
+                "with -q (memagent ask DOC -q 'QUESTION' -q 'ANOTHER')"
+            )
+        return questions
+
+    def document(self) -> Document:
+        """The document.
+
+        Raises:
+            DocumentNotFound: the path is missing or a directory.
+            ConfigError: there is no such encoding.
+        """
+        from memagent.cli.source import open_source
+
+        return open_source(self.doc, encoding=self.encoding, errors=self.errors)
 
     def agent(self, store: RunStore | None) -> MemoryAgent:
         """Makes the agent.
@@ -44,24 +160,19 @@ class Setup:
             ConfigError: a setting is wrong, or no model is named.
         """
         from memagent.memory.agent import MemoryAgent
+        from memagent.memory.plan import MemorySettings
         from memagent.messages import Sampling
         from memagent.models.spec import open_model
 
         heat = self.temperature
         if heat is not None and not math.isfinite(heat):
-            raise ConfigError(f"--temperature {heat!r}: give a number from 0 on")
+            raise ConfigError(f"--temperature must be a number from 0, got {heat!r}")
+        names = {"prompts", *(MemorySettings.model_fields.keys() - {"sampling"})}
+        given: dict[str, Any] = {name: getattr(self, name) for name in names}
         return MemoryAgent(
-            open_model(self.model, base_url=self.base_url, tokenizer=self.tokenizer),
-            prompts=self.prompts,
-            window=self.window,
-            chunk_tokens=self.chunk_tokens,
-            memory_tokens=self.memory_tokens,
-            cuts=None if self.cuts is None else self.cuts.value,
-            overlap=self.overlap,
-            gate=None if self.gate is None else self.gate.value,
-            trust=None if self.trust is None else self.trust.value,
+            open_model(self.model, tokenizer=self.tokenizer, **self.server()),
+            **given,
             sampling=None if heat is None else Sampling(temperature=heat),
-            seed=self.seed,
             limits=call_limit(self.max_calls),
             store=store,
         )
@@ -77,15 +188,19 @@ def call_limit(calls: int | None) -> Limits | None:
 
 
 def agent_again(
-    record: RunRecord, store: RunStore, *, base_url: str | None, max_calls: int | None = None
+    record: RunRecord,
+    store: RunStore,
+    *,
+    max_calls: int | None = None,
+    **server: Any,
 ) -> MemoryAgent:
     """Makes the agent of a stored run again, with the budget that the run has.
 
     Args:
         record: the run.
         store: where it is.
-        base_url: the server, where it is another one now.
         max_calls: most calls of the run, those of its earlier sessions among them.
+        server: what `Served.server` says of it now.
 
     Raises:
         ConfigError: the model was an object of a Python program.
@@ -99,11 +214,11 @@ def agent_again(
     model: str = given.pop("model")
     if model.partition(":")[0] not in SCHEMES:
         raise ConfigError(
-            f"run {record.id!r} was made with the model {model!r}, which only the program that made it knows: "
+            f"run {record.id!r} uses the model {model!r}, which exists only in the program that made it: "
             f"resume it from Python, with MemoryAgent(that_model, ...).resume({record.id!r})"
         )
     prompts = PromptSet.parse(given.pop("prompts").encode(), name="the run's prompt set")
-    kept_url, tokenizer = given.pop("base_url", None), given.pop("tokenizer", None)
+    kept = {name: given.pop(name, None) for name in ("base_url", "tokenizer")}
     sampling = Sampling.model_validate(given.pop("sampling"))
     # Not as they were asked for: a server's window may have changed since, and the defaults with it.
     bound = record.binding["budget"]
@@ -113,7 +228,7 @@ def agent_again(
         "memory_tokens": bound["memory"],
     }
     return MemoryAgent(
-        open_model(model, base_url=base_url or kept_url, tokenizer=tokenizer),
+        open_model(model, **(kept | server)),
         prompts=prompts,
         sampling=sampling,
         limits=call_limit(max_calls),
@@ -122,30 +237,21 @@ def agent_again(
     )
 
 
-def chosen_questions(question: str | None, more: list[str] | None) -> tuple[str, ...]:
-    """The questions in the order of the command line.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    questions = (*([] if question is None else [question]), *(more or ()))
-    if not questions:
-        raise ConfigError(
-            "no question: give it after the document (memagent ask DOC 'QUESTION'), or one or more times "
-            "with -q (memagent ask DOC -q 'QUESTION' -q 'ANOTHER')"
-        )
-    return questions
-
-
-def chosen_display(display: Display | None) -> Display:
-    """`full` where standard output is a terminal, else `plain`; `full` elsewhere is `plain` too."""
+def chosen_display(display: Display | None, *, json: bool = False) -> Display:
+    """`full` if standard output is a terminal, else `plain`; `full` elsewhere is `plain` too."""
+    if json:
+        return Display.JSON
     if display is not None and display is not Display.FULL:
         return display
     return Display.FULL if on_terminal(sys.stdout) else Display.PLAIN
 
 
 def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:
-    """The store to write to, made where it is missing."""
+    """The store to write to, made if it is missing.
+
+    Raises:
+        ConfigError: the name is SQLite's for a store in memory.
+    """
     from memagent.runstore import RunStore
 
     return RunStore(RunStore.default_path() if store is None else store, durable=durable)

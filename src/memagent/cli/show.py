@@ -2,62 +2,48 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from json import dumps
 from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.history import History
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, moment
-from memagent.cli.results import spent
+from memagent.cli.progress import Tally
+from memagent.cli.results import is_session, result, spent
 from memagent.cli.runs import status_of
 from memagent.cli.setup import chosen_display, existing_store
-from memagent.cli.tool_session import is_tool_session, show_session, show_step
+from memagent.cli.steps import Outline, Steps
 from memagent.errors import ConfigError
+from memagent.terminal import Paper, moment, plural
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
-    from memagent.trajectory import Conversation
 
 
 def show(
-    run_id: Annotated[str, typer.Argument(metavar="ID", help="As memagent runs lists it.")],
+    run_id: opt.RunArgument,
     question: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=0, help="One question of several, from 0.", show_default=False
-        ),
+        int | None, opt.option("One question of several, from 0.", "N", low=0)
     ] = None,
     chunk: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="The whole conversation about this chunk, from 0.",
-            show_default=False,
-        ),
+        opt.option("The whole conversation about this chunk, from 0.", "N", low=0),
     ] = None,
     step: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Of a tool session: this step with its whole texts, from 0.",
-            show_default=False,
-        ),
+        opt.option("This step of a tool session in full, from 0.", "N", low=0),
     ] = None,
     store: opt.Store = None,
     display: opt.DisplayOption = None,
+    json: opt.Json = False,
 ) -> None:
     """Show what a run did: how its memory changed from chunk to chunk, and what it answered.
 
-    Of a tool session: its calls and their results, and what left the context.
+    For a tool session: its calls, their results, and what left the context.
     """
-    shown = chosen_display(display)
+    shown = chosen_display(display, json=json)
     outcome = Outcome(json=shown is Display.JSON)
     with reported(outcome):
         outcome.store = opened = existing_store(store)
@@ -65,88 +51,92 @@ def show(
         asked = range(len(record.binding["questions"]))
         if question is not None and question not in asked:
             raise ConfigError(
-                f"--question {question}: run {run_id!r} has {len(asked)}, numbered from 0"
+                f"--question {question}: run {run_id!r} has {plural(len(asked), 'question')}, numbered from 0"
             )
         chosen = asked if question is None else [question]
-        is_session = is_tool_session(record)
-        if is_session and chunk is not None:
+        paper = Paper(colour=shown is Display.FULL)
+        if is_session(record) and chunk is not None:
             raise ConfigError(
                 f"--chunk {chunk}: run {run_id!r} is a tool session, which has steps: --step N"
             )
-        if not is_session and step is not None:
+        if not is_session(record) and step is not None:
             raise ConfigError(
                 f"--step {step}: run {run_id!r} reads a document, which has chunks: --chunk N"
             )
         if step is not None:
-            show_step(opened, record, step, shown)
-        elif is_session:
-            show_session(opened, record, status_of(opened, record), shown, outcome)
+            _show_step(opened, record, step, shown, paper)
         elif chunk is not None:
-            _show_chunk(opened, record, chosen, chunk, shown)
-        elif shown is Display.JSON:
-            outcome.told = True
-            _write_json(opened, record, chosen)
-        elif shown is Display.NONE:
-            from memagent.memory.state import restore
-
-            states = restore(opened, run_id)
-            for number in chosen:
-                print(states[number].answer or "")
+            _show_chunk(opened, record, chosen, chunk, shown, paper)
         else:
-            paper = Paper(colour=shown is Display.FULL)
-            paper.table(_header(opened, record))
-            for number in chosen:
-                History(
-                    paper, record.binding["questions"][number], number, many=len(asked) > 1
-                ).write(opened.events(run_id))
+            tally = Tally.of(opened, record)
+            if shown is Display.JSON:
+                outcome.told = True
+                _write_json(opened, record, tally, chosen)
+            elif shown is Display.NONE:
+                for number in chosen:
+                    print(tally.notebooks[number].answer or "")
+            else:
+                _write(opened, record, tally, chosen, paper)
 
 
-def _header(store: RunStore, record: RunRecord) -> list[tuple[str, str]]:
-    binding = record.binding
-    budget = binding["budget"]
-    from memagent.memory.state import restore
+def _write(
+    store: RunStore, record: RunRecord, tally: Tally, chosen: Iterable[int], paper: Paper
+) -> None:
+    paper.table(_header(store, record, tally))
+    if is_session(record):
+        paper.line("")
+        Steps(paper, Outline.of(store.events(record.id))).write(store.events(record.id))
+        return
+    questions: list[str] = record.binding["questions"]
+    for number in chosen:
+        history = History(paper, questions[number], number, many=len(questions) > 1)
+        history.write(store.events(record.id))
 
-    states = restore(store, record.id)
-    read = max(state.next_chunk for state in states)
+
+def _header(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str, str]]:
+    binding, settings, budget = record.binding, record.settings, record.binding["budget"]
     questions: list[str] = binding["questions"]
-    asked = [("question", questions[0])]
-    if len(questions) > 1:
-        asked = [(f"question {number}", text) for number, text in enumerate(questions)]
+    model = f"{binding['model']}, prompt set {binding['prompts'].partition(':')[0]}"
+    if is_session(record):
+        asked = [("task", questions[0]), ("tools", ", ".join(binding["tools"]["names"]))]
+        model += f", {binding['protocol']} calls"
+        limits = f"{plural(settings['max_steps'], 'step')}, {plural(settings['max_summaries'], 'summary')}"
+        allowed = f"working context {budget['window']:,}, at most {limits}"
+        made = ("made", f"{plural(tally.steps, 'step')}, {plural(tally.summaries, 'summary')}")
+    else:
+        names = (
+            ["question"]
+            if len(questions) == 1
+            else [f"question {n}" for n in range(len(questions))]
+        )
+        asked = [("document", record.source["name"]), *zip(names, questions, strict=True)]
+        allowed = (
+            f"window {budget['window']:,}: chunk {budget['chunk']:,}, memory {budget['memory']:,}"
+        )
+        made = ("read", plural(tally.made, "chunk"))
     return [
         ("run", f"{record.id}, {status_of(store, record)}"),
         ("when", f"{moment(record.created)} to {moment(record.updated)}"),
-        ("document", record.source["name"]),
         *asked,
-        ("model", f"{binding['model']}, prompt set {binding['prompts'].partition(':')[0]}"),
-        (
-            "budget",
-            f"window {budget['window']:,}: chunk {budget['chunk']:,}, memory {budget['memory']:,}",
-        ),
+        ("model", model),
+        ("budget", allowed),
         ("counted by", binding["counter"]),
-        ("read", f"{read:,} chunks"),
-        ("usage", spent(store.usage(record.id))),
+        made,
+        ("usage", " · ".join(spent(store.usage(record.id)))),
     ]
 
 
-def _write_json(store: RunStore, record: RunRecord, chosen: Iterable[int]) -> None:
+def _write_json(store: RunStore, record: RunRecord, tally: Tally, chosen: Sequence[int]) -> None:
     """One object, its events written as they are read: a run may have millions."""
-    from memagent.memory.state import restore
-
-    states = restore(store, record.id)
-    run = {
+    said = {
         "run_id": record.id,
-        "kind": "document",
         "status": status_of(store, record),
         "created": record.created,
         "updated": record.updated,
-        "document": record.source["name"],
-        "questions": record.binding["questions"],
         "binding": record.binding,
-        "usage": store.usage(record.id).model_dump(),
-        "answers": {number: states[number].answer for number in chosen},
-        "memories": {number: states[number].memory for number in chosen},
+        "results": [result(store, record, tally, number) for number in chosen],
     }
-    print(json.dumps(run, ensure_ascii=False)[:-1] + ', "events": [', end="")
+    print(dumps(said, ensure_ascii=False)[:-1] + ', "events": [', end="")
     comma = ""
     for event in store.events(record.id):
         if getattr(event, "question", None) in (None, *chosen):
@@ -155,13 +145,44 @@ def _write_json(store: RunStore, record: RunRecord, chosen: Iterable[int]) -> No
     print("]}")
 
 
-def _show_chunk(
-    store: RunStore, record: RunRecord, chosen: Iterable[int], chunk: int, display: Display
+def _show_step(
+    store: RunStore, record: RunRecord, step: int, display: Display, paper: Paper
 ) -> None:
+    """Shows one step in full, and the compaction before it.
+
+    Raises:
+        ConfigError: the session has no such step.
+    """
+    events = [event for event in store.events(record.id) if getattr(event, "step", None) == step]
+    if not events:
+        made = plural(Tally.of(store, record).steps, "step")
+        raise ConfigError(f"--step {step}: run {record.id!r} has made {made}, numbered from 0")
+    if display is Display.JSON:
+        said = [event.model_dump(mode="json") for event in events]
+        print(dumps({"run_id": record.id, "step": step, "events": said}, ensure_ascii=False))
+        return
+    Steps(paper, Outline.of(store.events(record.id)), whole=True).write(events)
+
+
+def _show_chunk(
+    store: RunStore,
+    record: RunRecord,
+    chosen: Iterable[int],
+    chunk: int,
+    display: Display,
+    paper: Paper,
+) -> None:
+    """Shows the conversations about one chunk.
+
+    Raises:
+        ConfigError: no question has a finished call about it.
+    """
+    every = {number: store.conversations(record.id, number) for number in chosen}
+    # A question's chunks are committed in order from 0, so the chunk's number is its place.
     found = {
-        number: conversation
-        for number in chosen
-        if (conversation := _conversation(store, record, number, chunk)) is not None
+        number: several[chunk]
+        for number, several in every.items()
+        if chunk < len(several) and several[chunk].chunk == chunk
     }
     if not found:
         raise ConfigError(f"--chunk {chunk}: run {record.id!r} has no finished step for that chunk")
@@ -170,9 +191,8 @@ def _show_chunk(
             {"question": number, **conversation.model_dump(mode="json")}
             for number, conversation in found.items()
         ]
-        print(json.dumps({"run_id": record.id, "chunk": chunk, "steps": steps}, ensure_ascii=False))
+        print(dumps({"run_id": record.id, "chunk": chunk, "steps": steps}, ensure_ascii=False))
         return
-    paper = Paper(colour=display is Display.FULL)
     for number, conversation in found.items():
         if len(found) > 1:
             paper.line((f"question {number}: {record.binding['questions'][number]}", "bold cyan"))
@@ -180,14 +200,3 @@ def _show_chunk(
             paper.line((f"--- {message.role}", "bold"))
             paper.line(message.content)
             paper.line("")
-
-
-def _conversation(
-    store: RunStore, record: RunRecord, question: int, chunk: int
-) -> Conversation | None:
-    # A question's chunks are committed in order from 0, so the chunk's number is its place.
-    try:
-        found = store.conversations(record.id, question)[chunk]
-    except IndexError:
-        return None
-    return found if found.chunk == chunk else None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+from memagent.errors import DocumentNotFound
 
 if TYPE_CHECKING:
     from memagent.documents import Document
@@ -22,15 +24,24 @@ def open_source(
     errors: str = "strict",
     name: str | None = None,
 ) -> Document:
-    """Opens what was named; `name` is what it is called instead.
+    """Opens the document.
+
+    Args:
+        doc: a path, or `-`.
+        encoding: as `open_document` takes it; None detects it.
+        errors: likewise.
+        name: what the document is called instead of its path.
 
     Raises:
-        DocumentNotFound: the path is missing or a directory.
+        DocumentNotFound: the path is missing or a directory, or standard input is closed.
         ConfigError: there is no such encoding.
     """
     from memagent.documents import open_document
 
     if str(doc) == "-":
+        # None, whatever its type says, if the process was started without it.
+        if cast("object", sys.stdin) is None:
+            raise DocumentNotFound("standard input is closed: give a path, or send the text to -")
         return open_document(
             sys.stdin.buffer, encoding=encoding, errors=errors, name=name or "<stdin>"
         )

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Self, cast
 
-from memagent.cli.output import Paper, Part, plural
+from memagent.cli.history import Trace, sent_again
 from memagent.compaction import Change, Compaction
-from memagent.events import Acted, Answered, Compacted, Event, Retried, Stopped, ToolReturned
+from memagent.events import Acted, Answered, Compacted, Event, Retried, ToolReturned
 from memagent.messages import ToolCall
+from memagent.terminal import Paper, Part, plural
 
 TIERS = {"stale": "dropping stale results", "clip": "clipping", "summary": "a summary"}
 NO_RESULT = "no result was committed"
@@ -51,8 +52,8 @@ class Outline:
         return self.turns[turn] if turn < len(self.turns) else turn
 
 
-class Steps:
-    """Writes what a session did.
+class Steps(Trace):
+    """Writes what a session did: a paragraph for each step and each compaction, then the answer.
 
     Args:
         paper: where to write.
@@ -61,15 +62,10 @@ class Steps:
     """
 
     def __init__(self, paper: Paper, outline: Outline, *, whole: bool = False) -> None:
-        self._paper, self._outline, self._whole = paper, outline, whole
+        super().__init__(paper)
+        self._outline, self._whole = outline, whole
         self._open: list[ToolCall] = []
         """Calls of the last step whose results are still to come."""
-
-    def write(self, events: Iterable[Event]) -> None:
-        """Writes a paragraph for each step and each compaction, then the answer."""
-        for event in events:
-            self._event(event)
-        self._close()
 
     def _event(self, event: Event) -> None:
         match event:
@@ -83,22 +79,12 @@ class Steps:
             case Compacted():
                 self._compacted(event.step, event.compaction)
             case Retried():
-                waited = f" after {event.waited:.1f} s" if event.waited else ""
-                self._paper.line((f"sent again{waited}: {event.reason}", "yellow"))
-            case Stopped():
-                self._close()
-                reason = event.reason.replace("_", " ")
-                self._paper.line((f"stopped ({reason}): {event.detail}", "yellow"))
-            case Answered():
-                self._paper.line("")
-                self._paper.line(("answer: ", "dim"), (event.answer.strip(), "bold"))
-                if event.truncated:
-                    self._paper.line(("the reply was cut off by its token limit", "yellow"))
+                self._paper.line((sent_again(event), "yellow"))
             case _:
-                pass
+                super()._event(event)
 
     def _acted(self, event: Acted) -> None:
-        self._close()
+        self._flush()
         self._open = list(event.calls)
         if not event.calls and event.step not in self._outline.misread and not self._whole:
             return  # the answer, which comes next
@@ -110,7 +96,7 @@ class Steps:
         if event.text.strip():
             self._text(event.text, "italic", indent=2)
 
-    def _close(self) -> None:
+    def _flush(self) -> None:
         """Writes the calls that never returned."""
         for call in self._open:
             self._call(call)

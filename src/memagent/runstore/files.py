@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from memagent.errors import StoreFull, StoreReadOnly
+from memagent.errors import StoreError, StoreFull, StoreReadOnly
 
 
 def make_file(path: Path) -> None:
@@ -33,6 +33,8 @@ def back_up(path: Path, copy: Path) -> None:
     """
     part = copy.with_name(f"{copy.name}.part")
     make_file(part)
+    if path.name == ":memory:":
+        raise StoreError("':memory:' would be a file of that name; None is the temporary store")
     try:
         # By a connection of its own: SQLite copies nothing for one that is in a transaction.
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(part)) as target:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.exits import say
 from memagent.cli.options import Display
-from memagent.cli.output import Paper, on_terminal
 from memagent.cli.setup import chosen_display
+from memagent.terminal import Paper, on_terminal, say
 from memagent_train.cli import options
 from memagent_train.cli.going import Going, training
 

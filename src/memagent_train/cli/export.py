@@ -11,8 +11,8 @@ import typer
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
-from memagent.cli.output import Paper
 from memagent.cli.setup import chosen_display
+from memagent.terminal import Paper
 from memagent_train.cli import options
 
 

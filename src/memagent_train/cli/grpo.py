@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
-from memagent.cli.output import Paper
+from memagent.terminal import Paper
 from memagent_train.cli import options
 from memagent_train.cli.going import Going, display_of, training
 

@@ -3,19 +3,55 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import IO, TYPE_CHECKING, Any, Self
 
+from memagent import terminal
 from memagent.cli.options import Display
-from memagent.cli.output import on_terminal, shorten
-from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher
+from memagent.terminal import on_terminal, shorten
+from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher, line_of
+
+if TYPE_CHECKING:
+    from memagent_bench.stats import Estimate
+
+
+class LiveWatcher(SilentWatcher):
+    """A title, a bar and counts; steps and evaluations scroll by above them.
+
+    Args:
+        board: counts along.
+        title: what is trained.
+        stream: a terminal.
+    """
+
+    def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
+        super().__init__(board)
+        self._screen = terminal.Board(stream, title, board)
+
+    def __enter__(self) -> Self:
+        self._screen.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Gives the terminal back."""
+        self._screen.__exit__(*error)
+
+    def stepped(self, step: int, figures: Mapping[str, Any]) -> None:
+        """Counts, and leaves a line."""
+        super().stepped(step, figures)
+        self._screen.console.print(f"{step:>6,}  {line_of(figures)}")
+
+    def evaluated(self, step: int, estimates: Mapping[int, Estimate]) -> None:
+        """Counts, and leaves a line."""
+        super().evaluated(step, estimates)
+        self._screen.console.print(self.board.said)
 
 
 def watcher(display: Display, board: Board, title: str) -> SilentWatcher:
-    """Shows a session as `display` says; where standard output carries data, a terminal's standard error is used."""
+    """Shows a session as `display` says; if standard output carries data, a terminal's standard error is used."""
     if display is Display.PLAIN:
         return PlainWatcher(board)
     stream = sys.stdout if display is Display.FULL else sys.stderr
     if not on_terminal(stream):
         return SilentWatcher(board)
-    from memagent_train.cli.watch_live import LiveWatcher
-
     return LiveWatcher(board, shorten(title, 200), stream)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memagent.budget import DEFAULT_WINDOW
-from memagent.cli.output import amount
+from memagent.terminal import amount
 from memagent_train.agents import MEMORY
 from memagent_train.config.train import TrainConfig
 from memagent_train.rollout.settings import SERVERS

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from memagent.cli.output import duration
+from memagent.terminal import duration
 from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memagent.cli.output import duration
+from memagent.terminal import duration
 from memagent_train.cli.going import Going, training
 
 if TYPE_CHECKING:

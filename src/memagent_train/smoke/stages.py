@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from memagent.cli.output import duration
+from memagent.terminal import duration
 from memagent_train.config.sft import load_sft
 from memagent_train.config.train import TrainConfig, load_train
 from memagent_train.runs.evaluate import evaluate

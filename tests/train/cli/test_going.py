@@ -42,7 +42,7 @@ def test_what_was_not_begun_cannot_be_gone_on_with(capsys: pytest.CaptureFixture
 def test_a_signal_has_its_own_code(number: int, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = ended(Signalled(number), capsys, begun=True)
     assert code == 128 + number
-    assert "go on with: memagent-train grpo 'my run.toml'" in said
+    assert "Resume with: memagent-train grpo 'my run.toml'" in said
 
 
 def test_only_the_first_process_shows_anything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from memagent_bench.stats import estimate
 
 from memagent.cli.options import Display
 from memagent_train.cli.watch import watcher
@@ -25,7 +26,9 @@ def test_a_terminal_shows_a_bar_and_keeps_the_steps(monkeypatch: pytest.MonkeyPa
         watch.rolling(8)
         watch.rolled()
         watch.stepped(1, {"reward": 0.25})
+        watch.evaluated(1, {4096: estimate([[1.0, 0.0]])})
     shown = stream.getvalue()
     assert "reward 0.250" in shown
+    assert "4K 0.500" in shown
     assert "training tiny" in shown
     assert "step 1 of 4" in shown

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent.cli import output
-from memagent.cli.output import Paper, amount, clean, duration, moment, plural, shorten
+from memagent import terminal as output
+from memagent.terminal import Paper, amount, clean, duration, moment, plural, shorten
 
 
 @given(st.text())

@@ -1,0 +1,160 @@
+"""Shows a run while it goes on: on a terminal, as lines, or not at all."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from memagent.cli.changes import gist
+from memagent.cli.history import sent_again
+from memagent.cli.options import Display
+from memagent.cli.progress import Tally
+from memagent.cli.session import drive
+from memagent.events import (
+    Event,
+    MemoryKept,
+    MemoryTruncated,
+    MemoryUpdated,
+    Neutralised,
+    Retried,
+    RunStarted,
+    Settled,
+)
+from memagent.terminal import amount, on_terminal, plural, shorten
+
+if TYPE_CHECKING:
+    from memagent.memory.agent import MemoryAgent, RunStream
+
+GIST = 100
+"""Characters shown of what changed in a memory."""
+
+
+class Watcher:
+    """Counts, and shows nothing.
+
+    Args:
+        tally: counts along.
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+
+    def __enter__(self) -> Watcher:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing to put back."""
+
+    def event(self, event: Event) -> None:
+        """Takes note of an event of the run."""
+        self.tally.add(event)
+
+
+class PlainWatcher(Watcher):
+    """Prints a line for each event that matters, without control codes.
+
+    Args:
+        tally: counts along.
+        changes_only: leave out chunks that changed nothing.
+    """
+
+    def __init__(self, tally: Tally, *, changes_only: bool = False) -> None:
+        super().__init__(tally)
+        self._changes_only = changes_only
+        self._truncated: dict[int, MemoryTruncated] = {}
+        self._resumed = False
+
+    def event(self, event: Event) -> None:
+        """Prints what is worth a line."""
+        tally = self.tally
+        replayed = tally.is_replay(event)
+        if tally.replayed > 0 and not self._resumed and not replayed:
+            self._resumed = True
+            done = f"{plural(tally.finished, 'chunk')} and {plural(tally.usage.calls, 'call')}"
+            self._say(f"resumed; {done} were done before")
+        tally.add(event)
+        if isinstance(event, RunStarted):
+            self._say(_opening(event))
+        elif not replayed and (line := self._line(event)):
+            self._say(line)
+
+    def _line(self, event: Event) -> str:
+        match event:
+            case MemoryTruncated():
+                self._truncated[event.question] = event
+                return ""
+            case MemoryUpdated():
+                book = self.tally.notebooks[event.question]
+                cut = self._truncated.pop(event.question, None)
+                if cut is not None:
+                    became = f"truncated {cut.tokens_before:,} -> {cut.tokens_after:,}"
+                else:
+                    became = "unchanged" if book.memory == book.before else "updated"
+                if self._changes_only and became == "unchanged":
+                    return ""
+                change = gist(book.before, book.memory, GIST)
+                return f"{self._where(event)}{became:<10}{event.tokens:>6,} tokens  {change}"
+            case MemoryKept():
+                return "" if self._changes_only else f"{self._where(event)}kept"
+            case Neutralised():
+                found = plural(event.count, "look-alike")
+                return f"chunk {event.chunk:<5} {found} of prompt fields made harmless"
+            case Retried():
+                return f"{self._where(event)}{shorten(sent_again(event), GIST)}"
+            case Settled():
+                return f"{self._where(event)}settled: the rest is not read"
+            case _:
+                return ""
+
+    def _where(self, event: MemoryUpdated | MemoryKept | Retried | Settled) -> str:
+        place = "answer" if event.chunk is None else f"chunk {event.chunk}"
+        if len(self.tally.notebooks) > 1:
+            place += f" question {event.question}"
+            return f"{place:<24}"
+        return f"{place:<12}"
+
+    def _say(self, line: str) -> None:
+        # Flushed: somebody may be watching a pipe or a log.
+        print(line.rstrip(), flush=True)
+
+
+def _opening(event: RunStarted) -> str:
+    return (
+        f"run {event.run_id}: {shorten(event.document, 60)}, {event.model}, window {amount(event.window)} "
+        f"(chunk {amount(event.chunk_tokens)}, memory {amount(event.memory_tokens)})"
+    )
+
+
+def watcher(display: Display, tally: Tally, *, changes_only: bool = False) -> Watcher:
+    """Shows a run as `display` says.
+
+    If standard output carries data (`json`, `none`), standard error gets a progress bar if it is a terminal.
+
+    Args:
+        display: how.
+        tally: what the watcher counts with.
+        changes_only: plain lines only for chunks that changed the memory.
+    """
+    if display is Display.PLAIN:
+        return PlainWatcher(tally, changes_only=changes_only)
+    full = display is Display.FULL
+    if not full and not on_terminal(sys.stderr):
+        return Watcher(tally)
+    from memagent.cli.live import LiveWatcher
+
+    return LiveWatcher(tally, sys.stdout if full else sys.stderr, memory=full)
+
+
+def watch(agent: MemoryAgent, stream: RunStream, watcher: Watcher) -> None:
+    """Runs a reading to its end, every event shown; closes the agent."""
+
+    async def read() -> None:
+        try:
+            async with stream:
+                async for event in stream:
+                    watcher.event(event)
+        finally:
+            await agent.aclose()
+
+    with watcher:
+        drive(read())

@@ -1,0 +1,282 @@
+"""What people read on a terminal: safe text, numbers and times, lines with colour, progress."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+REFRESH = 8
+"""Times a second that progress is drawn: smooth to the eye, and little work."""
+PIPE_WIDTH = 100
+"""Characters of a line that is clipped, where no terminal says how wide it is."""
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters other than tab and line feed: a document must not steer the terminal it is shown on."""
+
+Part: TypeAlias = "str | tuple[str, str]"
+"""Text, or text with a style of rich."""
+
+
+def clean(text: str) -> str:
+    """The text with every control character shown as U+FFFD, line ends as line feeds."""
+    return CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
+
+
+def shorten(text: str, width: int) -> str:
+    """The text on one line of at most `width` characters."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= width else line[: width - 1].rstrip() + "…"
+
+
+def amount(number: float) -> str:
+    """A count, rounded above ten thousand: `9,876`, `12.3k`, `4.56M`."""
+    if number < 10_000:
+        return f"{number:,.0f}"
+    return f"{number / 1e3:.1f}k" if number < 999_950 else f"{number / 1e6:,.2f}M"
+
+
+def plural(number: int, word: str) -> str:
+    """`1 chunk`, `12 chunks`, `2 summaries`, `2 retries`."""
+    if number == 1:
+        return f"1 {word}"
+    return f"{number:,} {word[:-1]}ies" if word.endswith("y") else f"{number:,} {word}s"
+
+
+def duration(seconds: float) -> str:
+    """`4.2 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def moment(seconds: float) -> str:
+    """A time in the local zone, to the minute."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def on_terminal(stream: IO[str]) -> bool:
+    """Whether the stream is a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
+
+
+def console(stream: IO[str]) -> Console:
+    """A console for a terminal (colours as `NO_COLOR` and the terminal allow)."""
+    from rich.console import Console
+
+    return Console(file=stream, highlight=False, markup=False, emoji=False)
+
+
+def say(first: str, rest: str = "", *, style: str) -> None:
+    """Writes one paragraph to standard error, its first words in a style; wrapped and coloured on a terminal only."""
+    text = clean(f"{first} {rest}".rstrip())
+    if not on_terminal(sys.stderr):
+        print(text, file=sys.stderr)
+        return
+    from rich.text import Text
+
+    shown = Text(text)
+    shown.stylize(style, 0, len(first))
+    console(sys.stderr).print(shown)
+
+
+class Paper:
+    """Lines on standard output: coloured and wrapped at words on a terminal, else as they are.
+
+    Args:
+        colour: True if standard output is a terminal and the display is `full`.
+    """
+
+    def __init__(self, *, colour: bool) -> None:
+        self._console = console(sys.stdout) if colour else None
+
+    def line(self, *parts: Part, indent: int = 0) -> None:
+        """Writes one paragraph of parts; control characters in them are made visible."""
+        given = [(part, "") if isinstance(part, str) else part for part in parts]
+        cleaned = [(clean(text), style) for text, style in given]
+        if self._console is None:
+            text = "".join(text for text, _ in cleaned)
+            pad = " " * indent
+            print("\n".join((pad + line).rstrip() for line in text.split("\n")))
+            return
+        if not any(text for text, _ in cleaned):
+            self._console.print()
+            return
+        from rich.padding import Padding
+        from rich.text import Text
+
+        self._console.print(Padding(Text.assemble(*cleaned), (0, 0, 0, indent), expand=False))
+
+    def gist(self, text: str, style: str = "", *, indent: int = 0, end: str = "") -> None:
+        """Writes as much of a text as one line shows: of a terminal its width, else `PIPE_WIDTH` characters.
+
+        Args:
+            text: put on one line; control characters are made visible.
+            style: of rich.
+            indent: columns.
+            end: stands behind it in any case.
+        """
+        if self._console is None:
+            print((" " * indent + shorten(text, PIPE_WIDTH - indent - len(end)) + end).rstrip())
+            return
+        from rich.text import Text
+
+        # By cells, of which wide characters take two.
+        shown = Text(shorten(text, self._console.width), style=style)
+        shown.truncate(max(1, self._console.width - indent - len(end)), overflow="ellipsis")
+        self._console.print(Text.assemble(" " * indent, shown, (end, "dim")), no_wrap=True)
+
+    def table(self, rows: list[tuple[str, str]]) -> None:
+        """Writes `name  value` rows, the names dim and of one width, further lines of a value beneath its first."""
+        width = max(len(name) for name, _ in rows) + 2
+        if self._console is None:
+            for name, value in rows:
+                self.line(name.ljust(width), value.replace("\n", "\n" + " " * width))
+            return
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=0)
+        table.add_column(width=width, no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in rows:
+            table.add_row(Text(name, style="dim"), Text(clean(value)))
+        self._console.print(table)
+
+
+class Progress(Protocol):
+    """What a board draws."""
+
+    @property
+    def fraction(self) -> float | None:
+        """How much is done, 0 to 1; None if unknown."""
+        ...
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to go; None if unknown."""
+        ...
+
+    def facts(self) -> list[str]:
+        """Counts for one line."""
+        ...
+
+
+class Screen:
+    """Redraws the foot of a terminal while work goes on; lines that are written scroll by above it.
+
+    Args:
+        stream: a terminal.
+        draw: makes what is shown. Called from another thread, `REFRESH` times a second.
+        keep: leave the last drawing there at the end.
+    """
+
+    def __init__(
+        self, stream: IO[str], draw: Callable[[], RenderableType], *, keep: bool = False
+    ) -> None:
+        from rich.live import Live
+
+        self.console = console(stream)
+        self.keep = keep
+        self._live = Live(
+            console=self.console,
+            get_renderable=draw,
+            refresh_per_second=REFRESH,
+            vertical_overflow="crop",
+        )
+
+    def __enter__(self) -> Screen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Draws for the last time, and gives the terminal back."""
+        self._live.transient = not self.keep
+        self._live.stop()
+
+
+class Board(Screen):
+    """A title, a bar and a line of counts.
+
+    Args:
+        stream: a terminal.
+        title: what is going on.
+        progress: how far it is.
+        latest: one more line; None for no such line.
+    """
+
+    def __init__(
+        self,
+        stream: IO[str],
+        title: str,
+        progress: Progress,
+        latest: Callable[[], str] | None = None,
+    ) -> None:
+        self._title, self._progress, self._latest = title, progress, latest
+        super().__init__(stream, self.draw)
+
+    def draw(self) -> RenderableType:
+        """What is shown now."""
+        from rich.console import Group
+        from rich.text import Text
+
+        width = self.console.width
+        lines = [" · ".join(self._progress.facts())]
+        lines += [] if self._latest is None else [self._latest()]
+        return Group(
+            Text(shorten(self._title, width), style="bold"),
+            bar(self._progress),
+            *(Text(shorten(line, width), style="dim") for line in lines),
+        )
+
+
+def bar(progress: Progress, unknown: str = "") -> RenderableType:
+    """A bar with the percentage and the time left.
+
+    Args:
+        progress: how far the work is.
+        unknown: stands beside the bar if nobody knows how much there is.
+    """
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    fraction, left = progress.fraction, progress.left
+    row = Table.grid(expand=True, padding=(0, 1))
+    row.add_column(ratio=1)
+    row.add_column(no_wrap=True)
+    if fraction is None:
+        row.add_row(ProgressBar(total=None, pulse=True), Text(unknown))
+    else:
+        ahead = "" if left is None or fraction >= 1 else f"{duration(left)} left"
+        row.add_row(
+            ProgressBar(total=1.0, completed=fraction), Text(f"{fraction:4.0%} {ahead}".rstrip())
+        )
+    return row
+
+
+def panel(
+    text: Text, title: str | Text, *, style: str, subtitle: str | None = None
+) -> RenderableType:
+    """A text in a frame with round corners."""
+    from rich import box
+    from rich.panel import Panel
+
+    return Panel(
+        text,
+        title=title,
+        title_align="left",
+        subtitle=subtitle,
+        subtitle_align="right",
+        border_style=style,
+        box=box.ROUNDED,
+        padding=(0, 1),
+    )
