@@ -19,6 +19,8 @@ def make_file(path: Path) -> None:
         StoreFull: there is no room for it.
         StoreReadOnly: it cannot be made.
     """
+    if path.name == ":memory:":
+        raise StoreError("':memory:' would be a file of that name; None is the temporary store")
     with _translated(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -33,8 +35,6 @@ def back_up(path: Path, copy: Path) -> None:
     """
     part = copy.with_name(f"{copy.name}.part")
     make_file(part)
-    if path.name == ":memory:":
-        raise StoreError("':memory:' would be a file of that name; None is the temporary store")
     try:
         # By a connection of its own: SQLite copies nothing for one that is in a transaction.
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(part)) as target:
