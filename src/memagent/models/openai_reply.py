@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from memagent.errors import BadResponse, ServerFailed
 from memagent.messages import (
@@ -14,6 +14,7 @@ from memagent.messages import (
     TokenIds,
     Usage,
     read_calls,
+    read_extra,
 )
 from memagent.models.openai_errors import Endpoint, server_message
 
@@ -26,13 +27,16 @@ _BROKEN_OFF = {"abort", "error"}
 
 
 class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    type: str = "text"
     text: str = ""
 
 
 class _Said(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
     content: str | list[_Part] | None = None
-    reasoning: JsonValue = None
-    reasoning_content: JsonValue = None
     tool_calls: list[ServedCall] | None = None
 
 
@@ -134,12 +138,15 @@ def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
             f"its log says more"
         )
     said = choice.message
+    extra = read_extra(said, "role")
+    if isinstance(said.content, list) and any(part.type != "text" for part in said.content):
+        extra["content"] = [part.model_dump(exclude_unset=True) for part in said.content]
+    reasoning = (extra.get("reasoning"), extra.get("reasoning_content"))
     return Completion(
         text=_text(said.content),
         tool_calls=read_calls(said.tool_calls or ()),
-        reasoning=next(
-            (r for r in (said.reasoning, said.reasoning_content) if isinstance(r, str) and r), ""
-        ),
+        reasoning=next((text for text in reasoning if isinstance(text, str)), ""),
+        extra=extra,
         finish_reason=_finish(choice.finish_reason),
         usage=_usage(reply),
         tokens=_tokens(reply),

@@ -12,11 +12,10 @@ from memagent.chunking.fitting import within
 from memagent.errors import ContextOverflow, ModelError
 from memagent.events import Event, Retried
 from memagent.memory.plan import Plan
-from memagent.messages import CallKind, ChatRequest, Completion, Message, ToolCall, Usage
+from memagent.messages import CallKind, ChatRequest, Completion, Message, Usage
 from memagent.models.base import ChatModel
 from memagent.prompts import UnusableReply
 from memagent.runstore import QuestionState
-from memagent.tools.wording import sendable
 from memagent.trajectory import Conversation
 
 UNUSABLE_RETRIES = 2
@@ -90,7 +89,6 @@ class Caller:
                 raise
             for failure in completion.failures:
                 self._note(call, failure.error, failure.waited)
-            completion = well_formed(completion)
             try:
                 parsed = parse(completion)
             except UnusableReply as error:
@@ -169,20 +167,6 @@ class Caller:
             if gate in ("update", "both"):
                 parts["keep"] = prompts.keep
         return parts
-
-
-def well_formed(completion: Completion) -> Completion:
-    """The reply with U+FFFD for half surrogate pairs, which JSON can carry and no file can hold."""
-    calls = [
-        ToolCall(id=sendable(c.id), name=sendable(c.name), arguments=sendable(c.arguments))
-        for c in completion.tool_calls
-    ]
-    fields = {
-        "text": sendable(completion.text),
-        "reasoning": sendable(completion.reasoning),
-        "tool_calls": tuple(calls),
-    }
-    return completion.model_copy(update=fields)
 
 
 def bound_memory(text: str, plan: Plan, *, cut_off: bool) -> tuple[str, int, int]:

@@ -12,7 +12,7 @@ from memagent.events import Event, Retried
 from memagent.messages import ChatRequest, Completion, Usage
 from memagent.models.base import ChatModel, Wrapper
 from memagent.prompts import UnusableReply
-from memagent.run.exchange import seed_of, well_formed
+from memagent.run.exchange import seed_of
 from memagent.run.runner import Journal
 from memagent.runstore.effects import Begun
 from memagent.threads import in_thread
@@ -127,7 +127,7 @@ class Remembered(Wrapper):
             request = request.model_copy(update={"seed": seed})
         again = Usage(repeated=begun.sent)
         try:
-            completion = well_formed(await self.inner.complete(request))
+            completion = await self.inner.complete(request)
         except (ModelError, LimitReached) as error:
             attempts = error.attempts if isinstance(error, ModelError) else 0
             spent = again + Usage(retries=attempts)

@@ -222,7 +222,12 @@ class Session:
                     detail += " (a larger working_context gives it more)"
                 continue
             if not act.answers:
-                said = Message(role="assistant", content=act.shown, tool_calls=act.calls)
+                said = Message(
+                    role="assistant",
+                    content=act.shown,
+                    tool_calls=act.calls,
+                    extra=completion.extra,
+                )
                 await buffer.append(said)
             return act
         raise _Stop(

@@ -19,11 +19,11 @@ from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.buffer import SummaryBuffer
+from memagent.texts import quote, repair_surrogates
 from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
 from memagent.tools import Tool, Toolset
 from memagent.tools.protocol import describe
-from memagent.tools.wording import sendable, shown
 
 Protocol = Literal["native", "text"]
 """How calls travel: in fields of the server's own, or in the text of messages."""
@@ -45,7 +45,7 @@ class ToolSettings(Leaf):
     @field_validator("instructions")
     @classmethod
     def _encodable(cls, text: str) -> str:
-        if sendable(text) != text:
+        if repair_surrogates(text) != text:
             raise ValueError("it holds half a surrogate pair; give what can be encoded")
         return text
 
@@ -62,7 +62,7 @@ class ToolSettings(Leaf):
         except ValidationError as error:
             first = error.errors()[0]
             raise ConfigError(
-                f"{first['loc'][-1]}={shown(first['input'])}: {first['msg']}"
+                f"{first['loc'][-1]}={quote(first['input'])}: {first['msg']}"
             ) from error
 
 
@@ -112,10 +112,10 @@ class ToolPlan:
             WindowUnknown: neither the model nor the settings say how large the window is.
         """
         if not isinstance(cast("object", task), str) or not task.strip():
-            raise ConfigError(f"the task is {shown(task)}: give a text that is not empty")
-        if sendable(task) != task:
+            raise ConfigError(f"the task is {quote(task)}: give a text that is not empty")
+        if repair_surrogates(task) != task:
             raise ConfigError(
-                f"the task {shown(task)} holds half a surrogate pair: give what can be encoded"
+                f"the task {quote(task)} holds half a surrogate pair: give what can be encoded"
             )
         asked = settings.working_context
         if asked is None and window is None:

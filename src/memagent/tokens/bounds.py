@@ -7,20 +7,20 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from memagent.messages import Message, ToolSpec
+from memagent.texts import repair_surrogates
 from memagent.tokens.base import (
     CALL_ALLOWANCE,
     MESSAGE_ALLOWANCE,
     REQUEST_ALLOWANCE,
     TOOLS_ALLOWANCE,
 )
-from memagent.tokens.measured import well_formed
 
 
 def byte_count(text: str) -> int:
     """UTF-8 bytes of the text or of its NFC form, whichever are more; U+FFFD's three for a lone surrogate."""
     if text.isascii():
         return len(text)
-    text = well_formed(text)
+    text = repair_surrogates(text)
     size = len(text.encode())
     if unicodedata.is_normalized("NFC", text):
         return size

@@ -15,10 +15,11 @@ from typing import Any, cast
 
 from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolSpec
+from memagent.texts import repair_surrogates
 from memagent.tokens.base import JOINER
 from memagent.tokens.bounds import prompt_bound
 from memagent.tokens.locality import reach
-from memagent.tokens.measured import ByteMeasured, OffsetMeasured, well_formed
+from memagent.tokens.measured import ByteMeasured, OffsetMeasured
 from memagent.tokens.template import ChatTemplate, find_template
 
 logger = logging.getLogger("memagent")
@@ -82,7 +83,7 @@ class TokenizerFile:
 
     def count(self, text: str) -> int:
         """Tokens of `text`. Lets other threads run meanwhile."""
-        return len(self._encode(well_formed(text)))
+        return len(self._encode(repair_surrogates(text)))
 
     def count_messages(
         self,
@@ -102,7 +103,7 @@ class TokenizerFile:
 
     def measure(self, text: str) -> ByteMeasured | OffsetMeasured:
         """Tokenises `text` once, for cutting."""
-        text = well_formed(text)
+        text = repair_surrogates(text)
         lengths = self._lengths_of(text)
         if lengths is not None:
             return ByteMeasured(text, lengths, self.count, self._reach)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -16,18 +15,6 @@ if TYPE_CHECKING:
 
 _TRIES = 8
 """Stable points tried before the whole prefix is counted: nearly always the first one serves."""
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-def well_formed(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which no tokeniser takes; same length in characters."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return _SURROGATES.sub("\ufffd", text)
-    return text
 
 
 class _Cut:

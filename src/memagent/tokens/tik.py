@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolSpec
+from memagent.texts import repair_surrogates
 from memagent.tokens.bounds import prompt_bound
 from memagent.tokens.locality import splits_at_stable_points
-from memagent.tokens.measured import ByteMeasured, well_formed
+from memagent.tokens.measured import ByteMeasured
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -68,7 +69,7 @@ class Tiktoken:
 
     def count(self, text: str) -> int:
         """Tokens of `text`. Lets other threads run meanwhile."""
-        return len(self._encoding.encode_ordinary(well_formed(text)))
+        return len(self._encoding.encode_ordinary(repair_surrogates(text)))
 
     def count_messages(
         self,
@@ -82,7 +83,7 @@ class Tiktoken:
 
     def measure(self, text: str) -> ByteMeasured:
         """Tokenises `text` once, for cutting."""
-        text = well_formed(text)
+        text = repair_surrogates(text)
         ids = self._encoding.encode_ordinary(text)
         return ByteMeasured(
             text, list(map(self._lengths.__getitem__, ids)), self.count, self._reach

@@ -23,7 +23,6 @@ from memagent.session.context.plan import Past, SessionPlan
 from memagent.session.context.split import fits
 from memagent.session.context.turns import Turn, joined, settled, transcript
 from memagent.threads import in_thread
-from memagent.tokens.measured import well_formed
 from memagent.trajectory import Conversation
 
 UNUSABLE_RETRIES = 2
@@ -188,7 +187,7 @@ class Summariser:
         )
 
     def _bounded(self, text: str, cut_off: bool) -> tuple[str, bool, int]:
-        safe, joiners = self._plan.neutraliser(well_formed(text))
+        safe, joiners = self._plan.neutraliser(text)
         kept, after, before = within(safe, self._plan.summary, self._plan.counter, cut_off=cut_off)
         return kept, after < before, len(joiners)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from memagent.messages import Message, ToolCall
 from memagent.prompts.session import SessionPrompts
-from memagent.tokens.measured import well_formed
 from memagent.tools.protocol import read_calls, write_call, write_result
 
 
@@ -87,7 +86,7 @@ def placed(
             call.model_copy(update={"id": name})
             for call, name in zip(message.tool_calls, _unique(ids, number), strict=True)
         )
-        fields = {"content": well_formed(message.content), "tool_calls": calls}
+        fields = {"content": message.content, "tool_calls": calls}
         if message.role != "assistant":
             fields = {"content": fields["content"], "tool_calls": (), "tool_call_id": None}
             ids = ()
@@ -205,7 +204,7 @@ def joined(messages: Iterable[Message]) -> tuple[Message, ...]:
         last = merged[-1] if merged else None
         if last is not None and last.role == message.role == "user":
             text = "\n\n".join(part for part in (last.content, message.content) if part)
-            merged[-1] = Message(role="user", content=text)
+            merged[-1] = Message(role="user", content=text, extra={**last.extra, **message.extra})
         else:
             merged.append(message)
     return tuple(merged)
