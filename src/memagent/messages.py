@@ -50,6 +50,9 @@ class _Sparse(Leaf):
         fields = handler(self)
         return {name: value for name, value in fields.items() if value or name not in _SPARSE}
 
+    def __hash__(self) -> int:
+        return hash(tuple(value for name, value in self if name != "extra"))
+
 
 class ToolCall(_Sparse):
     """A model's wish that a tool be run."""
@@ -122,11 +125,8 @@ def read_extra(served: BaseModel, *read: str) -> dict[str, JsonValue]:
         read: names of those that say nothing more.
     """
     extra: dict[str, Any] = served.model_extra or {}
-    return {
-        name: value
-        for name, value in extra.items()
-        if name not in read and value not in (None, "", [], {})
-    }
+    empty = (None, "", [], {})
+    return {name: v for name, v in extra.items() if name not in read and v not in empty}
 
 
 def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:
@@ -138,10 +138,9 @@ def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:
     taken: set[str] = set()
     for place, call in enumerate(served):
         # Nine letters and digits: Mistral's templates take no other ids.
-        own = (f"call{number:05d}" for number in range(place, place + len(taken) + 1))
-        name = (
-            call.id if call.id and call.id not in taken else next(i for i in own if i not in taken)
-        )
+        ids = (f"call{number:05d}" for number in range(place, place + len(taken) + 1))
+        unused = next(name for name in ids if name not in taken)
+        name = call.id if call.id and call.id not in taken else unused
         taken.add(name)
         given = call.function.arguments or {}
         text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
@@ -192,9 +191,7 @@ class Message(_Sparse):
             ConfigError: it is no such message, or holds what is no text, or a `function_call`.
         """
         if hasattr(fields, "model_dump"):
-            raise ConfigError(
-                f"{quote(fields)} is an object, no mapping: give message.model_dump()"
-            )
+            raise ConfigError(f"{quote(fields)} is an object: give message.model_dump()")
         if isinstance(fields, Mapping) and fields.get("function_call") is not None:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
                 f"{quote(fields)}: a function_call is the old form of a call, which has no id; use tool_calls"

@@ -228,7 +228,8 @@ class Session:
                     tool_calls=act.calls,
                     extra=completion.extra,
                 )
-                await buffer.append(said)
+                # Without reasoning some templates write another prompt.
+                await buffer.append(said, usage=None if attempt else completion.usage)
             return act
         raise _Stop(
             StopReason.UNUSABLE_REPLY,
@@ -240,7 +241,7 @@ class Session:
         settings, thinking = self.plan.settings, False if attempt else None
         room = buffer.room
         if thinking is not None:  # some templates write more then
-            room = await self.plan.room(buffer.messages, buffer.tools, thinking=thinking)
+            room = self.plan.working_context - await buffer.count(thinking=thinking)
         return ChatRequest(
             messages=buffer.messages,
             max_tokens=max(1, room),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, cast
 
@@ -12,15 +11,13 @@ from pydantic import Field, ValidationError, field_validator
 
 from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError, WindowUnknown
-from memagent.messages import Leaf, Message, Sampling, ToolSpec
+from memagent.messages import Leaf, Message, Sampling
 from memagent.models.base import ChatModel
-from memagent.models.retry import patiently
 from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.buffer import SummaryBuffer
 from memagent.texts import quote, repair_surrogates
-from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
 from memagent.tools import Tool, Toolset
 from memagent.tools.protocol import describe
@@ -175,21 +172,6 @@ class ToolPlan:
         """All tools that the model is offered."""
         tools: list[Tool] = [*self.tools.values(), buffer.archive_tool]
         return Toolset(tools)
-
-    async def room(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, thinking: bool
-    ) -> int:
-        """Tokens that a prompt leaves for the output, 0 or less where it leaves none. Waits for a server that counts.
-
-        Raises:
-            ModelError: the server cannot be asked.
-        """
-
-        def count() -> int:
-            return self.counter.count_messages(messages, thinking=thinking, tools=tools)
-
-        prompt = await patiently(lambda: in_thread(count), name=self.model)
-        return self.working_context - prompt
 
     def binding(self) -> dict[str, Any]:
         """What a run is bound to: all that shapes its prompts and replies."""

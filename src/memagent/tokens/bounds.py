@@ -32,8 +32,8 @@ def prompt_bound(
 ) -> int:
     """An upper bound on the tokens of a rendered prompt.
 
-    Contents are counted as texts. Tools and calls are counted in bytes of indented JSON: the widest form that templates
-    write them in, and no tokenizer of bytes takes more tokens.
+    Contents are counted as texts. Tools and calls are counted as indented JSON, the widest form that templates write
+    them in; or in bytes of compact JSON where these are fewer, since white space takes few tokens.
 
     Args:
         count: tokens of a text.
@@ -44,14 +44,20 @@ def prompt_bound(
     for message in messages:
         bound += count(message.content) + MESSAGE_ALLOWANCE
         for call in message.tool_calls:
-            wide = byte_count(_wide({call.name: call.values()}))
             # The arguments as they are sent too: a server may take them for a text.
-            bound += CALL_ALLOWANCE + byte_count(call.id) + max(wide, byte_count(call.arguments))
+            texts = (
+                _count_json(count, {call.name: call.values()}),
+                _count_json(count, call.arguments),
+            )
+            bound += CALL_ALLOWANCE + byte_count(call.id) + max(texts)
+            bound += _count_json(count, call.extra) if call.extra else 0
         bound += byte_count(message.tool_call_id or "")
+        bound += _count_json(count, message.extra) if message.extra else 0
     if tools:
-        bound += TOOLS_ALLOWANCE + byte_count(_wide([tool.to_openai() for tool in tools]))
+        bound += TOOLS_ALLOWANCE + _count_json(count, [tool.to_openai() for tool in tools])
     return bound
 
 
-def _wide(value: object) -> str:
-    return json.dumps(value, indent=4, ensure_ascii=False)
+def _count_json(count: Callable[[str], int], value: object) -> int:
+    wide = json.dumps(value, indent=4, ensure_ascii=False)
+    return min(count(wide), byte_count(json.dumps(value, ensure_ascii=False)))

@@ -8,7 +8,7 @@ from typing import Any
 
 from memagent.messages import Message, ToolCall
 from memagent.prompts import Neutraliser
-from memagent.session.context.plan import SessionPlan
+from memagent.session.context.layout import Layout
 from memagent.texts import map_texts, repair_surrogates
 
 
@@ -21,25 +21,25 @@ def read_message(message: Message | Mapping[str, Any]) -> Message:
     return message if isinstance(message, Message) else Message.from_openai(message)
 
 
-def harmless(plan: SessionPlan, message: Message) -> Message:
+def neutralise(layout: Layout, message: Message) -> Message:
     """The message as it is safe to show; itself where it is safe already. Blocks.
 
     Results may hold neither control tokens nor the prompt's tags. What the model and the user say may hold tags, since
     these are theirs to write: in the text protocol a call is one.
     """
-    neutraliser = plan.neutraliser if message.role == "tool" else plan.spoken
-    calls = tuple(_call(plan.spoken, call) for call in message.tool_calls)
+    neutraliser = layout.neutraliser if message.role == "tool" else layout.spoken
+    calls = tuple(_call(layout.spoken, call) for call in message.tool_calls)
     fields: dict[str, Any] = {
         "content": neutraliser.safe(message.content),
         "tool_calls": calls,
-        "extra": map_texts(dict(message.extra), plan.spoken.safe),
+        "extra": map_texts(dict(message.extra), layout.spoken.safe),
     }
     if message.tool_call_id is not None:  # as the call's id
-        fields["tool_call_id"] = plan.spoken.safe(message.tool_call_id)
+        fields["tool_call_id"] = layout.spoken.safe(message.tool_call_id)
     return message.model_copy(update=fields)
 
 
-def harmless_arguments(neutraliser: Neutraliser, text: str) -> str:
+def neutralise_arguments(neutraliser: Neutraliser, text: str) -> str:
     """Arguments without control tokens and half surrogate pairs: JSON stays JSON, of the same form but for those.
 
     Templates may write the values instead of the JSON, so an escaped `<` is looked at as one.
@@ -65,7 +65,7 @@ def _call(neutraliser: Neutraliser, call: ToolCall) -> ToolCall:
     fields = {
         "id": neutraliser.safe(call.id),
         "name": neutraliser.safe(call.name),
-        "arguments": harmless_arguments(neutraliser, call.arguments),
+        "arguments": neutralise_arguments(neutraliser, call.arguments),
         "extra": map_texts(dict(call.extra), neutraliser.safe),
     }
     return call.model_copy(update=fields)
