@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from memagent.messages import Message, ToolSpec
 from memagent.texts import repair_surrogates
 from memagent.tokens.base import (
+    ARGUMENT_ALLOWANCE,
     CALL_ALLOWANCE,
     MESSAGE_ALLOWANCE,
     REQUEST_ALLOWANCE,
@@ -33,7 +34,7 @@ def prompt_bound(
     """An upper bound on the tokens of a rendered prompt.
 
     Contents are counted as texts. Tools and calls are counted as indented JSON, the widest form that templates write
-    them in; or in bytes of compact JSON where these are fewer, since white space takes few tokens.
+    them in; or as compact JSON and two tokens for each line end with its indentation, where that is less.
 
     Args:
         count: tokens of a text.
@@ -44,12 +45,11 @@ def prompt_bound(
     for message in messages:
         bound += count(message.content) + MESSAGE_ALLOWANCE
         for call in message.tool_calls:
+            values = call.values()
             # The arguments as they are sent too: a server may take them for a text.
-            texts = (
-                _count_json(count, {call.name: call.values()}),
-                _count_json(count, call.arguments),
-            )
-            bound += CALL_ALLOWANCE + byte_count(call.id) + max(texts)
+            forms = ({call.name: values}, {call.name: call.arguments})
+            bound += CALL_ALLOWANCE + ARGUMENT_ALLOWANCE * len(values) + byte_count(call.id)
+            bound += max(_count_json(count, form) for form in forms)
             bound += _count_json(count, call.extra) if call.extra else 0
         bound += byte_count(message.tool_call_id or "")
         bound += _count_json(count, message.extra) if message.extra else 0
@@ -59,5 +59,6 @@ def prompt_bound(
 
 
 def _count_json(count: Callable[[str], int], value: object) -> int:
-    wide = json.dumps(value, indent=4, ensure_ascii=False)
-    return min(count(wide), byte_count(json.dumps(value, ensure_ascii=False)))
+    wide, compact = (json.dumps(value, indent=indent, ensure_ascii=False) for indent in (4, None))
+    # Bytes pay for the white space: three or four of them make a token.
+    return min(count(wide), byte_count(compact), count(compact) + 2 * wide.count("\n"))
