@@ -26,7 +26,6 @@ _SPARSE = ("tool_calls", "tool_call_id", "extra")
 Role = Literal["system", "user", "assistant", "tool"]
 CallKind = Literal["update", "answer", "act", "summary", "other"]
 
-
 Text = Annotated[str, AfterValidator(repair_surrogates)]
 """Without half surrogate pairs, wherever it comes from."""
 Extra = Annotated[
@@ -125,8 +124,9 @@ def read_extra(served: BaseModel, *read: str) -> dict[str, JsonValue]:
         read: names of those that say nothing more.
     """
     extra: dict[str, Any] = served.model_extra or {}
-    empty = (None, "", [], {})
-    return {name: v for name, v in extra.items() if name not in read and v not in empty}
+    # Numbers say something even if they are 0.
+    said = {name: v for name, v in extra.items() if v or isinstance(v, (bool, int, float))}
+    return {name: v for name, v in said.items() if name not in read}
 
 
 def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:
@@ -266,6 +266,8 @@ class ChatRequest(Leaf):
     """A regular expression that the whole text has to match, where the engine can hold it to one; else ignored."""
     tools: tuple[ToolSpec, ...] = ()
     """Tools that the model may call by the server's own means."""
+    tool_choice: Literal["none"] | None = None
+    """`none`: the prompt shows the tools, and none may be called."""
     kind: CallKind = "other"
     parts: Mapping[str, str] = Field(default_factory=dict)
 

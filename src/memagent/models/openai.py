@@ -211,6 +211,8 @@ class OpenAIModel:
         }
         if request.tools:
             fields["tools"] = [tool.to_openai() for tool in request.tools]
+            if request.tool_choice is not None:
+                fields["tool_choice"] = request.tool_choice
         switch, own = fields.get(TEMPLATE_KWARGS), self._extra_body.get(TEMPLATE_KWARGS)
         fields |= self._extra_body
         if isinstance(switch, dict) and isinstance(own, dict):

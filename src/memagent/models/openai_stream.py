@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from memagent.errors import ConnectionFailed
 from memagent.models.openai_errors import Endpoint
@@ -36,9 +36,10 @@ class Pieces:
             return ""
         choice: Mapping[str, Any] = choices[0]
         delta: Mapping[str, Any] = choice.get("delta") or {}
-        content = delta.get("content") or ""
+        content: Any = delta.get("content") or ""
         if not isinstance(content, (str, list)):
             raise TypeError(f"its content is {type(content).__name__}")
+        content = cast("str | list[Any]", content)
         self._content.append(content)
         self._said.append(_others(delta, "role", "content", "tool_calls"))
         for piece in delta.get("tool_calls") or ():
@@ -118,7 +119,12 @@ class Pieces:
         begins = names if index is None and not name else False
         if known and not begins and (not name or known[-1]["id"] in (None, name)):
             return known[-1]
-        call = {"index": index, "id": None, "function": {"name": "", "arguments": ""}, "others": []}
+        call: dict[str, Any] = {
+            "index": index,
+            "id": None,
+            "function": {"name": "", "arguments": ""},
+            "others": [],
+        }
         self._calls.append(call)
         return call
 

@@ -112,10 +112,10 @@ def test_a_turn_is_shown_again_within_its_tokens(layout: Layout) -> None:
     text, handle = show_again(layout, turn("small"))
     assert text == layout.archive.get(handle) == "do([0]) -> small"
     text, handle = show_again(layout, turn("small", LONG))
-    assert layout.counter.count(text) <= layout.shown
+    assert layout.counter.count(text) <= layout.again
     assert text.startswith("do([0]) -> small\ndo([1]) -> 0000 0001")
     many, handle = show_again(layout, turn(*[LONG] * 50))
-    assert layout.counter.count(many) <= layout.shown
+    assert layout.counter.count(many) <= layout.again
     assert layout.archive.get(handle).count("0999") == 50
 
 

@@ -22,8 +22,8 @@ async def test_the_shares_add_up(whole: int) -> None:
     assert layout.summary == max(whole // 8, 64)
     assert layout.limit <= min(int(0.95 * whole), whole - ask - layout.summary)
     assert layout.limit >= min(int(0.95 * whole), whole - ask - layout.summary) - 16
-    assert layout.base + layout.shown + whole // 10 <= layout.limit
-    full = Past(7, "s" * layout.summary, shown="r" * layout.shown)
+    assert layout.base + layout.again + whole // 10 <= layout.limit
+    full = Past(7, "s" * layout.summary, again="r" * layout.again)
     assert layout.count(layout.render(full, ())) + layout.ledger <= layout.limit - whole // 10
 
 

@@ -41,15 +41,15 @@ def test_an_idempotent_turn_is_dropped() -> None:
     parts = divide(buffered(("do", 600), ("look", 600)))
     assert parts is not None
     assert (numbers(parts.summarised), numbers(parts.dropped)) == ([0], [1])
-    assert (parts.kept, parts.shown) == ((), "")
+    assert (parts.kept, parts.again) == ((), "")
 
 
 def test_one_that_could_never_fit_is_shown_again() -> None:
     parts = divide(buffered(("do", 600), ("look", 2400)))
     assert parts is not None
-    assert (numbers(parts.summarised), numbers(parts.again)) == ([0], [1])
+    assert (numbers(parts.summarised), numbers(parts.repeated)) == ([0], [1])
     assert parts.dropped == ()
-    assert parts.shown.startswith('look({"n": 1}) -> 1....')
+    assert parts.again.startswith('look({"n": 1}) -> 1....')
 
 
 def test_a_mixed_turn_is_not_dropped() -> None:
@@ -57,20 +57,20 @@ def test_a_mixed_turn_is_not_dropped() -> None:
     parts = divide(buffered(("do", 600), both, result("x" * 900, "a"), result("y" * 900, "b")))
     assert parts is not None
     assert parts.dropped == ()
-    assert numbers(parts.again) == [1]
+    assert numbers(parts.repeated) == [1]
 
 
 def test_a_turn_that_is_not_idempotent_is_summarised_if_it_fits() -> None:
     parts = divide(buffered(("do", 600), ("do", 600)))
     assert parts is not None
     assert numbers(parts.summarised) == [0, 1]
-    assert parts.shown == ""
+    assert parts.again == ""
 
 
 def test_it_is_shown_again_if_it_does_not_fit() -> None:
     parts = divide(buffered(("do", 900), ("do", 2000)))
     assert parts is not None
-    assert (numbers(parts.summarised), numbers(parts.again)) == ([0], [1])
+    assert (numbers(parts.summarised), numbers(parts.repeated)) == ([0], [1])
     (change,) = parts.changes
     assert (change.what, change.turn) == ("shown_again", 1)
     assert change.tokens_before > change.tokens_after > 0
@@ -113,7 +113,7 @@ def test_a_users_message_is_kept_and_clipped_if_it_must_be() -> None:
 
 
 def test_what_is_shown_again_leaves_before_a_users_message_is_clipped_more() -> None:
-    past = Past(1, "sum", shown="r" * 700)
+    past = Past(1, "sum", again="r" * 700)
     parts = divide(buffered(user("u" * 3000)), past)
     assert parts is not None
     assert (parts.summary, parts.summarised) == (True, ())
@@ -123,7 +123,7 @@ def test_below_the_limit_the_last_turn_is_summarised_too() -> None:
     turns = buffered(("do", 60), ("look", 60))._ready.state.turns
     assert split_early(Past(), turns) == Split(summarised=turns)
     assert split_early(Past(), ()) is None
-    assert split_early(Past(shown="last"), ()) == Split()
+    assert split_early(Past(again="last"), ()) == Split()
     said = buffered(("do", 60), user("hi"))._ready.state.turns
     assert split_early(Past(), said) == Split(summarised=said[:1], kept=said[1:])
     assert split_early(Past(), said[1:]) is None

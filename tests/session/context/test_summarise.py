@@ -60,7 +60,7 @@ async def test_passes_where_they_do_not_each_turn_once_with_the_summary_so_far()
 
 
 async def test_what_is_shown_again_is_summarised_once_too() -> None:
-    past = Past(1, "old", shown="shown " * 100)
+    past = Past(1, "old", again="shown " * 100)
     _, _, model = await summarised(*["new"] * 9, sizes=(2500, 900), past=past)
     holds = ["shown shown" in r.messages[1].content for r in model.requests]
     assert holds == [True] + [False] * (len(holds) - 1)
@@ -160,8 +160,8 @@ def test_a_pass_takes_at_least_one_turn_or_makes_room() -> None:
     layout = asyncio.run(opened(ScriptedModel([])))._ready.layout
     said = Turn(0, acts(text="x" * 9000))
     assert next_pass(layout, Past(), (said,))[1] == 1
-    asked = layout.count(layout.add_instruction(layout.render(Past(1, "s", shown="r"), ())))
-    full = Past(1, "s", shown="r" * (layout.window - layout.summary - layout.line - asked))
+    asked = layout.count(layout.add_instruction(layout.render(Past(1, "s", again="r"), ())))
+    full = Past(1, "s", again="r" * (layout.window - layout.summary - layout.line - asked))
     messages, taken = next_pass(layout, full, (said,))
     assert taken == 0
     assert layout.count(messages) + layout.summary <= layout.window

@@ -230,7 +230,7 @@ class SummaryBuffer:
     @property
     def result_tokens(self) -> int:
         """Most tokens of a result that is sure to fit behind a full summary."""
-        return self._ready.layout.shown
+        return self._ready.layout.again
 
     @property
     def summaries(self) -> int:
@@ -246,7 +246,7 @@ class SummaryBuffer:
     def archive_tool(self) -> Tool:
         """`read_archived`, which reads what left the context; a loop that offers its spec runs it like any tool."""
         layout = self._ready.layout
-        run = ReadArchived(layout.archive, layout.counter, layout.shown)
+        run = ReadArchived(layout.archive, layout.counter, layout.again)
         return Tool(READ_ARCHIVED, run, idempotent=True)
 
     async def compact(self, *, force: bool = False) -> Compaction | None:

@@ -79,7 +79,7 @@ def show_again(layout: Layout, turn: Turn) -> tuple[str, str]:
     """A turn as one safe text that fits behind a summary, and the handle of the whole. Blocks."""
     missing = layout.prompts.render("missing")
     whole = layout.neutraliser.safe(transcript(turn, missing))
-    if layout.counter.count(whole) <= layout.shown:
+    if layout.counter.count(whole) <= layout.again:
         return whole, layout.archive.put(whole)
     spare = layout.counter.count(
         layout.neutraliser.safe(
@@ -89,12 +89,12 @@ def show_again(layout: Layout, turn: Turn) -> tuple[str, str]:
             )
         )
     )
-    room = layout.shown - spare - 4 * len(turn.results)
+    room = layout.again - spare - 4 * len(turn.results)
     if turn.results and room >= 2 * layout.line * len(turn.results):
         text = layout.neutraliser.safe(transcript(clip_turn(layout, turn, room), missing))
-        if layout.counter.count(text) <= layout.shown:
+        if layout.counter.count(text) <= layout.again:
             return text, layout.archive.put(whole)
-    return clip_text(layout, whole, layout.shown)
+    return clip_text(layout, whole, layout.again)
 
 
 def _level(sizes: list[int], limit: int) -> int:

@@ -154,7 +154,9 @@ def _choose(layout: Layout, state: State) -> tuple[Lighter, Split | None] | None
         parts = split_early(state.past, light.turns)
     if parts is None:
         return None
-    return _apart(layout, state, light, parts) if parts.dropped or parts.again else (light, parts)
+    return (
+        _apart(layout, state, light, parts) if parts.dropped or parts.repeated else (light, parts)
+    )
 
 
 async def _take(
@@ -224,7 +226,7 @@ def _apart(layout: Layout, state: State, light: Lighter, parts: Split) -> tuple[
     older, changes = drop_repetition(layout, state.turns[:-1])
     tokens = layout.count(layout.render(state.past, (*older, last)))
     stale = state.tokens - tokens >= layout.progress
-    own = tuple(change for change in light.changes if parts.again and change.turn == last.number)
+    own = tuple(change for change in light.changes if parts.repeated and change.turn == last.number)
     light = replace(light, changes=(*changes, *own), tiers=("stale",) if stale else ())
     dropped = (last,) if parts.dropped else ()
     return light, replace(parts, summarised=older, dropped=dropped)
@@ -247,13 +249,13 @@ def _after(
         return make_state(layout, past, parts.kept), parts.changes
     changes = [_left(layout, turn, "summarised") for turn in parts.summarised]
     changes += [_left(layout, turn, "dropped") for turn in parts.dropped]
-    ledger = past.ledger.with_turns((*parts.summarised, *parts.again), layout.idempotent)
+    ledger = past.ledger.with_turns((*parts.summarised, *parts.repeated), layout.idempotent)
     ledger = ledger.with_turns(parts.dropped, layout.idempotent, dropped=True)
     past = Past(
         stage=past.stage + 1,
         summary=summary.text,
         ledger=ledger.within(layout.ledger, layout.counter, layout.neutraliser),
-        shown=parts.shown,
+        again=parts.again,
     )
     return make_state(layout, past, parts.kept), (*changes, *parts.changes)
 

@@ -40,7 +40,7 @@ class Past:
     """Summaries written so far."""
     summary: str = ""
     ledger: Ledger = EMPTY
-    shown: str = ""
+    again: str = ""
     """What is shown again behind the summary."""
 
 
@@ -88,11 +88,11 @@ class Layout:
         instruction = self.count(self.add_instruction(self.prompt)) - empty + JOINT_SLACK
         widest = Past(stage=WIDEST, summary=self.prompts.empty_summary)
         frame = self.count(self.render(widest, ()))
-        again = self.count(self.render(replace(widest, shown="x"), ())) - frame
+        again = self.count(self.render(replace(widest, again="x"), ())) - frame
         line = self.counter.count(self.render_gap("t" + "0" * 16, WIDEST, WIDEST)) + JOINT_SLACK
         costs = _Costs(instruction, frame, again, line)
         shares = costs.shares(self.window, self.summary)
-        if shares.shown < 2 * line:
+        if shares.again < 2 * line:
             turns = costs.turns(self.window) + again + 2 * line
             raise WindowTooSmall(
                 f"a working context of {self.window!r} tokens is too small for a session: the prompt takes {empty}, "
@@ -134,9 +134,9 @@ class Layout:
         return self.shares.ledger
 
     @property
-    def shown(self) -> int:
+    def again(self) -> int:
         """Most tokens of what is shown again behind a summary."""
-        return max(self.shares.shown, 2 * self.line)
+        return max(self.shares.again, 2 * self.line)
 
     def _least(self, costs: _Costs) -> int:
         """The smallest working context with room for turns. Blocks."""
@@ -152,7 +152,7 @@ class Layout:
         # The instruction names the words of a summary: a larger number may take a few tokens more.
         summary = self.summary if self.fixed else share_of_summary(whole)
         longer = replace(costs, instruction=costs.instruction + len(str(summary)) - 1)
-        return longer.shares(whole, summary).shown >= 2 * costs.line
+        return longer.shares(whole, summary).again >= 2 * costs.line
 
     @property
     def progress(self) -> int:
@@ -177,8 +177,8 @@ class Layout:
             text = self.prompts.render(
                 "continuation", stage=past.stage + 1, summary=past.summary, ledger=ledger
             )
-            if past.shown:
-                text += "\n\n" + self.prompts.render("again", shown=past.shown)
+            if past.again:
+                text += "\n\n" + self.prompts.render("again", shown=past.again)
             messages.append(Message(role="user", content=text))
         missing = self.prompts.render("missing")
         if self.native:
@@ -220,7 +220,7 @@ class _Shares:
     limit: int
     base: int
     ledger: int
-    shown: int
+    again: int
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,8 @@ class _Costs:
     instruction: int
     frame: int
     """The prompt and what stands around a summary."""
-    again: int
+    frame_again: int
+    """What stands around a text that is shown again."""
     line: int
 
     def turns(self, whole: int) -> int:
@@ -242,7 +243,7 @@ class _Costs:
         limit = min(int(LIMIT_SHARE * whole), whole - self.instruction - summary)
         ledger = whole // LEDGER_SHARE
         base = self.frame + summary + ledger + JOINT_SLACK
-        rest = limit - base - self.turns(whole) - self.again - JOINT_SLACK
+        rest = limit - base - self.turns(whole) - self.frame_again - JOINT_SLACK
         return _Shares(limit, base, ledger, min(rest, whole // 4))
 
 

@@ -17,9 +17,9 @@ class Split:
 
     summarised: tuple[Turn, ...] = ()
     dropped: tuple[Turn, ...] = ()
-    again: tuple[Turn, ...] = ()
+    repeated: tuple[Turn, ...] = ()
     """Shown again behind the summary."""
-    shown: str = ""
+    again: str = ""
     """As what."""
     kept: tuple[Turn, ...] = ()
     """Stay as turns."""
@@ -42,7 +42,7 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
     """
     older, last = turns[:-1], turns[-1]
     if last.pending:
-        return Split(summarised=older, kept=(last,)) if older or past.shown else None
+        return Split(summarised=older, kept=(last,)) if older or past.again else None
     if last.head.role != "assistant":
         return _said(layout, past, older, last)
     if not older:
@@ -62,7 +62,7 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
         tokens_after=layout.counter.count(text),
         handle=handle,
     )
-    return Split(summarised=older, again=(last,), shown=text, changes=(change,))
+    return Split(summarised=older, repeated=(last,), again=text, changes=(change,))
 
 
 def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
@@ -73,7 +73,7 @@ def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
     """
     kept = tuple(turn for turn in turns[-1:] if turn.pending or turn.head.role != "assistant")
     older = turns[: len(turns) - len(kept)]
-    return Split(summarised=older, kept=kept) if older or past.shown else None
+    return Split(summarised=older, kept=kept) if older or past.again else None
 
 
 def fits(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> bool:
@@ -87,10 +87,10 @@ def fits(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> bool:
 def _said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
     """A user's message is never dropped: it stays behind the summary."""
     size = _size(layout, last)
-    if older or past.shown:
+    if older or past.again:
         if layout.base + size <= layout.limit - layout.progress:
             return Split(summarised=older, kept=(last,))
-        kept, changes = _shorter(layout, last, layout.shown)
+        kept, changes = _shorter(layout, last, layout.again)
         return Split(summarised=older, kept=(kept,), changes=changes)
     kept, changes = _shorter(layout, last, layout.calm - layout.count(layout.render(past, ())))
     return Split(kept=(kept,), changes=changes, summary=False)

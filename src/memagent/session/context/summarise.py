@@ -135,7 +135,7 @@ class Summariser:
             if not turns:
                 self._through.clear()
                 return summary
-            past = replace(past, stage=stage, summary=reply.text, shown="")
+            past = replace(past, stage=stage, summary=reply.text, again="")
             self._through.clear()
             self._through[whole] = _Passes(summary, past, turns, number + 1)
         raise CompactionFailed("a summary took more passes than there are turns")
@@ -144,6 +144,8 @@ class Summariser:
         self, messages: tuple[Message, ...], place: str, spent: Spent, parts: Mapping[str, str]
     ) -> Summary:
         plan, detail = self._plan, ""
+        # With tools the prompt goes on behind what the server has cached, and servers refuse calls without them.
+        tools = plan.tools
         for attempt in range(1 + UNUSABLE_RETRIES):
             # After an unusable reply: without reasoning, which may have used up the output.
             thinking = False if attempt else None
@@ -161,7 +163,8 @@ class Summariser:
                 sampling=self._sampling,
                 seed=_seed_of(self._seed, place, attempt),
                 thinking=thinking,
-                tools=plan.tools,
+                tools=tools,
+                tool_choice="none" if tools else None,
                 kind="summary",
                 parts=parts,
             )
@@ -176,6 +179,8 @@ class Summariser:
             except UnusableReply as error:
                 detail = str(error)
                 spent.wasted(completion, detail)
+                if completion.tool_calls:  # the server does not know tool_choice
+                    tools = ()
                 continue
             spent.usage += completion.usage
             cut_off = completion.finish_reason is FinishReason.LENGTH
@@ -212,7 +217,7 @@ def next_pass(
         low, high = (middle, high) if fits(layout, past, turns[:middle]) else (low, middle - 1)
     if low:
         return layout.add_instruction(layout.render(past, turns[:low])), low
-    if past.shown and not _holds(layout, past):
+    if past.again and not _holds(layout, past):
         return layout.add_instruction(layout.render(past, ())), 0
     frame = layout.render(past, ())
     head = layout.prompts.render("step")
