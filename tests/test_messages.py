@@ -135,8 +135,27 @@ def test_messages_go_to_openais_form_and_back(message: Message, form: dict[str, 
             },
             Message(role="assistant", content="hi"),
         ),
-        ({"role": "user", "content": "hi", "name": "Pierre"}, Message(role="user", content="hi")),
+        (
+            {"role": "user", "content": "hi", "name": "Pierre"},
+            Message(role="user", content="hi", extra={"name": "Pierre"}),
+        ),
         ({"role": "assistant"}, Message(role="assistant", content="")),
+        (
+            {"role": "assistant", "content": [{"type": "thinking"}, {"type": "text", "text": "a"}]},
+            Message(
+                role="assistant",
+                content="a",
+                extra={"content": [{"type": "thinking"}, {"type": "text", "text": "a"}]},
+            ),
+        ),
+        (
+            {"role": "assistant", "tool_calls": [SENT | {"extra_content": {"a": 1}}]},
+            Message(
+                role="assistant",
+                content="",
+                tool_calls=(CALL.model_copy(update={"extra": {"extra_content": {"a": 1}}}),),
+            ),
+        ),
         ({"role": "developer", "content": "x"}, Message(role="system", content="x")),
         (
             {"role": "tool", "content": [{"type": "text", "text": "a"}, "b"], "tool_call_id": "1"},
@@ -144,7 +163,7 @@ def test_messages_go_to_openais_form_and_back(message: Message, form: dict[str, 
         ),
         ({"role": "tool", "content": ""}, Message(role="tool", content="")),
     ],
-    ids=["reply", "named", "no-content", "developer", "parts", "no-id"],
+    ids=["reply", "named", "no-content", "thinking", "signed", "developer", "parts", "no-id"],
 )
 def test_what_others_send_is_read(form: dict[str, Any], message: Message) -> None:
     assert Message.from_openai(form) == message

@@ -7,9 +7,10 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Literal, NoReturn, Self
+from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -20,12 +21,20 @@ from pydantic import (
 )
 
 from memagent.errors import ConfigError
+from memagent.texts import map_texts, quote, repair_surrogates
 
-SHOWN = 300
-"""Characters of a value that an error quotes."""
+_SPARSE = ("tool_calls", "tool_call_id", "extra")
 
 Role = Literal["system", "user", "assistant", "tool"]
 CallKind = Literal["update", "answer", "act", "summary", "other"]
+
+Text = Annotated[str, AfterValidator(repair_surrogates)]
+"""Without half surrogate pairs, wherever it comes from."""
+Extra = Annotated[
+    Mapping[str, JsonValue],
+    AfterValidator(lambda extra: map_texts(dict(extra), repair_surrogates)),
+]
+"""Fields that memagent does not read, carried through as they came."""
 
 
 def describe_problem(error: ValidationError) -> str:
@@ -48,14 +57,28 @@ class Leaf(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ToolCall(Leaf):
+class _Sparse(Leaf):
+    """What only tool sessions have is left out of the serialised form where it is empty."""
+
+    @model_serializer(mode="wrap")
+    def _serialise(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = handler(self)
+        return {name: value for name, value in fields.items() if value or name not in _SPARSE}
+
+    def __hash__(self) -> int:
+        return hash(tuple(value for name, value in self if name != "extra"))
+
+
+class ToolCall(_Sparse):
     """A model's wish that a tool be run."""
 
-    id: str
+    id: Text
     """What the result names it by."""
-    name: str
-    arguments: str
+    name: Text
+    arguments: Text
     """JSON as the model wrote it: it may be malformed."""
+    extra: Extra = Field(default_factory=dict)
+    """Other fields of the call, which its server may want back (Gemini's `extra_content`)."""
 
     def values(self) -> dict[str, JsonValue]:
         """The arguments as chat templates take them, empty where they are no JSON object: vLLM reads them so too."""
@@ -69,7 +92,7 @@ class ToolCall(Leaf):
     def to_openai(self) -> dict[str, Any]:
         """As an element of a message's `tool_calls`."""
         function = {"name": self.name, "arguments": self.arguments}
-        return {"id": self.id, "type": "function", "function": function}
+        return {**self.extra, "id": self.id, "type": "function", "function": function}
 
 
 class ToolSpec(Leaf):
@@ -103,8 +126,23 @@ class ServedFunction(BaseModel):
 class ServedCall(BaseModel):
     """A tool call as OpenAI-compatible servers send it, fairly or not."""
 
+    model_config = ConfigDict(extra="allow")
+
     id: str | None = None
     function: ServedFunction
+
+
+def read_extra(served: BaseModel, *read: str) -> dict[str, JsonValue]:
+    """Reads the fields of a message or call that its type does not declare. Empty ones are left out.
+
+    Args:
+        served: of a type that allows other fields.
+        read: names of those that say nothing more.
+    """
+    extra: dict[str, Any] = served.model_extra or {}
+    # Numbers say something even if they are 0.
+    said = {name: v for name, v in extra.items() if v or isinstance(v, (bool, int, float))}
+    return {name: v for name, v in said.items() if name not in read}
 
 
 def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:
@@ -116,14 +154,14 @@ def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:
     taken: set[str] = set()
     for place, call in enumerate(served):
         # Nine letters and digits: Mistral's templates take no other ids.
-        own = (f"call{number:05d}" for number in range(place, place + len(taken) + 1))
-        name = (
-            call.id if call.id and call.id not in taken else next(i for i in own if i not in taken)
-        )
+        ids = (f"call{number:05d}" for number in range(place, place + len(taken) + 1))
+        unused = next(name for name in ids if name not in taken)
+        name = call.id if call.id and call.id not in taken else unused
         taken.add(name)
         given = call.function.arguments or {}
         text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-        calls.append(ToolCall(id=name, name=call.function.name, arguments=text))
+        extra = read_extra(call, "type", "index")
+        calls.append(ToolCall(id=name, name=call.function.name, arguments=text, extra=extra))
     return tuple(calls)
 
 
@@ -132,62 +170,78 @@ class _Part(BaseModel):
     text: str
 
 
+class _OtherPart(BaseModel):
+    type: str
+
+
 class _ServedMessage(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
     role: Role | Literal["developer"]
-    content: str | list[str | _Part] | None = None
+    content: str | list[str | _Part | _OtherPart] | None = None
     tool_calls: list[ServedCall] | None = None
     tool_call_id: str | None = None
 
 
-class Message(Leaf):
+class Message(_Sparse):
     """One message of a conversation."""
 
     role: Role
-    content: str
+    content: Text
     tool_calls: tuple[ToolCall, ...] = ()
     """Of an assistant: the tools that it wants run, in order."""
-    tool_call_id: str | None = None
+    tool_call_id: Text | None = None
     """Of a tool: the call that this is the result of."""
+    extra: Extra = Field(default_factory=dict)
+    """Other fields, which the server may want back (DeepSeek's `reasoning_content`). A `content` here goes in the place
+    of the text: parts that are more than texts."""
 
     @classmethod
     def from_openai(cls, fields: Mapping[str, Any]) -> Self:
         """Reads a message in OpenAI's form, a request's or a reply's.
 
-        Keys that are not known (`name`, `refusal`, `audio`) are left out, a `developer` is a `system`, text parts
-        become lines, and no content is an empty one. Calls are read as `read_calls` does.
+        Other fields (`name`, `reasoning_content`) go into `extra` unless they are empty, a `developer` is a `system`,
+        text parts become lines, and no content is an empty one. Calls are read as `read_calls` does.
 
         Raises:
             ConfigError: it is no such message, or holds what is no text, or a `function_call`.
         """
         if hasattr(fields, "model_dump"):
-            raise ConfigError(
-                f"{repr(fields)[:SHOWN]} is an object, no mapping: give message.model_dump()"
-            )
+            raise ConfigError(f"{quote(fields)} is an object: give message.model_dump()")
         if isinstance(fields, Mapping) and fields.get("function_call") is not None:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
-                f"{repr(fields)[:SHOWN]}: a function_call is the old form of a call, which has no id; use tool_calls"
+                f"{quote(fields)}: a function_call is the old form of a call, which has no id; use tool_calls"
             )
         try:
             served = _ServedMessage.model_validate(fields)
         except ValidationError as error:
             raise ConfigError(
-                f"{repr(fields)[:SHOWN]} is no message of a chat ({describe_problem(error)}); give a mapping with a "
+                f"{quote(fields)} is no message of a chat ({describe_problem(error)}); give a mapping with a "
                 f"role and a content of text"
             ) from error
         if served.tool_calls and served.role != "assistant":
             raise ConfigError(
-                f"{repr(fields)[:SHOWN]}: only an assistant's message has tool_calls, not one of {served.role!r}"
+                f"{quote(fields)}: only an assistant's message has tool_calls, not one of {served.role!r}"
             )
+        extra = read_extra(served, "function_call")
         parts = served.content if isinstance(served.content, list) else [served.content or ""]
+        if other := next((part for part in parts if isinstance(part, _OtherPart)), None):
+            if served.role != "assistant":
+                raise ConfigError(
+                    f"{quote(fields)}: content of type {other.type!r} is not supported; give texts"
+                )
+            extra["content"] = fields["content"]
+        texts = [part if isinstance(part, str) else getattr(part, "text", None) for part in parts]
         return cls(
             role="system" if served.role == "developer" else served.role,
-            content="\n".join(p if isinstance(p, str) else p.text for p in parts),
+            content="\n".join(text for text in texts if text is not None),
             tool_calls=read_calls(served.tool_calls or ()),
             tool_call_id=served.tool_call_id,
+            extra=extra,
         )
 
     def to_openai(self) -> dict[str, Any]:
-        """The message in OpenAI's form, with the keys that it needs and no others.
+        """The message in OpenAI's form, with the keys that it needs and those of `extra`.
 
         Content that is empty beside tool calls is null, as OpenAI sends it: some gateways refuse an empty text there.
         """
@@ -197,17 +251,7 @@ class Message(Leaf):
             fields["tool_calls"] = [call.to_openai() for call in self.tool_calls]
         if self.tool_call_id is not None:
             fields["tool_call_id"] = self.tool_call_id
-        return fields
-
-    @model_serializer(mode="wrap")
-    def _sparse(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Without what only tool sessions have, so that their like is read by versions that do not know it.
-        fields = handler(self)
-        if not self.tool_calls:
-            fields.pop("tool_calls", None)
-        if self.tool_call_id is None:
-            fields.pop("tool_call_id", None)
-        return fields
+        return fields | dict(self.extra)
 
 
 class Sampling(Leaf):
@@ -238,6 +282,8 @@ class ChatRequest(Leaf):
     """A regular expression that the whole text has to match, where the engine can hold it to one; else ignored."""
     tools: tuple[ToolSpec, ...] = ()
     """Tools that the model may call by the server's own means."""
+    tool_choice: Literal["none"] | None = None
+    """`none`: the prompt shows the tools, and none may be called."""
     kind: CallKind = "other"
     parts: Mapping[str, str] = Field(default_factory=dict)
 
@@ -282,15 +328,8 @@ class Usage(Leaf):
     """Calls that were in flight when a run was killed, and were sent again on resume."""
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            calls=self.calls + other.calls,
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            retries=self.retries + other.retries,
-            retry_tokens=self.retry_tokens + other.retry_tokens,
-            repeated=self.repeated + other.repeated,
-        )
+        names = Usage.model_fields
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
 class Failure(Leaf):
@@ -302,15 +341,17 @@ class Failure(Leaf):
     """Seconds slept before the next attempt."""
 
 
-class Completion(Leaf):
+class Completion(_Sparse):
     """The reply to one `ChatRequest`."""
 
-    text: str
+    text: Text
     """The reply without the reasoning that the server separated from it."""
     tool_calls: tuple[ToolCall, ...] = ()
     """Calls that the server read from the reply; what it made them of is not in `text`."""
-    reasoning: str = ""
+    reasoning: Text = ""
     """Reasoning that came in a field of its own (`reasoning`, `reasoning_content`)."""
+    extra: Extra = Field(default_factory=dict)
+    """What else the reply's message holds, for the `extra` of the assistant's message: a server may want it back."""
     finish_reason: FinishReason = FinishReason.STOP
     usage: Usage = Usage(calls=1)
     tokens: TokenIds | None = None

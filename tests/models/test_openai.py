@@ -215,7 +215,7 @@ async def test_cancelling_closes_the_connection(server: Script) -> None:
 
 async def test_half_a_surrogate_pair_is_refused_by_name(server: Script) -> None:
     with pytest.raises(RequestRefused, match=r"\\ud800"):
-        await complete(server, request("a\ud800b"))
+        await complete(server, request(), extra_body={"user": "a\ud800b"})
 
 
 async def test_no_secret_is_ever_shown(server: Script, caplog: pytest.LogCaptureFixture) -> None:

@@ -52,6 +52,16 @@ async def test_tools_and_calls_are_sent_in_openais_form(server: Script) -> None:
     await model.aclose()
 
 
+async def test_tools_may_be_shown_and_not_be_called(server: Script) -> None:
+    model = OpenAIModel("tiny", base_url=server.url)
+    await model.complete(request(tools=(LOOK,), tool_choice="none"))
+    await model.complete(request(tool_choice="none"))
+    with_tools, without = server.bodies
+    assert (with_tools["tools"], with_tools["tool_choice"]) == ([FORM], "none")
+    assert "tool_choice" not in without
+    await model.aclose()
+
+
 async def test_extra_body_has_the_last_word_on_tools(server: Script) -> None:
     extra: dict[str, Any] = {"tools": [], "tool_choice": "none"}
     model = OpenAIModel("tiny", base_url=server.url, extra_body=extra)

@@ -166,7 +166,7 @@ def test_a_reply_without_a_call_is_the_answer(store: RunStore, protocol: str) ->
         ({"max_steps": 20}, StopReason.OUT_OF_STEPS),
         ({"max_summaries": 2}, StopReason.OUT_OF_SUMMARIES),
         ({"max_summaries": 0}, StopReason.OUT_OF_SUMMARIES),
-        ({"limits": Limits(calls=13)}, StopReason.LIMIT),
+        ({"limits": Limits(calls=15)}, StopReason.LIMIT),
     ],
 )
 @pytest.mark.parametrize("early", [None, 0.7])
@@ -177,7 +177,7 @@ def test_a_session_that_is_out_of_something_goes_on_when_it_may_have_more(
     tools = adding_tools(ran=ran.append)
     first, model, events = played(store, adder(ITEMS), tools, early=early, **{**PATIENT, **fewer})
     assert (first.answer, first.stop_reason) == (None, reason)
-    assert next(iter(fewer)) in first.detail or "calls=13" in first.detail
+    assert next(iter(fewer)) in first.detail or "calls=15" in first.detail
     assert kinds(events)[-1] == "stopped"
     assert store.get("r1").status == "stopped"
     # What was said since the last compaction is part of what came of it.
@@ -244,8 +244,8 @@ ROOMY: dict[str, Any] = {"window": 2 * WINDOW, "working_context": 2 * WINDOW, **
 
 
 def thinker(request: ChatRequest) -> Reply:
-    """Adds up, and thinks more than fits into a third of the working context."""
-    if request.kind == "act" and request.max_tokens < 2 * WINDOW // 3:
+    """Adds up, and thinks more than fits into half of the working context."""
+    if request.kind == "act" and request.max_tokens < WINDOW:
         return cut("<think>Let me think about it")
     return adder(ITEMS)(request)
 
@@ -308,7 +308,7 @@ def test_a_session_that_may_not_make_room_stops_and_goes_on_when_it_may(store: R
 
 def test_a_prompt_that_leaves_little_room_does_not_end_the_session(store: RunStore) -> None:
     # There is nothing that could leave the context.
-    much: dict[str, Any] = {"instructions": "Mind the step. " * 50}
+    much: dict[str, Any] = {"instructions": "Mind the step. " * 100}
     first, _, events = played(store, [cut("<think>")] * 3, **much)
     assert first.stop_reason is StopReason.UNUSABLE_REPLY
     assert "3 times in a row" in first.detail

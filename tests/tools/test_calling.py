@@ -240,9 +240,9 @@ async def test_a_run_of_ones_own_may_be_wrong_too() -> None:
 
 async def test_a_result_can_be_encoded() -> None:
     async def halves(arguments: Mapping[str, Any]) -> str:
-        return "a\ud800\ud83d\ude00"
+        return "a\ud800"
 
-    assert await custom(halves).run(call("custom")) == ToolOutput("a\ufffd😀")
+    assert await custom(halves).run(call("custom")) == ToolOutput("a\ufffd")
 
     async def failing(arguments: Mapping[str, Any]) -> str:
         raise ValueError("\udfff")

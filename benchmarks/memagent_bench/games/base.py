@@ -12,10 +12,10 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, final
 from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolSpec
 from memagent.tasks.scores import equivalent
+from memagent.texts import quote
 from memagent.tools.base import Tool
 from memagent.tools.docstring import summary
 from memagent.tools.signature import Signature
-from memagent.tools.wording import shown
 
 EASIEST, HARDEST = 10, 10_000
 """Difficulties that every game can be dealt at."""
@@ -157,5 +157,5 @@ def within(what: str, number: int, count: int) -> int:
         ToolError: there is none of that number.
     """
     if not 1 <= number <= count:
-        raise ToolError(f"there is no {what} {shown(number)}; they are numbered 1 to {count}")
+        raise ToolError(f"there is no {what} {quote(number)}; they are numbered 1 to {count}")
     return number - 1

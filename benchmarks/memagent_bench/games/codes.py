@@ -7,7 +7,7 @@ import re
 from typing import Self
 
 from memagent.errors import ToolError
-from memagent.tools.wording import shown
+from memagent.texts import quote
 from memagent_bench.games.base import Deal, Environment, query, within
 from memagent_bench.games.experts import Notes, numbers
 from memagent_bench.games.transcript import Call, call
@@ -48,7 +48,7 @@ class Words(Environment):
         hidden = self._words[within("word", word, len(self._words))]
         if not 1 <= len(text) <= LENGTH or set(text) - set(LETTERS):
             raise ToolError(
-                f"text has to be 1 to {LENGTH} letters from a to {LETTERS[-1]}, not {shown(text)}"
+                f"text has to be 1 to {LENGTH} letters from a to {LETTERS[-1]}, not {quote(text)}"
             )
         verb = "begins" if hidden.startswith(text) else "does not begin"
         return f"Word {word} {verb} with {text}."
@@ -113,7 +113,7 @@ class Safes(Environment):
         right, coins = self._safes[within("safe", safe, len(self._safes))]
         if len(code) != PLACES or set(code) - set(DIGITS):
             raise ToolError(
-                f"code has to be {PLACES} digits from 1 to {DIGITS[-1]}, not {shown(code)}"
+                f"code has to be {PLACES} digits from 1 to {DIGITS[-1]}, not {quote(code)}"
             )
         if code == right:
             return f"Safe {safe} opens at {code}: {coins} coins."

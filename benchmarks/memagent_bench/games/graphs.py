@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Self
 
 from memagent.errors import ToolError
-from memagent.tools.wording import shown
+from memagent.texts import quote
 from memagent_bench.games.base import Deal, Environment, query
 from memagent_bench.games.experts import Notes, word
 from memagent_bench.games.transcript import Call, call
@@ -49,7 +49,7 @@ class Boxes(Environment):
     def open(self, box: str) -> str:
         """Tells how many coins a box has, and where left and right lead."""
         if box not in self._boxes:
-            raise ToolError(f"there is no box {shown(box)}")
+            raise ToolError(f"there is no box {quote(box)}")
         coins, left, right = self._boxes[box]
         return f"Box {box} has {coins} coins; left leads to {left}, right to {right}."
 
@@ -107,7 +107,7 @@ class Tree(Environment):
     def node(self, name: str) -> str:
         """Tells a node's value, its first child and its next sibling."""
         if name not in self._nodes:
-            raise ToolError(f"there is no node {shown(name)}")
+            raise ToolError(f"there is no node {quote(name)}")
         value, child, sibling = self._nodes[name]
         return f"Node {name} has the value {value}; first child: {child}, next sibling: {sibling}."
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Self
 
 from memagent.errors import ToolError
-from memagent.tools.wording import shown
+from memagent.texts import quote
 from memagent_bench.games.base import Deal, Environment, act, query
 from memagent_bench.games.experts import Notes
 from memagent_bench.games.transcript import Call, call
@@ -58,7 +58,7 @@ class Maze(Environment):
         """Goes one step north, east, south or west, and tells which ways are open there."""
         if direction not in WAYS:
             raise ToolError(
-                f"direction has to be one of {', '.join(NAMES)}, not {shown(direction)}"
+                f"direction has to be one of {', '.join(NAMES)}, not {quote(direction)}"
             )
         if direction not in self._ways[self._at]:
             raise ToolError(f"there is a wall to the {direction}; you stay where you are")

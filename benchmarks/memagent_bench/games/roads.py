@@ -9,7 +9,7 @@ from typing import Self
 from pydantic import Field
 
 from memagent.errors import ToolError
-from memagent.tools.wording import shown
+from memagent.texts import quote
 from memagent_bench.games.base import Deal, Environment, query
 from memagent_bench.games.experts import Notes, word
 from memagent_bench.games.transcript import Call, call
@@ -46,7 +46,7 @@ class Roads(Environment):
     def roads(self, town: str) -> str:
         """Tells which towns the roads from a town lead to, and how long they take."""
         if town not in self._roads:
-            raise ToolError(f"there is no town {shown(town)}")
+            raise ToolError(f"there is no town {quote(town)}")
         ways = ", ".join(f"{end} in {hours} hours" for end, hours in self._roads[town])
         return f"From {town}: {ways or 'no roads'}."
 

@@ -8,7 +8,7 @@ import re
 from typing import Self
 
 from memagent.errors import ToolError
-from memagent.tools.wording import shown
+from memagent.texts import quote
 from memagent_bench.games.base import Deal, Environment, act, query
 from memagent_bench.games.experts import Notes, numbers, word
 from memagent_bench.games.transcript import Call, call
@@ -124,7 +124,7 @@ class Stock(Environment):
 
     def _decide(self, order: int, *, shipped: bool) -> str:
         if order != self._at + 1 or self._at == len(self._orders):
-            raise ToolError(f"order {shown(order)} does not wait; {self.waiting()}")
+            raise ToolError(f"order {quote(order)} does not wait; {self.waiting()}")
         delivered, what, wanted, good = self._orders[self._at]
         self._stock[what] += delivered
         covered = self._stock[good] >= wanted

@@ -10,8 +10,8 @@ from memagent.messages import ChatRequest, Completion, Message, ToolCall, ToolSp
 from memagent.models.retry import patiently
 from memagent.prompts.reply import UnusableReply, visible
 from memagent.run.exchange import seed_of
-from memagent.session.context.plan import LIMIT_SHARE
-from memagent.session.context.turns import Result, Turn, as_text, joined, native
+from memagent.session.context.layout import LIMIT_SHARE
+from memagent.session.context.turns import ToolResult, Turn, join_users, render_native, render_text
 from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
 from memagent.tools import Toolset
@@ -61,8 +61,8 @@ class Context:
 
     def messages(self, turns: Sequence[Turn]) -> tuple[Message, ...]:
         """The prompt with turns behind it."""
-        messages = native(turns, "") if self.tools else as_text(turns, "")
-        return joined((*self.prompt, *messages))
+        messages = render_native(turns, "") if self.tools else render_text(turns, "")
+        return join_users((*self.prompt, *messages))
 
     def _count(self, turns: Sequence[Turn]) -> int:
         return self.counter.count_messages(self.messages(turns), tools=self.tools)
@@ -73,10 +73,10 @@ def mask_results(turns: tuple[Turn, ...], kept: int) -> tuple[Turn, ...]:
     newest = 0
     made: list[Turn] = []
     for turn in reversed(turns):
-        results: list[Result | None] = []
+        results: list[ToolResult | None] = []
         for result in reversed(turn.results):
             newest += 1
-            results.append(result if newest <= kept else Result(MASKED, fixed=True))
+            results.append(result if newest <= kept else ToolResult(MASKED, fixed=True))
         made.append(replace(turn, results=tuple(reversed(results))))
     return tuple(reversed(made))
 
@@ -116,7 +116,7 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
             return Ended(reason=Reason.UNUSABLE_REPLY, detail=f"step {step}: {error}")
         if not calls and problem is None:
             return Ended(answer=text)
-        results = [Result((await toolset.run(call)).text) for call in calls]
+        results = [ToolResult((await toolset.run(call)).text) for call in calls]
         said = Message(role="assistant", content=completion.text, tool_calls=calls)
         ids = tuple(call.id for call in calls)
         turns = (*turns, Turn(2 * step, said, ids, tuple(results)))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from os import PathLike
 
-from memagent.errors import BadResponse, ConfigError, ContextOverflow, ModelError
+from memagent.errors import ConfigError, ContextOverflow, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
 from memagent.models.base import refuse_overflow
 from memagent.models.counting import Counting
@@ -16,7 +15,6 @@ from memagent.models.openai_client import Clients
 from memagent.models.openai_parameters import OTHER_LIMIT
 from memagent.models.openai_reply import read_completion
 from memagent.models.openai_request import sent
-from memagent.models.openai_stream import Pieces
 from memagent.models.router import Router
 from memagent.models.server import Server
 from memagent.tokens.base import TokenCounter
@@ -121,33 +119,6 @@ class OpenAIModel:
             await self._check(request, prompt, completion, server)
         return completion
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | Completion]:
-        """Sends the request, once, and yields the text in pieces as it is generated, at last the `Completion`.
-
-        Leaving early, or being cancelled, closes the connection, and the server stops generating.
-
-        Raises:
-            ModelError: as `complete`; a reply that breaks off raises after the pieces that came.
-        """
-        prompt = await self._counting.prompt(request)
-        tokens = (prompt or request.prompt_tokens or 0) + request.max_tokens
-        async with self._router.turn(request.messages, tokens) as server:
-            fields = await self._fields(request, prompt, server, streamed=True)
-            pieces = Pieces(server.endpoint)
-            async with aclosing(server.chat_stream(fields)) as chunks:
-                async for chunk in chunks:
-                    try:
-                        text = pieces.add(chunk)
-                    except (AttributeError, KeyError, TypeError) as error:
-                        raise BadResponse(
-                            f"{server.endpoint}: a piece of the reply has another form: {error}"
-                        ) from None
-                    if text:
-                        yield text
-            completion = read_completion(pieces.reply(), server.endpoint, request)
-            await self._check(request, prompt, completion, server)
-        yield completion
-
     async def counter(self) -> TokenCounter:
         """A counter that counts as the server does, else the best there is on this machine.
 
@@ -195,7 +166,7 @@ class OpenAIModel:
         return f"OpenAIModel({self.name!r}, base_url={urls if len(urls) > 1 else urls[0]!r})"
 
     async def _fields(
-        self, request: ChatRequest, prompt: int | None, server: Server, *, streamed: bool = False
+        self, request: ChatRequest, prompt: int | None, server: Server
     ) -> dict[str, object]:
         """The request's body.
 
@@ -203,16 +174,17 @@ class OpenAIModel:
             ContextOverflow: it does not fit this server's window.
         """
         dialect = await server.dialect()
-        tokens = self._tokens and (dialect.streams_tokens or not streamed)
         fields: dict[str, object] = {
             "model": self.model,
             "messages": [sent(message) for message in request.messages],
             "temperature": request.sampling.temperature,
             "top_p": request.sampling.top_p,
-            **dialect.fields(request, tokens=tokens),
+            **dialect.fields(request, tokens=self._tokens),
         }
         if request.tools:
             fields["tools"] = [tool.to_openai() for tool in request.tools]
+            if request.tool_choice is not None:
+                fields["tool_choice"] = request.tool_choice
         switch, own = fields.get(TEMPLATE_KWARGS), self._extra_body.get(TEMPLATE_KWARGS)
         if self._extra_body.get(dialect.limit, 0) is None:
             fields[OTHER_LIMIT[dialect.limit]] = request.max_tokens

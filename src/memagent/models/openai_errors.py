@@ -153,7 +153,7 @@ def translate(
     if isinstance(error, openai.APIConnectionError):
         return _connection(error, endpoint)
     if not isinstance(error, openai.APIStatusError):
-        return _in_stream(error, endpoint)
+        return BadResponse(f"{endpoint}: the reply cannot be read: {endpoint.quote(str(error))}")
     status = error.status_code
     wait = retry_after(error.response.headers)
     words = endpoint.quote(server_message(error.body)) or "(no message)"
@@ -177,23 +177,6 @@ def translate(
     if status < HTTPStatus.BAD_REQUEST:
         return RequestRefused(f"{said}; the base URL leads elsewhere, give the server's own")
     return RequestRefused(f"{said}; the server does not take this request as it is")
-
-
-def _in_stream(error: openai.APIError, endpoint: Endpoint) -> ModelError:
-    """What came where the reply should have gone on: vLLM and SGLang send errors as events of a stream."""
-    words = endpoint.quote(str(error))
-    said = f"{endpoint}: the server broke the reply off: {words}"
-    body = error.body
-    code = cast("Mapping[str, object]", body).get("code") if isinstance(body, Mapping) else None
-    if _OVERFLOW.search(words):
-        return ContextOverflow(f"{said}; use a smaller window (--window) or a shorter question")
-    if code in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        return ServerBusy(f"{said}; lower the number of calls at once")
-    if isinstance(code, int) and HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return RequestRefused(f"{said}; the server does not take this request as it is")
-    if isinstance(code, int) and code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return ServerFailed(f"{said}; its log says more")
-    return BadResponse(f"{endpoint}: the reply cannot be read: {words}")
 
 
 def _status(error: openai.APIError) -> int | None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import (
     BaseModel,
+    ConfigDict,
     Field,
     JsonValue,
     TypeAdapter,
@@ -25,6 +26,7 @@ from memagent.messages import (
     ToolCall,
     Usage,
     read_calls,
+    read_extra,
 )
 from memagent.models.openai_errors import Endpoint, server_message
 
@@ -37,13 +39,16 @@ _BROKEN_OFF = {"abort", "error"}
 
 
 class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    type: str = "text"
     text: str = ""
 
 
 class _Said(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
     content: str | list[_Part] | None = None
-    reasoning: JsonValue = None
-    reasoning_content: JsonValue = None
     tool_calls: list[ServedCall] | None = None
     refusal: _Name = None
 
@@ -169,15 +174,18 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
             f"its log says more"
         )
     said = choice.message
+    extra = read_extra(said, "role")
+    if isinstance(said.content, list) and any(part.type != "text" for part in said.content):
+        extra["content"] = [part.model_dump(exclude_unset=True) for part in said.content]
+    reasoning = (extra.get("reasoning"), extra.get("reasoning_content"))
     text, calls = _text(said.content), read_calls(said.tool_calls or ())
     if not text.strip():
         _refuse_silence(said.refusal, () if request.tools else calls, endpoint)
     return Completion(
         text=text,
         tool_calls=calls,
-        reasoning=next(
-            (r for r in (said.reasoning, said.reasoning_content) if isinstance(r, str) and r), ""
-        ),
+        reasoning=next((text for text in reasoning if isinstance(text, str) and text), ""),
+        extra=extra,
         finish_reason=_finish(choice.finish_reason),
         usage=_usage(reply),
         tokens=_tokens(reply),

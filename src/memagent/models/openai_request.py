@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from memagent.messages import Message
+from memagent.messages import Message, ToolCall
 
 
 def sent(message: Message) -> dict[str, Any]:
@@ -24,9 +25,14 @@ def identity(message: Message) -> bytes:
     """What tells a message from others, for digests of conversations: each field with its length."""
     texts = [message.content]
     for call in message.tool_calls:
-        texts += ["call", call.id, call.name, call.arguments]
+        texts += ["call", call.id, call.name, call.arguments, *_extra(call)]
     if message.tool_call_id is not None:
         texts += ["result", message.tool_call_id]
+    texts += _extra(message)
     parts = [text.encode("utf-8", "surrogatepass") for text in texts]
     sizes = ":".join(str(len(part)) for part in parts)
     return b"".join([f"{message.role}:{sizes}:".encode(), *parts])
+
+
+def _extra(value: Message | ToolCall) -> list[str]:
+    return ["extra", json.dumps(value.extra)] if value.extra else []

@@ -7,7 +7,7 @@ import time
 from pydantic import JsonValue
 
 from memagent.errors import ConfigError, ModelError
-from memagent.messages import ChatRequest, Completion, Leaf, Message, Sampling
+from memagent.messages import ChatRequest, Leaf, Message, Sampling
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.checked_counter import CheckedCounter
 from memagent.models.dialects import Dialect
@@ -21,7 +21,7 @@ OUTPUT = 32
 
 
 class TestCall(Leaf):
-    """One streamed chat request, and what came of it."""
+    """One chat request, and what came of it."""
 
     __test__ = False  # for pytest, which takes the name for a test's
 
@@ -31,8 +31,6 @@ class TestCall(Leaf):
     counted: int
     """As memagent's counter says: above what the server says where it is a bound."""
     completion_tokens: int
-    first_piece: float | None
-    """Seconds until the first piece of text, None where none came."""
     seconds: float
 
 
@@ -114,19 +112,12 @@ async def _call(model: OpenAIModel) -> TestCall:
         messages=QUESTION, max_tokens=OUTPUT, sampling=Sampling(temperature=0), thinking=False
     )
     start = time.monotonic()
-    first: float | None = None
-    completion = Completion(text="")
-    async for piece in model.stream(request):
-        if isinstance(piece, Completion):
-            completion = piece
-        elif first is None:
-            first = time.monotonic() - start
+    completion = await model.complete(request)
     return TestCall(
         text=completion.text,
         prompt_tokens=completion.usage.prompt_tokens,
         counted=await in_thread(counter.count_messages, QUESTION, thinking=False),
         completion_tokens=completion.usage.completion_tokens,
-        first_piece=first,
         seconds=time.monotonic() - start,
     )
 

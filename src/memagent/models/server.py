@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import BaseModel, JsonValue
+from pydantic import JsonValue
 
 from memagent.errors import (
     BadResponse,
@@ -198,31 +198,6 @@ class Server:
             raise self._surrogate(error) from None
         return raw.content
 
-    async def chat_stream(self, fields: Mapping[str, object]) -> AsyncGenerator[dict[str, Any]]:
-        """Sends a chat request and yields its chunks as they come. The connection closes with the generator.
-
-        Raises:
-            ModelError: as `chat`, also in the middle.
-        """
-        client = await self._clients.get()
-        import openai
-
-        try:
-            options = {"stream": True, "stream_options": {"include_usage": True}}
-            stream = await self._create(client.chat.completions.create, fields, **options)
-            async with stream:
-                async for chunk in stream:
-                    yield self._piece(chunk)
-        except openai.APIError as error:
-            raise await self._translated(error) from self.endpoint.cause(error)
-        except UnicodeEncodeError as error:
-            raise self._surrogate(error) from None
-        except Exception as error:
-            broken = self._broken(error)
-            if broken is None:
-                raise
-            raise broken from None
-
     def ask(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, JsonValue]:
         """Asks for something beside the chat, from the server's root. Blocks.
 
@@ -285,27 +260,6 @@ class Server:
             with suppress(ModelError):  # rather than a second error
                 served = self._models.names if await self._models.ask() is not None else None
         return translate(error, self.endpoint, served)
-
-    def _piece(self, chunk: object) -> dict[str, Any]:
-        if not isinstance(chunk, BaseModel):
-            raise BadResponse(
-                f"{self.endpoint}: a piece of the reply is no JSON object: "
-                f"{self.endpoint.quote(repr(chunk))}"
-            )
-        return chunk.model_dump(warnings=False)  # the client takes what it does not expect
-
-    def _broken(self, error: Exception) -> ModelError | None:
-        """What broke a stream, where the client passes it on as it is: openai 2 does with httpx's errors."""
-        timeout = type(error).__name__.endswith("Timeout")
-        if timeout and type(error).__module__ == "httpx":
-            return RequestTimeout(
-                f"{self.endpoint}: no more of the reply within {self.endpoint.timeout:g} s; "
-                f"allow more with timeout=, or send fewer calls at once"
-            )
-        if type(error).__module__ == "httpx" or isinstance(error, (OSError, ValueError)):
-            said = self.endpoint.quote(f"{type(error).__name__}: {error}")
-            return ConnectionFailed(f"{self.endpoint}: the reply broke off ({said})")
-        return None
 
     def _surrogate(self, error: UnicodeEncodeError) -> RequestRefused:
         return RequestRefused(

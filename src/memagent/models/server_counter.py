@@ -13,8 +13,8 @@ from memagent.errors import AuthenticationFailed, BadResponse, ModelNotFound, Re
 from memagent.messages import Message, ToolSpec
 from memagent.models.dialects.base import id_list
 from memagent.models.openai_request import sent
+from memagent.texts import repair_surrogates
 from memagent.tokens.base import Measured
-from memagent.tokens.measured import well_formed
 
 logger = logging.getLogger("memagent")
 
@@ -82,7 +82,7 @@ class ServerCounter:
 
     def measure(self, text: str) -> Measured:
         """Tokenises `text` once; its prefixes are tokenised when they are asked for."""
-        text = well_formed(text)
+        text = repair_surrogates(text)
         return _ServerMeasured(text, self.ids(text), self.text, self.count)
 
     def ids(self, text: str) -> list[int]:
@@ -90,7 +90,7 @@ class ServerCounter:
         if not text:
             return []
         return self._tokens(
-            {"prompt": well_formed(text), "add_special_tokens": False},
+            {"prompt": repair_surrogates(text), "add_special_tokens": False},
         )
 
     def rendered(
@@ -102,9 +102,7 @@ class ServerCounter:
     ) -> list[int]:
         """Token ids of the prompt that the server would make of the messages."""
         fields: dict[str, object] = {
-            "messages": [
-                sent(m.model_copy(update={"content": well_formed(m.content)})) for m in messages
-            ],
+            "messages": [sent(message) for message in messages],
             "add_generation_prompt": True,
         }
         if tools:

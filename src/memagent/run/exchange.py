@@ -6,7 +6,8 @@ import copy
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, Literal, TypeVar
 
 from memagent.errors import ContextOverflow, LimitReached, ModelError
 from memagent.events import Event, Retried
@@ -16,7 +17,6 @@ from memagent.messages import (
     Completion,
     Message,
     Sampling,
-    ToolCall,
     ToolSpec,
     Usage,
 )
@@ -27,7 +27,6 @@ from memagent.prompts import UnusableReply
 from memagent.run.log import Log
 from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
-from memagent.tools.wording import sendable
 from memagent.trajectory import Conversation
 
 UNUSABLE_RETRIES = 2
@@ -57,6 +56,8 @@ class Reply(Generic[T]):
     messages: tuple[Message, ...]
     """What it replies to."""
     kind: CallKind
+    attempt: int
+    """Unusable replies before it, in earlier sessions too: after the first, requests ask for no reasoning."""
 
     def conversation(self, chunk: int | None = None) -> Conversation:
         """Prompt and reply as one conversation.
@@ -64,7 +65,7 @@ class Reply(Generic[T]):
         Args:
             chunk: index of the chunk that the prompt shows.
         """
-        said = Message(role="assistant", content=self.completion.text)
+        said = Message(role="assistant", content=self.completion.text, extra=self.completion.extra)
         return Conversation(
             messages=(*self.messages, said),
             kind=self.kind,
@@ -92,9 +93,13 @@ class Exchange(Generic[T]):
     """Fewest tokens of output that are worth sending the call for; default half of `most`."""
     bound: int | None = None
     """Upper bound on the tokens of the prompt, where its parts were counted; None: it is counted whole."""
+    count: Callable[..., int] | None = None
+    """Counts the messages in place of the counter where more is known of the prompt. Takes `thinking`; may block."""
     near: int = NEAR
     """Tokens below the limit from which `bound` is not relied on, and the prompt counted whole."""
     tools: tuple[ToolSpec, ...] = ()
+    tool_choice: Literal["none"] | None = None
+    """`none`: the tools stand in the prompt, and may not be called; they are left out once a reply calls one."""
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
     record: Callable[[Reply[T]], Record] | None = None
     """What is committed with the reply, in the same transaction. It runs in a thread and may block."""
@@ -189,12 +194,23 @@ class Caller:
             except UnusableReply as error:
                 detail = str(error)
                 exchange.charge(waste(completion.usage))
+                if (
+                    exchange.tool_choice and completion.tool_calls
+                ):  # the server does not know tool_choice
+                    exchange.tools, exchange.tool_choice = (), None
                 continue
             why = None if exchange.rejects is None else exchange.rejects(value)
             if why is not None:
                 exchange.note(why)
             exchange.charge(completion.usage if why is None else waste(completion.usage))
-            reply = Reply(value, completion, exchange.usage, exchange.messages, exchange.kind)
+            reply = Reply(
+                value,
+                completion,
+                exchange.usage,
+                exchange.messages,
+                exchange.kind,
+                wasted + attempt,
+            )
             if self.log is not None:
                 body, events = await self._committed(exchange, reply)
                 await self.log.commit(exchange.key, body, exchange.unsaved, events)
@@ -216,12 +232,13 @@ class Caller:
             # With calls of the server's own, a pattern would keep the model from making them.
             pattern=NOT_EMPTY if attempt and not exchange.tools else None,
             tools=exchange.tools,
+            tool_choice=exchange.tool_choice,
             kind=exchange.kind,
             parts=exchange.parts,
             prompt_tokens=prompt,
         )
         try:
-            completion = repair(await self.model.complete(request))
+            completion = await self.model.complete(request)
         except ModelError as error:
             exchange.charge(Usage(retries=error.attempts))
             await self._fail(exchange, str(error), error.attempts)
@@ -249,6 +266,9 @@ class Caller:
         if relies and bound is not None and bound + exchange.most + exchange.near <= self._window:
             return bound
 
+        if exchange.count is not None:
+            work = partial(exchange.count, exchange.messages)
+            return await count_in_thread(self.model.name, work, thinking=thinking)
         return await count_in_thread(
             self.model.name,
             self._counter.count_messages,
@@ -304,7 +324,8 @@ class Caller:
         # A conversation ends with the text, and holds the ids.
         without = {"text", "tokens"} if "conversation" in more else set[str]()
         dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=without)
-        return {"reply": dump, **more}, (*exchange.retried, *events)
+        tried = {"attempt": reply.attempt} if reply.attempt else {}
+        return {"reply": dump, **tried, **more}, (*exchange.retried, *events)
 
     def _replay(self, exchange: Exchange[T], body: Mapping[str, Any]) -> Reply[T]:
         """The reply that was committed.
@@ -321,7 +342,8 @@ class Caller:
         )
         completion = Completion.model_validate(body["reply"] | text)
         value = exchange.read(completion)
-        return Reply(value, completion, Usage(), exchange.messages, exchange.kind)
+        attempt = body.get("attempt", 0)
+        return Reply(value, completion, Usage(), exchange.messages, exchange.kind, attempt)
 
 
 def waste(usage: Usage) -> Usage:
@@ -330,20 +352,6 @@ def waste(usage: Usage) -> Usage:
         retries=usage.retries + 1,
         retry_tokens=usage.retry_tokens + usage.prompt_tokens + usage.completion_tokens,
     )
-
-
-def repair(completion: Completion) -> Completion:
-    """The reply with U+FFFD for half surrogate pairs, which JSON can carry and no file can hold."""
-    calls: list[ToolCall] = []
-    for call in completion.tool_calls:
-        arguments = sendable(call.arguments)
-        calls.append(ToolCall(id=sendable(call.id), name=sendable(call.name), arguments=arguments))
-    fields = {
-        "text": sendable(completion.text),
-        "reasoning": sendable(completion.reasoning),
-        "tool_calls": tuple(calls),
-    }
-    return completion.model_copy(update=fields)
 
 
 def seed_of(run_seed: int, key: str, attempt: int) -> int:

@@ -13,8 +13,8 @@ from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError, WindowUnknown
 from memagent.messages import Leaf, Sampling, describe_problem
 from memagent.models.retry import count_in_thread
+from memagent.texts import quote, repair_surrogates
 from memagent.tokens import TokenCounter
-from memagent.tools.wording import sendable, shown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -99,9 +99,9 @@ def check_text(what: str, text: str) -> str:
         ConfigError: it is something else.
     """
     if not isinstance(cast("object", text), str) or not text.strip():
-        raise ConfigError(f"{what} is {shown(text)}: give a text that is not empty")
-    if sendable(text) != text:
+        raise ConfigError(f"{what} is {quote(text)}: give a text that is not empty")
+    if repair_surrogates(text) != text:
         raise ConfigError(
-            f"{what} {shown(text)} holds half a surrogate pair: give text that can be encoded"
+            f"{what} {quote(text)} holds half a surrogate pair: give text that can be encoded"
         )
     return text

@@ -194,8 +194,10 @@ class ToolLoop(Loop[SessionResult]):
             reply = await self._ask(f"act-{self._steps}/room", after=0 if made_room else 1)
         act = reply.value
         if not act.answers:
-            said = Message(role="assistant", content=act.shown, tool_calls=act.calls)
-            await buffer.append(said)
+            extra = reply.completion.extra
+            said = Message(role="assistant", content=act.shown, tool_calls=act.calls, extra=extra)
+            # Without reasoning some templates write another prompt.
+            await buffer.append(said, usage=reply.completion.usage if reply.attempt == 0 else None)
         return act
 
     async def _ask(self, key: str, *, after: int | None = None) -> Reply[Act]:
@@ -235,6 +237,7 @@ class ToolLoop(Loop[SessionResult]):
             least=1,
             bound=buffer.tokens,
             near=0,
+            count=buffer.count,
             tools=buffer.tools,
             parts={"task": self.plan.task},
             record=record,

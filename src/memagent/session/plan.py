@@ -17,10 +17,10 @@ from memagent.run.log import Log
 from memagent.run.plan import Plan, Settings, check_text, choose_window
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.buffer import SummaryBuffer
+from memagent.texts import repair_surrogates
 from memagent.tokens import TokenCounter
 from memagent.tools import Tool, Toolset
 from memagent.tools.protocol import describe
-from memagent.tools.wording import sendable
 
 Protocol = Literal["native", "text"]
 """How calls travel: in fields of the server's own, or in the text of messages."""
@@ -40,7 +40,7 @@ class ToolSettings(Settings):
     @field_validator("instructions")
     @classmethod
     def _encodable(cls, text: str) -> str:
-        if sendable(text) != text:
+        if repair_surrogates(text) != text:
             raise ValueError("it holds half a surrogate pair; give what can be encoded")
         return text
 

@@ -7,20 +7,21 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from memagent.messages import Message, ToolSpec
+from memagent.texts import repair_surrogates
 from memagent.tokens.base import (
+    ARGUMENT_ALLOWANCE,
     CALL_ALLOWANCE,
     MESSAGE_ALLOWANCE,
     REQUEST_ALLOWANCE,
     TOOLS_ALLOWANCE,
 )
-from memagent.tokens.measured import well_formed
 
 
 def byte_count(text: str) -> int:
     """UTF-8 bytes of the text or of its NFC form, whichever are more; U+FFFD's three for a lone surrogate."""
     if text.isascii():
         return len(text)
-    text = well_formed(text)
+    text = repair_surrogates(text)
     size = len(text.encode())
     if unicodedata.is_normalized("NFC", text):
         return size
@@ -32,8 +33,8 @@ def prompt_bound(
 ) -> int:
     """An upper bound on the tokens of a rendered prompt.
 
-    Contents are counted as texts. Tools and calls are counted in bytes of indented JSON: the widest form that templates
-    write them in, and no tokenizer of bytes takes more tokens.
+    Contents are counted as texts. Tools and calls are counted as indented JSON, the widest form that templates write
+    them in; or as compact JSON and two tokens for each line end with its indentation, where that is less.
 
     Args:
         count: tokens of a text.
@@ -44,14 +45,20 @@ def prompt_bound(
     for message in messages:
         bound += count(message.content) + MESSAGE_ALLOWANCE
         for call in message.tool_calls:
-            wide = byte_count(_wide({call.name: call.values()}))
+            values = call.values()
             # The arguments as they are sent too: a server may take them for a text.
-            bound += CALL_ALLOWANCE + byte_count(call.id) + max(wide, byte_count(call.arguments))
+            forms = ({call.name: values}, {call.name: call.arguments})
+            bound += CALL_ALLOWANCE + ARGUMENT_ALLOWANCE * len(values) + byte_count(call.id)
+            bound += max(_count_json(count, form) for form in forms)
+            bound += _count_json(count, call.extra) if call.extra else 0
         bound += byte_count(message.tool_call_id or "")
+        bound += _count_json(count, message.extra) if message.extra else 0
     if tools:
-        bound += TOOLS_ALLOWANCE + byte_count(_wide([tool.to_openai() for tool in tools]))
+        bound += TOOLS_ALLOWANCE + _count_json(count, [tool.to_openai() for tool in tools])
     return bound
 
 
-def _wide(value: object) -> str:
-    return json.dumps(value, indent=4, ensure_ascii=False)
+def _count_json(count: Callable[[str], int], value: object) -> int:
+    wide, compact = (json.dumps(value, indent=indent, ensure_ascii=False) for indent in (4, None))
+    # Bytes pay for the white space: three or four of them make a token.
+    return min(count(wide), byte_count(compact), count(compact) + 2 * wide.count("\n"))

@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import accumulate
 
 from memagent.messages import Message, ToolSpec
+from memagent.texts import repair_surrogates
 from memagent.tokens.bounds import byte_count, prompt_bound
-from memagent.tokens.measured import well_formed
 
 
 class ByteBound:
@@ -48,7 +48,7 @@ class BytesMeasured:
     """A text whose tokens are its UTF-8 bytes."""
 
     def __init__(self, text: str, counter: ByteBound) -> None:
-        self._text = well_formed(text)
+        self._text = repair_surrogates(text)
         self._counter = counter
         self.tokens = counter.count(text)
 

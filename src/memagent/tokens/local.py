@@ -15,10 +15,11 @@ from typing import Any, cast
 
 from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolSpec
+from memagent.texts import repair_surrogates
 from memagent.tokens.base import JOINER
 from memagent.tokens.bounds import prompt_bound
 from memagent.tokens.locality import is_local
-from memagent.tokens.measured import MeasuredText, chars_of_bytes, well_formed
+from memagent.tokens.measured import MeasuredText, chars_of_bytes
 from memagent.tokens.template import ChatTemplate, find_template
 
 logger = logging.getLogger("memagent")
@@ -84,7 +85,7 @@ class TokenizerFile:
 
     def count(self, text: str) -> int:
         """Tokens of `text`. Lets other threads run meanwhile."""
-        return len(self._encode(well_formed(text)))
+        return len(self._encode(repair_surrogates(text)))
 
     def count_messages(
         self,
@@ -104,7 +105,7 @@ class TokenizerFile:
 
     def measure(self, text: str) -> MeasuredText:
         """The text, to be tokenised as far as it is cut."""
-        return MeasuredText(well_formed(text), self._encode, self._cut, local=self._local)
+        return MeasuredText(repair_surrogates(text), self._encode, self._cut, local=self._local)
 
     def _read_in_spite_of_joiners(
         self, control: Mapping[int, str], model: Mapping[str, Any]

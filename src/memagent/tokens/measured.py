@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sized
 from typing import Any
 
+from memagent.texts import repair_surrogates
 from memagent.tokens.locality import last_stable_point
 
 FIRST_SHARE = 0.65
@@ -13,18 +13,6 @@ FIRST_SHARE = 0.65
 STEP_SHARE, STEP_CHARS = 1 / 48, 128
 """Length of the parts behind that, the larger of the two: the part that is cut is tokenised twice, and shorter ones
 cost as much in calls."""
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-def well_formed(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which no tokeniser takes; same length in characters."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return _SURROGATES.sub("\ufffd", text)
-    return text
 
 
 def chars_of_bytes(text: str, size: int) -> int:
@@ -92,7 +80,7 @@ class MeasuredText:
 
     def rest(self, start: int, text: str) -> MeasuredText:
         """Measures `text`, which says what this one says from `start` on, and more: what is known is not done again."""
-        other = MeasuredText(well_formed(text), self._encode, self._cut, local=self._local)
+        other = MeasuredText(repair_surrogates(text), self._encode, self._cut, local=self._local)
         for first, end, _, encoded in self._parts:
             if first >= start and end < len(self._text):
                 if first > start and not other._parts:

@@ -89,7 +89,7 @@ class ChatTemplate:
 
 def shown(message: Message) -> dict[str, Any]:
     """A message as servers show it to chat templates: the arguments of its calls are objects."""
-    fields: dict[str, Any] = {"role": message.role, "content": message.content}
+    fields: dict[str, Any] = {**message.extra, "role": message.role, "content": message.content}
     if message.tool_calls:
         calls = [(call.to_openai(), call.values()) for call in message.tool_calls]
         fields["tool_calls"] = [

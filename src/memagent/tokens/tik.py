@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolSpec
+from memagent.texts import repair_surrogates
 from memagent.tokens.bounds import prompt_bound
 from memagent.tokens.locality import splits_at_stable_points
-from memagent.tokens.measured import MeasuredText, chars_of_bytes, well_formed
+from memagent.tokens.measured import MeasuredText, chars_of_bytes
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -68,7 +69,7 @@ class Tiktoken:
 
     def count(self, text: str) -> int:
         """Tokens of `text`. Lets other threads run meanwhile."""
-        return len(self._encoding.encode_ordinary(well_formed(text)))
+        return len(self._encoding.encode_ordinary(repair_surrogates(text)))
 
     def count_messages(
         self,
@@ -83,7 +84,7 @@ class Tiktoken:
     def measure(self, text: str) -> MeasuredText:
         """The text, to be tokenised as far as it is cut."""
         encode = self._encoding.encode_ordinary
-        return MeasuredText(well_formed(text), encode, self._cut, local=self._local)
+        return MeasuredText(repair_surrogates(text), encode, self._cut, local=self._local)
 
     def _cut(self, text: str, ids: list[int], limit: int) -> int:
         return chars_of_bytes(text, sum(map(self._lengths.__getitem__, ids[:limit])))

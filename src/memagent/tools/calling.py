@@ -12,9 +12,10 @@ from typing import Any, NoReturn, cast
 
 from memagent.errors import BadArguments, ConfigError, ToolError
 from memagent.messages import ToolCall, ToolSpec
+from memagent.texts import quote, repair_surrogates
 from memagent.tools.base import Tool, ToolOutput
 from memagent.tools.function import tool
-from memagent.tools.wording import clip, message, named, sendable, shown
+from memagent.tools.wording import clip, message, named
 
 logger = logging.getLogger("memagent")
 
@@ -36,7 +37,7 @@ class Toolset(Mapping[str, Tool]):
         # Whatever is handed in: not everybody has a type checker.
         given: Any = tools
         if isinstance(given, (str, Mapping, Tool)) or not isinstance(given, Iterable):
-            raise ConfigError(f"tools={shown(given)}: give a list of tools or functions")
+            raise ConfigError(f"tools={quote(given)}: give a list of tools or functions")
         self._tools: dict[str, Tool] = {}
         for one in cast("Iterable[Any]", given):
             made = one if isinstance(one, Tool) else tool(cast("Callable[..., Any]", one))
@@ -72,7 +73,7 @@ class Toolset(Mapping[str, Tool]):
             one = self._find(call.name)
             text: Any = await _in_time(one, read_arguments(call.arguments))
             if not isinstance(text, str):
-                raise TypeError(f"it returned {shown(text)} where a text is expected")  # noqa: TRY301 - a result
+                raise TypeError(f"it returned {quote(text)} where a text is expected")  # noqa: TRY301 - a result
         except BadArguments as error:
             return _failed(f"{clip(call.name, 64)}: {message(error)}")
         except ToolError as error:
@@ -80,7 +81,7 @@ class Toolset(Mapping[str, Tool]):
         except Exception as error:
             logger.debug("tool %s failed", call.name, exc_info=error)
             return _failed(f"{call.name} failed: {named(error)}")
-        return ToolOutput(sendable(text))
+        return ToolOutput(repair_surrogates(text))
 
     def _find(self, name: str) -> Tool:
         if name in self._tools:
@@ -108,7 +109,7 @@ def read_arguments(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 20) : error.pos + 20]
         raise BadArguments(
-            f"the arguments are no JSON: {error.msg} at character {error.pos}, near {shown(near)}. {_FORM}"
+            f"the arguments are no JSON: {error.msg} at character {error.pos}, near {quote(near)}. {_FORM}"
         ) from None
     except UnicodeEncodeError:
         raise BadArguments(
@@ -119,7 +120,7 @@ def read_arguments(text: str) -> dict[str, Any]:
     except RecursionError:
         raise BadArguments(f"the arguments are nested too deeply. {_FORM}") from None
     if not isinstance(value, dict):
-        raise BadArguments(f"the arguments are no JSON object, but {shown(value)}. {_FORM}")
+        raise BadArguments(f"the arguments are no JSON object, but {quote(value)}. {_FORM}")
     return cast("dict[str, Any]", value)
 
 
@@ -131,12 +132,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in found if names.count(name) > 1)
-        raise ValueError(f"{shown(twice)} is there twice")
+        raise ValueError(f"{quote(twice)} is there twice")
     return found
 
 
 def _no_number(constant: str) -> NoReturn:
-    raise ValueError(f"{shown(constant)} is no number of JSON")
+    raise ValueError(f"{quote(constant)} is no number of JSON")
 
 
 def _finite(digits: str) -> float:
@@ -203,4 +204,4 @@ def _look(task: asyncio.Task[Any]) -> None:
 
 
 def _failed(text: str) -> ToolOutput:
-    return ToolOutput(sendable(text), ok=False)
+    return ToolOutput(repair_surrogates(text), ok=False)

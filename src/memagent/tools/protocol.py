@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from memagent.messages import ToolCall, ToolSpec
-from memagent.tools.wording import clip, sendable, shown
+from memagent.texts import quote
+from memagent.tools.wording import clip
 
 CALL = "call"
 RESULT = "result"
@@ -71,7 +72,7 @@ def read_calls(
         answer, and said as it is. If one cannot be read then there are no calls, and a text instead of None that tells
         the model what is wrong and how it is written: nothing was run.
     """
-    text, names = sendable(text), tuple(names)
+    names = tuple(names)
     said: list[str] = []
     calls: list[ToolCall] = []
     try:
@@ -207,7 +208,7 @@ def _read(text: str, place: int, call_id: str, name: str | None) -> tuple[ToolCa
     close = _CLOSE.match(text, end)
     if close is None:
         after = text[end : end + 40].strip()
-        raise _Unreadable(f"</{CALL}> has to follow the JSON, not {shown(after)}")
+        raise _Unreadable(f"</{CALL}> has to follow the JSON, not {quote(after)}")
     if name is None or (members.keys() <= {"name", "arguments"} and _said(members) == name):
         return _call(text, members, call_id), close.end()
     return ToolCall(id=call_id, name=name, arguments=text[place:end]), close.end()
@@ -223,7 +224,7 @@ def _call(text: str, members: Mapping[str, _Member], call_id: str) -> ToolCall:
     others = [name for name in members if name not in ("name", "arguments")]
     if others:
         raise _Unreadable(
-            f"{shown(others[0])} does not belong there; what the tool is given goes into 'arguments'"
+            f"{quote(others[0])} does not belong there; what the tool is given goes into 'arguments'"
         )
     name = _said(members)
     if not isinstance(name, str) or not name:
@@ -233,19 +234,19 @@ def _call(text: str, members: Mapping[str, _Member], call_id: str) -> ToolCall:
         case dict():
             written = text[begin:after]
         case str():
-            written = sendable(arguments)
+            written = arguments
         case None:
             written = "{}"
         case _:
-            raise _Unreadable(f"the 'arguments' are no JSON object, but {shown(arguments)}")
-    return ToolCall(id=call_id, name=sendable(name), arguments=written)
+            raise _Unreadable(f"the 'arguments' are no JSON object, but {quote(arguments)}")
+    return ToolCall(id=call_id, name=name, arguments=written)
 
 
 def _members(text: str, place: int) -> tuple[dict[str, _Member], int]:
     """The members of the JSON object at `place`, each with where it stands, and the object's end."""
     if not text.startswith("{", place):
         raise _Unreadable(
-            f"a JSON object has to follow <{CALL}>, not {shown(text[place : place + 40])}"
+            f"a JSON object has to follow <{CALL}>, not {quote(text[place : place + 40])}"
         )
     members: dict[str, _Member] = {}
     place = _past(text, place + 1)
@@ -254,7 +255,7 @@ def _members(text: str, place: int) -> tuple[dict[str, _Member], int]:
     while True:
         name, place = _value(text, place)
         if not isinstance(name, str) or name in members:
-            raise _Unreadable(f"{shown(name)} is no name of a member, or is there twice")
+            raise _Unreadable(f"{quote(name)} is no name of a member, or is there twice")
         place = _expect(text, place, ":")
         begin = place
         value, place = _value(text, place)
@@ -270,7 +271,7 @@ def _value(text: str, place: int) -> tuple[Any, int]:
         return _DECODER.raw_decode(text, place)
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 20) : error.pos + 20]
-        raise _Unreadable(f"it is no JSON: {error.msg}, near {shown(near)}") from None
+        raise _Unreadable(f"it is no JSON: {error.msg}, near {quote(near)}") from None
     except (ValueError, RecursionError) as error:
         raise _Unreadable(f"its JSON cannot be read: {clip(str(error), 200)}") from None
 
@@ -279,7 +280,7 @@ def _expect(text: str, place: int, char: str) -> int:
     place = _past(text, place)
     if not text.startswith(char, place):
         raise _Unreadable(
-            f"{char!r} is missing in its JSON, near {shown(text[max(0, place - 20) : place + 20])}"
+            f"{char!r} is missing in its JSON, near {quote(text[max(0, place - 20) : place + 20])}"
         )
     return _past(text, place + 1)
 

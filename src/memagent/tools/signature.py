@@ -23,8 +23,9 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from memagent.errors import BadArguments, ConfigError
+from memagent.texts import quote
 from memagent.tools import docstring
-from memagent.tools.wording import clip, message, shown
+from memagent.tools.wording import clip, message
 
 PROBLEMS = 10
 """Wrong arguments that are told of at once: a model mends no more in one go."""
@@ -125,7 +126,7 @@ class Signature:
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
             names = ", ".join(self.parameters) or "none"
             return f"- {where}: there is no such argument; those there are: {clip(names, 300)}"
-        return f"- {where}: {clip(problem['msg'].removeprefix('Value error, '), 300)}, not {shown(problem['input'])}"
+        return f"- {where}: {clip(problem['msg'].removeprefix('Value error, '), 300)}, not {quote(problem['input'])}"
 
 
 def _field(

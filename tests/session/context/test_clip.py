@@ -9,27 +9,27 @@ from tests.session.context.strict import READ_ARCHIVED, acts, call, opened
 from memagent.messages import Message
 from memagent.models.scripted import ScriptedModel
 from memagent.session.context.clip import (
-    clipped,
-    clipped_message,
-    clipped_result,
-    clipped_turn,
-    shown_again,
+    clip_message,
+    clip_result,
+    clip_text,
+    clip_turn,
+    show_again,
 )
-from memagent.session.context.plan import SessionPlan
-from memagent.session.context.turns import Result, Turn
+from memagent.session.context.layout import Layout
+from memagent.session.context.turns import ToolResult, Turn
 
 LONG = "".join(f"{number:04d} " for number in range(1000))
 
 
 @pytest.fixture
-def plan() -> SessionPlan:
+def layout() -> Layout:
     buffer = asyncio.run(opened(ScriptedModel([]), tools=[READ_ARCHIVED], native=False))
-    return buffer._ready.plan
+    return buffer._ready.layout
 
 
 def turn(*texts: str) -> Turn:
     calls = tuple(call("do", f"[{n}]", f"c{n}") for n in range(len(texts)))
-    return Turn(4, acts(*calls), ("",) * len(texts), tuple(map(Result, texts)))
+    return Turn(4, acts(*calls), ("",) * len(texts), tuple(map(ToolResult, texts)))
 
 
 @pytest.mark.parametrize("limit", [150, 500, 4000])
@@ -37,42 +37,43 @@ def turn(*texts: str) -> Turn:
     "text", [LONG, "\u4e2d" * 5000, "e\u0301" * 4000], ids=["ascii", "cjk", "clusters"]
 )
 def test_head_and_tail_fit_and_the_line_says_where_they_end(
-    plan: SessionPlan, text: str, limit: int
+    layout: Layout, text: str, limit: int
 ) -> None:
-    short, handle = clipped(plan, text, limit)
-    assert plan.counter.count(short) <= limit
+    short, handle = clip_text(layout, text, limit)
+    assert layout.counter.count(short) <= limit
     head, line, tail = short.split("\n")
     start, end = (int(n) for n in line.strip("[]").split(" ")[0].split("-"))
     assert line == f"[{start}-{end} in {handle}!]"
     assert (head, tail) == (text[:start], text[end:])
     assert len(head) > len(tail) > 0
-    assert plan.archive.get(handle) == text
+    assert layout.archive.get(handle) == text
 
 
-def test_what_fits_stays_and_a_tiny_limit_leaves_the_line(plan: SessionPlan) -> None:
-    assert clipped(plan, "short", 5)[0] == "short"
-    short, handle = clipped(plan, LONG, 3)
+def test_what_fits_stays_and_a_tiny_limit_leaves_the_line(layout: Layout) -> None:
+    assert clip_text(layout, "short", 5)[0] == "short"
+    short, handle = clip_text(layout, LONG, 3)
     assert short == f"[0-5000 in {handle}!]"
 
 
-def test_a_clipped_result_is_clipped_further_from_its_whole(plan: SessionPlan) -> None:
-    once = clipped_result(plan, call("do"), Result(LONG), 1000)
-    twice = clipped_result(plan, call("do"), once, 300)
+def test_a_clipped_result_is_clipped_further_from_its_whole(layout: Layout) -> None:
+    once = clip_result(layout, call("do"), ToolResult(LONG), 1000)
+    twice = clip_result(layout, call("do"), once, 300)
     assert twice.handle == once.handle
-    assert plan.archive.get(twice.handle or "") == LONG
+    assert layout.archive.get(twice.handle or "") == LONG
     assert twice.text.count("[") == 1
     assert (
-        clipped_result(plan, call("do"), Result("x" * 999, "t", fixed=True), 10).text == "x" * 999
+        clip_result(layout, call("do"), ToolResult("x" * 999, "t", fixed=True), 10).text
+        == "x" * 999
     )
 
 
-def test_reading_back_makes_no_new_handle(plan: SessionPlan) -> None:
+def test_reading_back_makes_no_new_handle(layout: Layout) -> None:
     """The line leads on in the text that was read, again and again, to its end."""
-    handle, start, seen = plan.archive.put(LONG), 0, ""
+    handle, start, seen = layout.archive.put(LONG), 0, ""
     for _ in range(100):
         arguments = {"handle": handle, "start": start}
-        read = Result(LONG[start : start + 2000])
-        result = clipped_result(plan, call("read_archived", json.dumps(arguments)), read, 500)
+        read = ToolResult(LONG[start : start + 2000])
+        result = clip_result(layout, call("read_archived", json.dumps(arguments)), read, 500)
         if result == read:
             seen += read.text
             break
@@ -86,48 +87,46 @@ def test_reading_back_makes_no_new_handle(plan: SessionPlan) -> None:
 @pytest.mark.parametrize(
     "arguments", ["{}", "no json", "[]", '{"handle": 3}', '{"handle": "t1", "start": "x"}']
 )
-def test_a_reading_that_went_wrong_is_a_result_like_others(
-    plan: SessionPlan, arguments: str
-) -> None:
-    result = clipped_result(plan, call("read_archived", arguments), Result(LONG), 300)
-    assert plan.archive.get(result.handle or "") == LONG
+def test_a_reading_that_went_wrong_is_a_result_like_others(layout: Layout, arguments: str) -> None:
+    result = clip_result(layout, call("read_archived", arguments), ToolResult(LONG), 300)
+    assert layout.archive.get(result.handle or "") == LONG
 
 
-def test_the_longest_results_of_a_turn_are_made_shorter(plan: SessionPlan) -> None:
-    short = clipped_turn(plan, turn("small", LONG, "x" * 300, LONG + "!"), 1000)
+def test_the_longest_results_of_a_turn_are_made_shorter(layout: Layout) -> None:
+    short = clip_turn(layout, turn("small", LONG, "x" * 300, LONG + "!"), 1000)
     texts = [result.text for result in short.results if result]
     assert (texts[0], texts[2]) == ("small", "x" * 300)
-    assert sum(map(plan.counter.count, texts)) <= 1000
+    assert sum(map(layout.counter.count, texts)) <= 1000
     assert abs(len(texts[1]) - len(texts[3])) < 20
 
 
-def test_a_users_message_is_kept_whole_in_the_archive(plan: SessionPlan) -> None:
+def test_a_users_message_is_kept_whole_in_the_archive(layout: Layout) -> None:
     said = Turn(2, Message(role="user", content=LONG))
-    short, handle = clipped_message(plan, said, 400)
-    assert plan.counter.count(short.head.content) <= 400
+    short, handle = clip_message(layout, said, 400)
+    assert layout.counter.count(short.head.content) <= 400
     assert short.head.role == "user"
-    assert plan.archive.get(handle) == LONG
+    assert layout.archive.get(handle) == LONG
 
 
-def test_a_turn_is_shown_again_within_its_tokens(plan: SessionPlan) -> None:
-    text, handle = shown_again(plan, turn("small"))
-    assert text == plan.archive.get(handle) == "do([0]) -> small"
-    text, handle = shown_again(plan, turn("small", LONG))
-    assert plan.counter.count(text) <= plan.shown
+def test_a_turn_is_shown_again_within_its_tokens(layout: Layout) -> None:
+    text, handle = show_again(layout, turn("small"))
+    assert text == layout.archive.get(handle) == "do([0]) -> small"
+    text, handle = show_again(layout, turn("small", LONG))
+    assert layout.counter.count(text) <= layout.again
     assert text.startswith("do([0]) -> small\ndo([1]) -> 0000 0001")
-    many, handle = shown_again(plan, turn(*[LONG] * 50))
-    assert plan.counter.count(many) <= plan.shown
-    assert plan.archive.get(handle).count("0999") == 50
+    many, handle = show_again(layout, turn(*[LONG] * 50))
+    assert layout.counter.count(many) <= layout.again
+    assert layout.archive.get(handle).count("0999") == 50
 
 
-def test_what_is_shown_again_is_safe(plan: SessionPlan) -> None:
-    text, _ = shown_again(plan, Turn(0, acts(text="</summary></result><|im_end|>")))
+def test_what_is_shown_again_is_safe(layout: Layout) -> None:
+    text, _ = show_again(layout, Turn(0, acts(text="</summary></result><|im_end|>")))
     assert not {"</summary>", "</result>", "<|im_end|>"} & set(text.replace(">", "> ").split())
 
 
 def test_a_failure_that_is_clipped_is_still_one() -> None:
-    plan = asyncio.run(opened(ScriptedModel([])))._ready.plan
+    layout = asyncio.run(opened(ScriptedModel([])))._ready.layout
     for name in ("do", "read_archived"):
         made = call(name, '{"handle": "t1"}')
-        short = clipped_result(plan, made, Result("away! " * 200, ok=False), 200)
+        short = clip_result(layout, made, ToolResult("away! " * 200, ok=False), 200)
         assert (short.ok, short.handle is None) == (False, False)

@@ -8,8 +8,8 @@ from memagent.errors import CompactionFailed, OutOfSummaries
 from memagent.messages import Sampling
 from memagent.models.scripted import ScriptedModel
 from memagent.session.context.buffer import SummaryBuffer
-from memagent.session.context.compaction import Early, compacted
-from memagent.session.context.plan import Past
+from memagent.session.context.compaction import Early, compact_state
+from memagent.session.context.layout import Past
 from memagent.session.context.summarise import Spent, Summariser, Summary
 
 
@@ -21,9 +21,15 @@ async def once(
     force: bool = False,
 ) -> tuple[SummaryBuffer, Compaction | None]:
     opened = buffer._ready
-    summariser = Summariser(opened.plan, ScriptedModel(replies), Sampling(), 0)
-    found = await compacted(
-        opened.plan, summariser, opened.state, Spent(), max_summaries=most, early=early, force=force
+    summariser = Summariser(opened.layout, ScriptedModel(replies), Sampling(), 0)
+    found = await compact_state(
+        opened.layout,
+        summariser,
+        opened.state,
+        Spent(),
+        max_summaries=most,
+        early=early,
+        force=force,
     )
     if found is not None:
         opened.state = found[0]
@@ -117,7 +123,7 @@ async def test_little_beside_a_turn_that_waits_is_not_worth_a_summary() -> None:
     assert (await once(buffer, "never asked"))[1] is None
 
 
-@pytest.mark.parametrize("size", [400, 2400], ids=["dropped", "shown-again"])
+@pytest.mark.parametrize("size", [400, 2800], ids=["dropped", "shown-again"])
 async def test_a_last_turn_that_is_not_summarised_makes_nothing_stale(size: int) -> None:
     """It would take the only copy of a result with it."""
     fact = "THE FACT IS 42. " * (size // 16)

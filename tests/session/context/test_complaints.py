@@ -87,6 +87,25 @@ async def test_a_failed_summary_call_destroys_the_history(reply: str | Completio
     assert not buffer.due
 
 
+@pytest.mark.parametrize("obeys", [True, False], ids=["obeys", "ignores-tool-choice"])
+async def test_a_model_that_keeps_calling_ends_the_session(obeys: bool) -> None:
+    def calling(request: ChatRequest) -> str | Completion:
+        may_call = request.tools and not (obeys and request.tool_choice == "none")
+        return Completion(text="", tool_calls=(call("do"),)) if may_call else SUMMARY
+
+    buffer = await opened(model := ScriptedModel(calling), tools=TOOLS, working_context=6000)
+    await fill(buffer, "do")
+    before = buffer.messages
+    report = await buffer.compact()
+    assert report is not None
+    assert report.summary == "What was found."
+    first, *again = model.requests
+    # The prompt goes on behind what was sent before, so that the server's cache holds its beginning.
+    assert (first.tools, first.tool_choice) == (TOOLS, "none")
+    assert first.messages[:-1] == before[:-2]
+    assert [request.tools for request in again] == ([] if obeys else [()])
+
+
 async def test_the_compaction_request_itself_overflows() -> None:
     # The scripted model refuses what is over its window; here the turns take many times that.
     buffer = await opened(model := ScriptedModel(good, window=3000))

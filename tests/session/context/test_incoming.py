@@ -8,7 +8,7 @@ from tests.session.context.strict import acts, call, opened, result, user
 from memagent.errors import ConfigError
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts import Neutraliser
-from memagent.session.context.incoming import harmless, harmless_arguments, read_message
+from memagent.session.context.incoming import neutralise, neutralise_arguments, read_message
 
 END = "<|im_end|>"
 SAFE = "<\u2060|im_end|>"
@@ -27,14 +27,14 @@ async def test_control_tokens_reach_no_prompt_whoever_says_them() -> None:
 
 
 async def test_what_is_safe_stays_as_it_is() -> None:
-    plan = (await opened(ScriptedModel([])))._ready.plan
+    layout = (await opened(ScriptedModel([])))._ready.layout
     for message in (
         acts(call("do", '{"a":  "\\u003cb>", "n": 1e2, "n": 2} '), text="<call> </summary> <b>"),
         acts(call("do", "no JSON <b>")),
         result("a <b> \u00e9"),
         user("<result>"),
     ):
-        assert harmless(plan, message) == message
+        assert neutralise(layout, message) == message
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ async def test_what_is_safe_stays_as_it_is() -> None:
     ids=["raw", "escaped", "across", "no-json", "deep"],
 )
 def test_arguments_stay_json(text: str, safe: str) -> None:
-    assert harmless_arguments(SPOKEN, text) == safe
+    assert neutralise_arguments(SPOKEN, text) == safe
     if text.startswith("{"):
         assert len(json.loads(safe)) == len(json.loads(text))
 
 
 def test_a_control_token_of_json_itself_does_not_break_it() -> None:
-    assert harmless_arguments(Neutraliser(None, ['": ']), '{"a": 1}') == '{"a": 1}'
+    assert neutralise_arguments(Neutraliser(None, ['": ']), '{"a": 1}') == '{"a": 1}'
 
 
 def test_mappings_are_read_and_what_is_none_is_refused() -> None:

@@ -7,7 +7,7 @@ from tests.session.context.strict import acts, call
 from memagent.messages import Message
 from memagent.prompts import Neutraliser
 from memagent.session.context.ledger import Ledger
-from memagent.session.context.turns import Result, Turn
+from memagent.session.context.turns import ToolResult, Turn
 from memagent.tokens.byte_bound import ByteBound
 
 NEUTRAL = Neutraliser(("summary", "result", "call"))
@@ -16,7 +16,7 @@ READS = frozenset({"look"})
 
 def turn(name: str, arguments: str = "{}", text: str | None = "it is fine") -> Turn:
     head: Message = acts(call(name, arguments))
-    return Turn(0, head, ("c1",), (None if text is None else Result(text),))
+    return Turn(0, head, ("c1",), (None if text is None else ToolResult(text),))
 
 
 def lines(ledger: Ledger) -> list[str]:
@@ -76,6 +76,6 @@ def test_a_ledger_is_a_value() -> None:
 
 
 def test_a_reading_that_failed_is_not_listed_as_read() -> None:
-    failed = replace(turn("look"), results=(Result("look failed: away", ok=False),))
+    failed = replace(turn("look"), results=(ToolResult("look failed: away", ok=False),))
     text = Ledger().with_turns([failed], READS).text(NEUTRAL)
     assert text == "done: look({}) -> look failed: away"

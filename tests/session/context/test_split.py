@@ -9,8 +9,8 @@ from tests.session.context.strict import acts, call, opened, result, step, user
 from memagent.messages import Message
 from memagent.models.scripted import ScriptedModel
 from memagent.session.context.buffer import SummaryBuffer
-from memagent.session.context.plan import Past
-from memagent.session.context.split import Split, divided_early, split
+from memagent.session.context.layout import Past
+from memagent.session.context.split import Split, split, split_early
 
 
 def buffered(*steps: tuple[str, int] | Message, **settings: Any) -> SummaryBuffer:
@@ -28,9 +28,9 @@ def buffered(*steps: tuple[str, int] | Message, **settings: Any) -> SummaryBuffe
     return asyncio.run(made())
 
 
-def divided(buffer: SummaryBuffer, past: Past | None = None) -> Split | None:
+def divide(buffer: SummaryBuffer, past: Past | None = None) -> Split | None:
     opened = buffer._ready
-    return split(opened.plan, past or Past(), opened.state.turns)
+    return split(opened.layout, past or Past(), opened.state.turns)
 
 
 def numbers(turns: Any) -> list[int]:
@@ -38,39 +38,39 @@ def numbers(turns: Any) -> list[int]:
 
 
 def test_an_idempotent_turn_is_dropped() -> None:
-    parts = divided(buffered(("do", 600), ("look", 600)))
+    parts = divide(buffered(("do", 600), ("look", 600)))
     assert parts is not None
     assert (numbers(parts.summarised), numbers(parts.dropped)) == ([0], [1])
-    assert (parts.kept, parts.shown) == ((), "")
+    assert (parts.kept, parts.again) == ((), "")
 
 
 def test_one_that_could_never_fit_is_shown_again() -> None:
-    parts = divided(buffered(("do", 600), ("look", 2400)))
+    parts = divide(buffered(("do", 600), ("look", 2400)))
     assert parts is not None
-    assert (numbers(parts.summarised), numbers(parts.again)) == ([0], [1])
+    assert (numbers(parts.summarised), numbers(parts.repeated)) == ([0], [1])
     assert parts.dropped == ()
-    assert parts.shown.startswith('look({"n": 1}) -> 1....')
+    assert parts.again.startswith('look({"n": 1}) -> 1....')
 
 
 def test_a_mixed_turn_is_not_dropped() -> None:
     both = acts(call("look", id="a"), call("do", id="b"))
-    parts = divided(buffered(("do", 600), both, result("x" * 900, "a"), result("y" * 900, "b")))
+    parts = divide(buffered(("do", 600), both, result("x" * 900, "a"), result("y" * 900, "b")))
     assert parts is not None
     assert parts.dropped == ()
-    assert numbers(parts.again) == [1]
+    assert numbers(parts.repeated) == [1]
 
 
 def test_a_turn_that_is_not_idempotent_is_summarised_if_it_fits() -> None:
-    parts = divided(buffered(("do", 600), ("do", 600)))
+    parts = divide(buffered(("do", 600), ("do", 600)))
     assert parts is not None
     assert numbers(parts.summarised) == [0, 1]
-    assert parts.shown == ""
+    assert parts.again == ""
 
 
 def test_it_is_shown_again_if_it_does_not_fit() -> None:
-    parts = divided(buffered(("do", 900), ("do", 2000)))
+    parts = divide(buffered(("do", 900), ("do", 2000)))
     assert parts is not None
-    assert (numbers(parts.summarised), numbers(parts.again)) == ([0], [1])
+    assert (numbers(parts.summarised), numbers(parts.repeated)) == ([0], [1])
     (change,) = parts.changes
     assert (change.what, change.turn) == ("shown_again", 1)
     assert change.tokens_before > change.tokens_after > 0
@@ -78,52 +78,52 @@ def test_it_is_shown_again_if_it_does_not_fit() -> None:
 
 @pytest.mark.parametrize("name", ["look", "do"])
 def test_a_turn_alone_is_clipped_without_a_summary(name: str) -> None:
-    parts = divided(buffered((name, 5000)))
+    parts = divide(buffered((name, 5000)))
     assert parts is not None
     assert (parts.summary, parts.summarised) == (False, ())
     assert parts.changes[0].what == "clipped"
 
 
 def test_words_alone_that_are_too_long_are_summarised() -> None:
-    parts = divided(buffered(acts(text="x" * 5000)))
+    parts = divide(buffered(acts(text="x" * 5000)))
     assert parts is not None
     assert (parts.summary, numbers(parts.summarised)) == (True, [0])
 
 
 def test_a_turn_that_waits_is_kept_and_alone_there_is_nothing_to_do() -> None:
     pair = acts(call("do", id="a"), call("do", id="b"))
-    parts = divided(buffered(("do", 600), pair, result("x" * 3000, "b")))
+    parts = divide(buffered(("do", 600), pair, result("x" * 3000, "b")))
     assert parts is not None
     assert (numbers(parts.summarised), numbers(parts.kept)) == ([0], [1])
     assert parts.kept[0].pending
-    assert divided(buffered(pair, result("x" * 3000, "b"))) is None
+    assert divide(buffered(pair, result("x" * 3000, "b"))) is None
 
 
 def test_a_users_message_is_kept_and_clipped_if_it_must_be() -> None:
-    parts = divided(buffered(("do", 600), user("u" * 300)))
+    parts = divide(buffered(("do", 600), user("u" * 300)))
     assert parts is not None
     assert (numbers(parts.summarised), numbers(parts.kept), parts.changes) == ([0], [1], ())
-    parts = divided(buffered(("do", 600), user("u" * 3000)))
+    parts = divide(buffered(("do", 600), user("u" * 3000)))
     assert parts is not None
     assert parts.changes[0].what == "clipped"
     assert len(parts.kept[0].head.content) < 1000
-    parts = divided(buffered(user("u" * 3000)))
+    parts = divide(buffered(user("u" * 3000)))
     assert parts is not None
     assert (parts.summary, numbers(parts.kept)) == (False, [0])
 
 
 def test_what_is_shown_again_leaves_before_a_users_message_is_clipped_more() -> None:
-    past = Past(1, "sum", shown="r" * 700)
-    parts = divided(buffered(user("u" * 3000)), past)
+    past = Past(1, "sum", again="r" * 700)
+    parts = divide(buffered(user("u" * 3000)), past)
     assert parts is not None
     assert (parts.summary, parts.summarised) == (True, ())
 
 
 def test_below_the_limit_the_last_turn_is_summarised_too() -> None:
     turns = buffered(("do", 60), ("look", 60))._ready.state.turns
-    assert divided_early(Past(), turns) == Split(summarised=turns)
-    assert divided_early(Past(), ()) is None
-    assert divided_early(Past(shown="last"), ()) == Split()
+    assert split_early(Past(), turns) == Split(summarised=turns)
+    assert split_early(Past(), ()) is None
+    assert split_early(Past(again="last"), ()) == Split()
     said = buffered(("do", 60), user("hi"))._ready.state.turns
-    assert divided_early(Past(), said) == Split(summarised=said[:1], kept=said[1:])
-    assert divided_early(Past(), said[1:]) is None
+    assert split_early(Past(), said) == Split(summarised=said[:1], kept=said[1:])
+    assert split_early(Past(), said[1:]) is None

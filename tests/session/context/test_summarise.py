@@ -8,7 +8,7 @@ from tests.session.context.strict import acts, call, check_strictly, opened, res
 from memagent.errors import CompactionFailed, LimitReached, ServerBusy
 from memagent.messages import ChatRequest, Completion, Failure, FinishReason, Sampling, Usage
 from memagent.models.scripted import Reply, ScriptedModel
-from memagent.session.context.plan import Past
+from memagent.session.context.layout import Past
 from memagent.session.context.summarise import Spent, Summariser, Summary, next_pass
 from memagent.session.context.turns import Turn
 
@@ -24,7 +24,7 @@ async def summarised(
         await step(buffer, number, f"<{number}>".ljust(size, "."), "do")
     opened_ = buffer._ready
     spent = Spent()
-    summariser = Summariser(opened_.plan, model, Sampling(temperature=0.3), seed=5)
+    summariser = Summariser(opened_.layout, model, Sampling(temperature=0.3), seed=5)
     summary = await summariser.summary(past or Past(), opened_.state.turns, spent)
     return summary, spent, model
 
@@ -60,7 +60,7 @@ async def test_passes_where_they_do_not_each_turn_once_with_the_summary_so_far()
 
 
 async def test_what_is_shown_again_is_summarised_once_too() -> None:
-    past = Past(1, "old", shown="shown " * 100)
+    past = Past(1, "old", again="shown " * 100)
     _, _, model = await summarised(*["new"] * 9, sizes=(2500, 900), past=past)
     holds = ["shown shown" in r.messages[1].content for r in model.requests]
     assert holds == [True] + [False] * (len(holds) - 1)
@@ -151,20 +151,20 @@ async def test_a_pass_never_leaves_a_call_without_a_result() -> None:
         check_strictly(request.messages)
         return "summary"
 
-    summariser = Summariser(buffer._ready.plan, ScriptedModel(reply), Sampling(), 0)
+    summariser = Summariser(buffer._ready.layout, ScriptedModel(reply), Sampling(), 0)
     await summariser.summary(Past(), buffer._ready.state.turns, Spent())
     assert len(requests) > 2
 
 
 def test_a_pass_takes_at_least_one_turn_or_makes_room() -> None:
-    plan = asyncio.run(opened(ScriptedModel([])))._ready.plan
+    layout = asyncio.run(opened(ScriptedModel([])))._ready.layout
     said = Turn(0, acts(text="x" * 9000))
-    assert next_pass(plan, Past(), (said,))[1] == 1
-    asked = plan.count(plan.asking(plan.render(Past(1, "s", shown="r"), ())))
-    full = Past(1, "s", shown="r" * (plan.window - plan.summary - plan.line - asked))
-    messages, taken = next_pass(plan, full, (said,))
+    assert next_pass(layout, Past(), (said,))[1] == 1
+    asked = layout.count(layout.add_instruction(layout.render(Past(1, "s", again="r"), ())))
+    full = Past(1, "s", again="r" * (layout.window - layout.summary - layout.line - asked))
+    messages, taken = next_pass(layout, full, (said,))
     assert taken == 0
-    assert plan.count(messages) + plan.summary <= plan.window
+    assert layout.count(messages) + layout.summary <= layout.window
 
 
 async def test_passes_that_are_through_are_not_made_again_until_the_turns_change() -> None:
@@ -174,7 +174,7 @@ async def test_passes_that_are_through_are_not_made_again_until_the_turns_change
         await step(buffer, number, f"<{number}>".ljust(1300, "."), "do")
     opened_ = buffer._ready
     spent = Spent()
-    summariser = Summariser(opened_.plan, model, Sampling(), seed=5)
+    summariser = Summariser(opened_.layout, model, Sampling(), seed=5)
     turns = opened_.state.turns
     with pytest.raises(ServerBusy):
         await summariser.summary(Past(), turns, spent)

@@ -8,8 +8,8 @@ from memagent.messages import Message
 from memagent.models.scripted import ScriptedModel
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.buffer import SummaryBuffer
-from memagent.session.context.plan import Past
-from memagent.session.context.tiers import Lighter, lighter, without_repetition
+from memagent.session.context.layout import Past
+from memagent.session.context.tiers import Lighter, drop_repetition, lighten
 
 
 def buffered(*texts: str, arguments: str | None = None) -> SummaryBuffer:
@@ -27,13 +27,13 @@ def add(buffer: SummaryBuffer, *messages: Message) -> None:
 
 def shown(buffer: SummaryBuffer) -> list[str]:
     opened = buffer._ready
-    turns, _ = without_repetition(opened.plan, opened.state.turns)
+    turns, _ = drop_repetition(opened.layout, opened.state.turns)
     return [turn.results[0].text for turn in turns if turn.results[0] is not None]
 
 
 def made_lighter(buffer: SummaryBuffer) -> Lighter:
     opened = buffer._ready
-    return lighter(opened.plan, Past(), opened.state.turns, buffer.tokens)
+    return lighten(opened.layout, Past(), opened.state.turns, buffer.tokens)
 
 
 def test_a_later_call_with_the_same_arguments_makes_a_result_stale() -> None:
@@ -57,12 +57,12 @@ def test_what_may_tell_something_else_each_time_is_never_stale() -> None:
 def test_the_same_text_is_shown_once_as_the_latest() -> None:
     buffer = buffered("a" * 90, "b" * 90, "a" * 90)
     assert shown(buffer) == ["[as look([2])]", "b" * 90, "a" * 90]
-    _, changes = without_repetition(buffer._ready.plan, buffer._ready.state.turns)
+    _, changes = drop_repetition(buffer._ready.layout, buffer._ready.state.turns)
     (change,) = changes
     assert (change.what, change.turn, change.tool, change.call) == ("duplicate", 0, "look", "c0")
     assert change.tokens_before == 90
     assert change.tokens_after == len("[as look([2])]")
-    assert buffer._ready.plan.archive.get(change.handle) == "a" * 90
+    assert buffer._ready.layout.archive.get(change.handle) == "a" * 90
 
 
 def test_short_texts_are_alike_by_chance() -> None:
@@ -94,7 +94,7 @@ def test_the_line_is_short_safe_and_names_the_handle_where_it_can_be_read() -> N
     for text in ("a" * 400, "b" * 400):
         add(buffer, acts(call("look", arguments)), result(text))
     line = shown(buffer)[0]
-    handle = buffer._ready.plan.archive.put("a" * 400)
+    handle = buffer._ready.layout.archive.put("a" * 400)
     assert line.startswith('[again: look({"q": "<\u2060/result>www')
     assert line.endswith(f"...) {handle}]")
     assert len(line) < 200
@@ -106,7 +106,7 @@ def test_a_turn_that_waits_is_left_alone_and_makes_nothing_stale() -> None:
     add(buffer, acts(*pair))
     for name in ("p1", "p2"):
         add(buffer, result("z" * 90, name))
-    turns, _ = without_repetition(buffer._ready.plan, buffer._ready.state.turns)
+    turns, _ = drop_repetition(buffer._ready.layout, buffer._ready.state.turns)
     assert [r and r.text for r in turns[1].results] == ["z" * 90, "z" * 90, None]
     assert turns[0].results[0] is not None
     assert turns[0].results[0].text == "a" * 90  # the turn may be dropped once it is complete
@@ -116,7 +116,9 @@ def test_repetition_alone_may_be_enough() -> None:
     buffer = buffered(*["a" * 600] * 4)
     light = made_lighter(buffer)
     assert (light.enough, light.tiers) == (True, ("stale",))
-    assert light.tokens == buffer._ready.plan.count(buffer._ready.plan.render(Past(), light.turns))
+    assert light.tokens == buffer._ready.layout.count(
+        buffer._ready.layout.render(Past(), light.turns)
+    )
     assert buffer.tokens - light.tokens > 300
 
 

@@ -8,11 +8,11 @@ from tests.session.context.strict import SHORT, acts, call, check_strictly, resu
 from memagent.messages import Message
 from memagent.session.context.turns import (
     Turn,
-    as_text,
-    joined,
-    native,
-    placed,
-    settled,
+    fill_missing,
+    join_users,
+    place_message,
+    render_native,
+    render_text,
     transcript,
 )
 
@@ -20,12 +20,12 @@ from memagent.session.context.turns import (
 def made(messages: Sequence[Message]) -> tuple[Turn, ...]:
     turns: tuple[Turn, ...] = ()
     for message in messages:
-        turns = placed(turns, message, len(turns), SHORT)
+        turns = place_message(turns, message, len(turns), SHORT)
     return turns
 
 
 def contents(turns: Sequence[Turn]) -> list[str]:
-    return [message.content for message in native(turns, "(none)")]
+    return [message.content for message in render_native(turns, "(none)")]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_results_find_their_calls(
     results = [result(str(place + 1), name) for place, name in enumerate(answers)]
     turns = made([acts(*calls), *results])
     assert len(turns) == 1
-    messages = native(turns, "(none)")
+    messages = render_native(turns, "(none)")
     check_strictly(messages)
     assert "".join(message.content for message in messages[1:]) == texts
     assert [c.arguments for c in messages[0].tool_calls] == ["[0]", "[1]"]
@@ -62,7 +62,7 @@ def test_a_result_too_many_is_added_to_its_call() -> None:
 
 def test_a_result_without_any_call_is_a_users_message() -> None:
     for turns in (made([result("lost")]), made([user("hi"), result("lost")])):
-        check_strictly(joined(native(turns, "(none)")))
+        check_strictly(join_users(render_native(turns, "(none)")))
         assert turns[-1].head.role == "user"
         assert contents(turns)[-1] == f"{SHORT.stray}\nlost"
 
@@ -73,9 +73,9 @@ def test_a_call_whose_result_never_came_says_so_once_it_is_not_the_last() -> Non
     assert contents(waiting) == [""]
     later = made([acts(call("do")), user("well?")])
     assert contents(later) == ["", "(none)", "well?"]
-    check_strictly(native(later, "(none)"))
+    check_strictly(render_native(later, "(none)"))
     assert contents(made([acts(call("do")), user("well?"), result("late")])) == ["", "late", "well?"]  # fmt: skip
-    assert contents([settled(waiting[0], "(none)")]) == ["", "(none)"]
+    assert contents([fill_missing(waiting[0], "(none)")]) == ["", "(none)"]
 
 
 def test_a_late_result_goes_back_to_its_call_by_name_only() -> None:
@@ -99,12 +99,12 @@ def test_half_surrogate_pairs_and_stray_fields_are_repaired() -> None:
 
 def test_calls_travel_as_text() -> None:
     turns = made([acts(call("do", '{"n": 1}'), text="so"), result("fine"), user("and?")])
-    said, answer = joined(as_text(turns, "(none)"))
+    said, answer = join_users(render_text(turns, "(none)"))
     assert said.content == 'so\n<call>{"name": "do", "arguments": {"n": 1}}</call>'
     assert said.tool_calls == ()
     assert answer.content == '<result name="do">\nfine\n</result>\n\nand?'
     raw = acts(call("do"), text='<call>{"name": "do"}</call>')
-    assert as_text(made([raw]), "(none)") == [Message(role="assistant", content=raw.content)]
+    assert render_text(made([raw]), "(none)") == [Message(role="assistant", content=raw.content)]
 
 
 def test_a_turn_is_one_text() -> None:
@@ -113,15 +113,17 @@ def test_a_turn_is_one_text() -> None:
 
 
 def test_neighbours_of_the_user_are_joined() -> None:
-    assert joined([system(), user("a"), user(""), user("b"), acts(text="c"), user("d")]) == (
+    assert join_users([system(), user("a"), user(""), user("b"), acts(text="c"), user("d")]) == (
         system(), user("a\n\nb"), acts(text="c"), user("d"),
     )  # fmt: skip
 
 
 def test_a_failure_is_marked_in_the_text_and_one_of_two_makes_both_one() -> None:
-    (turn,) = placed(made([acts(call("do"))]), result("away"), 1, SHORT, ok=False)
-    assert as_text([turn], "(none)")[1].content == '<result name="do" ok="false">\naway\n</result>'
-    (both,) = placed((turn,), result("fine"), 1, SHORT)
+    (turn,) = place_message(made([acts(call("do"))]), result("away"), 1, SHORT, ok=False)
+    assert (
+        render_text([turn], "(none)")[1].content == '<result name="do" ok="false">\naway\n</result>'
+    )
+    (both,) = place_message((turn,), result("fine"), 1, SHORT)
     assert both.results[0] is not None
     assert (both.results[0].text, both.results[0].ok) == ("away\nfine", False)
 
@@ -130,9 +132,9 @@ def test_a_failure_is_marked_in_the_text_and_one_of_two_makes_both_one() -> None
     "said", ['<call >{"name": "do"}</call>', 'so <call>\n{"name": "do"}'], ids=["space", "open"]
 )
 def test_a_call_is_not_written_twice(said: str) -> None:
-    assert as_text(made([acts(call("do"), text=said)]), "(none)")[0].content == said
+    assert render_text(made([acts(call("do"), text=said)]), "(none)")[0].content == said
 
 
 def test_a_tag_that_is_no_call_does_not_stand_for_one() -> None:
-    (said,) = as_text(made([acts(call("do"), text="a <call> tag")]), "(none)")
+    (said,) = render_text(made([acts(call("do"), text="a <call> tag")]), "(none)")
     assert said.content.endswith('\n<call>{"name": "do", "arguments": {}}</call>')

@@ -35,8 +35,6 @@ class Dialect:
     """Has the reply go on where an assistant's message ends that comes last."""
     want_tokens: Fields = field(default_factory=dict[str, object])
     """Asks for ids and log-probabilities."""
-    streams_tokens: bool = True
-    """Gives ids in streams too."""
     any_name: bool = False
     """Answers to every model name with the one model that it has: a wrong name is only seen in its list."""
     tokenize: bool = False

@@ -17,7 +17,6 @@ SGLANG = Dialect(
     pattern=_pattern,
     continues={"continue_final_message": True},
     want_tokens={"return_token_ids": True, "logprobs": True},
-    streams_tokens=False,
     any_name=True,
     tokenize=True,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memagent.errors import ConfigError, TokenizerError
 from memagent.messages import Message
-from memagent.tokens.measured import well_formed
+from memagent.texts import repair_surrogates
 from memagent.tokens.template import refused, shown
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Template:
         except Exception as error:  # jinja2's errors, and whatever a template's own code raises
             raise TokenizerError(refused(messages, (), error)) from error
         assert isinstance(text, str), "one conversation was rendered, to text"
-        return well_formed(text)
+        return repair_surrogates(text)
 
     def continued(
         self, before: str, messages: Sequence[Message], place: int, *, thinking: bool | None = None
@@ -110,7 +110,7 @@ class Template:
         tail = other[len(head) :]
         kept = text[len(before) : len(text) - len(tail)]
         # Templates strip white space around replies; the ids keep it.
-        same = kept.strip() == well_formed(reply.content).strip()
+        same = kept.strip() == repair_surrogates(reply.content).strip()
         if other.startswith(head) and text.startswith(before) and text.endswith(tail) and same:
             return Rendered(text, tail)
         return Rendered(text)

@@ -10,19 +10,19 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from memagent.compaction import Compaction
 from memagent.errors import ConfigError
-from memagent.messages import Message, Sampling, ToolSpec
+from memagent.messages import Message, Sampling, ToolSpec, Usage
 from memagent.models.base import ChatModel
 from memagent.models.retry import patiently
 from memagent.prompts.session import SessionPrompts
 from memagent.run.exchange import Caller
 from memagent.run.log import Log
 from memagent.session.context.archive import READ_ARCHIVED, Archive, FileArchive, ReadArchived
-from memagent.session.context.compaction import State, compacted, state_of
+from memagent.session.context.compaction import State, compact_state, make_state
 from memagent.session.context.early import Beginner
-from memagent.session.context.incoming import harmless, read_message
-from memagent.session.context.plan import Past, SessionPlan, plan_of
+from memagent.session.context.incoming import neutralise, read_message
+from memagent.session.context.layout import Layout, Past, make_layout
 from memagent.session.context.summarise import Spent, Summariser
-from memagent.session.context.turns import placed
+from memagent.session.context.turns import place_message
 from memagent.threads import in_thread
 from memagent.tools.base import Tool
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 class _Opened:
     """What there is once the prompt is known."""
 
-    plan: SessionPlan
+    layout: Layout
     summariser: Summariser
     state: State
     number: int = 0
@@ -147,8 +147,8 @@ class SummaryBuffer:
                 )
             prompt = tuple(read_message(message) for message in messages)
             context, window, summary = self._sizes
-            plan = await self._counting(
-                plan_of,
+            layout = await self._counting(
+                make_layout,
                 prompt,
                 prompts=await in_thread(SessionPrompts.load, self._prompts),
                 counter=await self._model.counter(),
@@ -161,24 +161,32 @@ class SummaryBuffer:
                 working_context=context,
                 summary_tokens=summary,
             )
-            state = await self._counting(state_of, plan, Past(), ())
+            state = await self._counting(make_state, layout, Past(), ())
             caller = Caller(
                 self._model,
-                plan.counter,
-                plan.window,
+                layout.counter,
+                layout.window,
                 sampling=self._sampling,
                 seed=self._seed,
                 log=self._log,
             )
-            summariser = Summariser(plan, caller)
-            self._opened = _Opened(plan, summariser, state)
+            summariser = Summariser(layout, caller)
+            self._opened = _Opened(layout, summariser, state)
 
-    async def append(self, message: Message | Mapping[str, Any], *, ok: bool = True) -> None:
+    async def append(
+        self,
+        message: Message | Mapping[str, Any],
+        *,
+        ok: bool = True,
+        usage: Usage | None = None,
+    ) -> None:
         """Adds a message behind the others; missing and repeated ids are repaired, control tokens made harmless.
 
         Args:
             message: an assistant's, a tool's or a user's; a mapping is one in OpenAI's form.
             ok: False marks a tool's message as a failure, which takes the place of no earlier result.
+            usage: of the reply that an assistant's message is: later prompts are counted from its `prompt_tokens`. Only
+                for a request that held `messages` and `tools` and nothing else that changes the prompt (`thinking`).
 
         Raises:
             ConfigError: not opened yet, or no message.
@@ -186,10 +194,12 @@ class SummaryBuffer:
         """
         async with self._lock:
             opened = self._ready
-            state = await self._counting(self._with, opened, read_message(message), ok)
+            layout, state = await self._counting(
+                self._with, opened, read_message(message), ok, usage
+            )
             opened.number += len(state.turns) - len(opened.state.turns)
-            opened.state = state
-            self._early.begin(opened.plan, opened.summariser, state)
+            opened.layout, opened.state = layout, state
+            self._early.begin(layout, opened.summariser.at(layout), state)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -209,12 +219,20 @@ class SummaryBuffer:
     @property
     def room(self) -> int:
         """Tokens left for the output: the working context without the prompt; 0 where it is over it."""
-        return max(0, self._ready.plan.window - self.tokens)
+        return max(0, self._ready.layout.window - self.tokens)
+
+    def count(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
+        """Tokens of a prompt as `tokens`, for a request that says whether to think. Blocks.
+
+        Raises:
+            ModelError: the server had to be asked to count, and did not answer.
+        """
+        return self._ready.layout.count(messages, thinking=thinking)
 
     @property
     def limit(self) -> int:
         """Tokens of the prompt at which compaction is due: L = min(0.95 W, W - instruction - summary)."""
-        return self._ready.plan.limit
+        return self._ready.layout.limit
 
     @property
     def due(self) -> bool:
@@ -224,7 +242,7 @@ class SummaryBuffer:
     @property
     def result_tokens(self) -> int:
         """Most tokens of a result that is sure to fit behind a full summary."""
-        return self._ready.plan.shown
+        return self._ready.layout.again
 
     @property
     def summaries(self) -> int:
@@ -239,8 +257,8 @@ class SummaryBuffer:
     @property
     def archive_tool(self) -> Tool:
         """`read_archived`, which reads what left the context; a loop that offers its spec runs it like any tool."""
-        plan = self._ready.plan
-        run = ReadArchived(plan.archive, plan.counter, plan.shown)
+        layout = self._ready.layout
+        run = ReadArchived(layout.archive, layout.counter, layout.again)
         return Tool(READ_ARCHIVED, run, idempotent=True)
 
     async def compact(self, *, force: bool = False) -> Compaction | None:
@@ -267,9 +285,9 @@ class SummaryBuffer:
             opened = self._ready
             if not self.due and not force:
                 return None
-            found = await compacted(
-                opened.plan,
-                opened.summariser,
+            found = await compact_state(
+                opened.layout,
+                opened.summariser.at(opened.layout),
                 opened.state,
                 self._spent,
                 max_summaries=self._max,
@@ -301,11 +319,17 @@ class SummaryBuffer:
             raise ConfigError("this buffer has no prompt yet: await open(messages) first")
         return self._opened
 
-    def _with(self, opened: _Opened, message: Message, ok: bool) -> State:
-        """The state with a message more. Blocks."""
-        plan, state = opened.plan, opened.state
-        turns = placed(state.turns, harmless(plan, message), opened.number, plan.prompts, ok=ok)
-        return state_of(plan, state.past, turns)
+    def _with(
+        self, opened: _Opened, message: Message, ok: bool, usage: Usage | None
+    ) -> tuple[Layout, State]:
+        """The layout and the state with a message more. Blocks."""
+        layout, state = opened.layout, opened.state
+        if usage is not None and message.role == "assistant":
+            layout = layout.with_report(state.messages, usage.prompt_tokens, state.counted)
+        turns = place_message(
+            state.turns, neutralise(layout, message), opened.number, layout.prompts, ok=ok
+        )
+        return layout, make_state(layout, state.past, turns)
 
     async def _counting(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs work that counts tokens in a thread. Where a server counts and is away, it is waited for."""

@@ -8,92 +8,93 @@ from dataclasses import replace
 from memagent.chunking.fitting import ends
 from memagent.messages import Message, ToolCall
 from memagent.session.context.archive import READ_ARCHIVED
-from memagent.session.context.plan import SessionPlan
-from memagent.session.context.turns import Result, Turn, transcript
+from memagent.session.context.layout import Layout
+from memagent.session.context.turns import ToolResult, Turn, transcript
 
 
-def clipped(plan: SessionPlan, text: str, limit: int) -> tuple[str, str]:
+def clip_text(layout: Layout, text: str, limit: int) -> tuple[str, str]:
     """Head and tail of a text, with a line between them that names the handle of the whole. Blocks.
 
     Args:
-        plan: counts, and keeps the text.
+        layout: counts, and keeps the text.
         text: what is to be made shorter.
         limit: most tokens; the line is there even if it takes more.
 
     Returns:
         The shorter text and the handle; the text itself where it takes no more than `limit`.
     """
-    handle = plan.archive.put(text)
-    if plan.counter.count(text) <= limit:
+    handle = layout.archive.put(text)
+    if layout.counter.count(text) <= limit:
         return text, handle
-    rest = limit - plan.line
+    rest = limit - layout.line
     while True:
-        first, last = ends(text, rest, plan.counter)
-        line = plan.left_out(handle, first, last)
+        first, last = ends(text, rest, layout.counter)
+        line = layout.render_gap(handle, first, last)
         short = "\n".join(part for part in (text[:first], line, text[last:]) if part)
-        if rest <= 0 or plan.counter.count(short) <= limit:
+        if rest <= 0 or layout.counter.count(short) <= limit:
             return short, handle
         rest = rest * 7 // 8
 
 
-def clipped_result(plan: SessionPlan, call: ToolCall, result: Result, limit: int) -> Result:
+def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) -> ToolResult:
     """A result of at most so many tokens. Blocks.
 
     What `read_archived` returned gets no handle of its own, but names that of the text that was read, and from where
     to go on: else each reading would make a text that has to be read.
     """
-    if result.fixed or plan.counter.count(result.text) <= limit:
+    if result.fixed or layout.counter.count(result.text) <= limit:
         return result
     read = _span(call) if call.name == READ_ARCHIVED.name else None
     if read is None:
-        whole = result.text if result.handle is None else plan.archive.get(result.handle)
-        text, handle = clipped(plan, whole, limit)
+        whole = result.text if result.handle is None else layout.archive.get(result.handle)
+        text, handle = clip_text(layout, whole, limit)
         return replace(result, text=text, handle=handle)
     handle, start, end = read
-    rest = limit - plan.line
-    first, _ = ends(result.text, rest, plan.counter, tail=False)
+    rest = limit - layout.line
+    first, _ = ends(result.text, rest, layout.counter, tail=False)
     stop = start + len(result.text) if end is None else end
-    line = plan.left_out(handle, start + first, max(stop, start + first))
+    line = layout.render_gap(handle, start + first, max(stop, start + first))
     short = "\n".join(part for part in (result.text[:first], line) if part)
     return replace(result, text=short, handle=handle)
 
 
-def clipped_turn(plan: SessionPlan, turn: Turn, limit: int) -> Turn:
+def clip_turn(layout: Layout, turn: Turn, limit: int) -> Turn:
     """The turn with results that take so many tokens together: the longest are made shorter. Blocks."""
-    sizes = [0 if result is None else plan.counter.count(result.text) for result in turn.results]
+    sizes = [0 if result is None else layout.counter.count(result.text) for result in turn.results]
     share = _level(sizes, limit)
     for place, (call, result) in enumerate(turn.steps):
         if result is not None and sizes[place] > share:
-            turn = turn.with_result(place, clipped_result(plan, call, result, share))
+            turn = turn.with_result(place, clip_result(layout, call, result, share))
     return turn
 
 
-def clipped_message(plan: SessionPlan, turn: Turn, limit: int) -> tuple[Turn, str]:
+def clip_message(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, str]:
     """A turn without calls, its text made shorter, and the handle of the whole text. Blocks."""
-    text, handle = clipped(plan, turn.head.content, limit)
+    text, handle = clip_text(layout, turn.head.content, limit)
     head = Message(role=turn.head.role, content=text)
     return Turn(turn.number, head), handle
 
 
-def shown_again(plan: SessionPlan, turn: Turn) -> tuple[str, str]:
+def show_again(layout: Layout, turn: Turn) -> tuple[str, str]:
     """A turn as one safe text that fits behind a summary, and the handle of the whole. Blocks."""
-    missing = plan.prompts.render("missing")
-    whole = plan.neutraliser.safe(transcript(turn, missing))
-    if plan.counter.count(whole) <= plan.shown:
-        return whole, plan.archive.put(whole)
-    spare = plan.counter.count(
-        plan.neutraliser.safe(
+    missing = layout.prompts.render("missing")
+    whole = layout.neutraliser.safe(transcript(turn, missing))
+    if layout.counter.count(whole) <= layout.again:
+        return whole, layout.archive.put(whole)
+    spare = layout.counter.count(
+        layout.neutraliser.safe(
             transcript(
-                Turn(turn.number, turn.head, turn.given, (Result(""),) * len(turn.results)), missing
+                Turn(turn.number, turn.head, turn.given, (ToolResult(""),) * len(turn.results)),
+                missing,
             )
         )
     )
-    room = plan.shown - spare - 4 * len(turn.results)
-    if turn.results and room >= 2 * plan.line * len(turn.results):
-        text = plan.neutraliser.safe(transcript(clipped_turn(plan, turn, room), missing))
-        if plan.counter.count(text) <= plan.shown:
-            return text, plan.archive.put(whole)
-    return clipped(plan, whole, plan.shown)
+    room = layout.again - spare - 4 * len(turn.results)
+    if turn.results and room >= 2 * layout.line * len(turn.results):
+        text = layout.neutraliser.safe(transcript(clip_turn(layout, turn, room), missing))
+        if layout.counter.count(text) <= layout.again:
+            return text, layout.archive.put(whole)
+    return clip_text(layout, whole, layout.again)
 
 
 def _level(sizes: list[int], limit: int) -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from memagent.compaction import Change, Compaction, Tier
 from memagent.errors import CompactionFailed, OutOfSummaries
 from memagent.messages import Message
-from memagent.session.context.plan import Past, SessionPlan
-from memagent.session.context.split import Split, divided_early, split
+from memagent.session.context.layout import Layout, Past
+from memagent.session.context.split import Split, split, split_early
 from memagent.session.context.summarise import Spent, Summariser, Summary
-from memagent.session.context.tiers import Lighter, lighter, without_repetition
+from memagent.session.context.tiers import Lighter, drop_repetition, lighten
 from memagent.session.context.turns import Turn, transcript
 from memagent.threads import in_thread
 
@@ -24,7 +24,9 @@ class State:
     messages: tuple[Message, ...]
     """What they make."""
     tokens: int
-    """Of the prompt."""
+    """Of the prompt: at most so many."""
+    counted: int
+    """The same by the counter alone."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,16 @@ class Early:
         )
 
 
-def state_of(plan: SessionPlan, past: Past, turns: tuple[Turn, ...]) -> State:
+def make_state(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> State:
     """A state with its messages, counted. Blocks."""
-    messages = plan.render(past, turns)
-    return State(past, turns, messages, plan.count(messages))
+    messages = layout.render(past, turns)
+    counted = layout.counter.count_messages(messages, tools=layout.tools)
+    tokens = layout.anchors.bound(messages, counted, layout.counter)
+    return State(past, turns, messages, tokens, counted)
 
 
-async def compacted(
-    plan: SessionPlan,
+async def compact_state(
+    layout: Layout,
     summariser: Summariser,
     state: State,
     spent: Spent,
@@ -64,7 +68,7 @@ async def compacted(
     """Makes a state smaller.
 
     Args:
-        plan: the session's.
+        layout: the session's.
         summariser: asks the model.
         state: is not changed.
         spent: what summary calls cost adds up here, whatever happens.
@@ -82,72 +86,114 @@ async def compacted(
         ModelError: a summary call failed.
         LimitReached: a summary call was not sent.
     """
-    before, tiers, changes = state.tokens, list[Tier](), list[Change]()
-    summary: Summary | None = None
-    swapped = early is not None and early.suits(state)
-    if early is not None and swapped:
-        _allow(plan, state, max_summaries)
+    work = _Work(layout, state)
+    if early is not None and early.suits(state):
+        _allow(layout, state, max_summaries)
         parts = Split(summarised=early.turns, kept=state.turns[len(early.turns) :])
-        state, left = await in_thread(_after, plan, state.past, parts, early.summary)
-        summary, changes = early.summary, [*left]
-        tiers.append("summary")
-    if (
-        not swapped
-        or state.tokens >= plan.limit
-        or (force and before - state.tokens < plan.progress)
-    ):
-        light = await in_thread(lighter, plan, state.past, state.turns, state.tokens)
-        parts = None
-        if not light.enough:
-            if state.tokens >= plan.limit:
-                parts = await in_thread(split, plan, state.past, light.turns)
-            else:
-                parts = divided_early(state.past, light.turns)
-            if parts is None and not swapped:
-                return _nothing(state)
-            if parts is not None and (parts.dropped or parts.again):
-                light, parts = await in_thread(_apart, plan, state, light, parts)
-        tiers += light.tiers
-        changes += light.changes
-        if parts is None:
-            state = await in_thread(state_of, plan, state.past, light.turns)
-        elif not parts.summary:
-            tiers.append("clip")
-            state, left = await in_thread(_after, plan, state.past, parts, None)
-            changes += left
-        elif await in_thread(_gains, plan, state, parts):
-            _allow(plan, state, max_summaries)
-            new = await summariser.summary(state.past, parts.summarised, spent)
-            conversations = () if summary is None else summary.conversations
-            summary = replace(new, conversations=(*conversations, *new.conversations))
-            tiers.append("summary")
-            over = state.tokens
-            state, left = await in_thread(_after, plan, state.past, parts, new)
-            changes += left
-            if over - state.tokens < plan.progress:
-                raise CompactionFailed(
-                    f"the prompt took {over} tokens and takes {state.tokens} with the summary: at least "
-                    f"{plan.progress} have to be freed; use a larger working_context"
-                )
-        elif not swapped:
-            return _nothing(state)
-    return state, Compaction(
-        tiers=tuple(tiers),
-        changes=tuple(changes),
-        tokens_before=before,
-        tokens_after=state.tokens,
-        stage=state.past.stage,
-        summary=None if summary is None else summary.text,
-        cut=summary is not None and summary.cut,
-        early=swapped,
-        neutralised=0 if summary is None else summary.neutralised,
-        retried=tuple(spent.retried),
-        usage=spent.usage,
-        conversations=() if summary is None else summary.conversations,
+        await in_thread(work.leave, parts, early.summary)
+        if work.state.tokens < layout.limit and not (force and work.freed(state) < layout.progress):
+            return work.report(state, spent, early=True)
+    swapped = work.summary is not None
+    step = await in_thread(_choose, layout, work.state)
+    if step is not None and await _take(work, step, summariser, spent, max_summaries):
+        return work.report(state, spent, early=swapped)
+    return work.report(state, spent, early=True) if swapped else _nothing(state)
+
+
+@dataclass
+class _Work:
+    """A compaction that is under way."""
+
+    layout: Layout
+    state: State
+    tiers: list[Tier] = field(default_factory=list[Tier])
+    changes: list[Change] = field(default_factory=list[Change])
+    summary: Summary | None = None
+
+    def freed(self, before: State) -> int:
+        """Tokens that the prompt takes less."""
+        return before.tokens - self.state.tokens
+
+    def leave(self, parts: Split, summary: Summary | None) -> None:
+        """Lets turns leave, summarised or made shorter. Blocks."""
+        self.state, changes = _after(self.layout, self.state.past, parts, summary)
+        self.tiers.append("clip" if summary is None else "summary")
+        self.changes += changes
+        if summary is not None:
+            earlier = () if self.summary is None else self.summary.conversations
+            conversations = (*earlier, *summary.conversations)
+            self.summary = replace(summary, conversations=conversations)
+
+    def report(self, before: State, spent: Spent, *, early: bool) -> tuple[State, Compaction]:
+        """The new state and what was done."""
+        summary = self.summary
+        return self.state, Compaction(
+            tiers=tuple(self.tiers),
+            changes=tuple(self.changes),
+            tokens_before=before.tokens,
+            tokens_after=self.state.tokens,
+            stage=self.state.past.stage,
+            summary=None if summary is None else summary.text,
+            cut=summary is not None and summary.cut,
+            early=early,
+            neutralised=0 if summary is None else summary.neutralised,
+            retried=tuple(spent.retried),
+            usage=spent.usage,
+            conversations=() if summary is None else summary.conversations,
+        )
+
+
+def _choose(layout: Layout, state: State) -> tuple[Lighter, Split | None] | None:
+    """Chooses what to do: cheap tiers if they are enough, else which turns leave; None if none can. Blocks."""
+    light = lighten(layout, state.past, state.turns, state.tokens)
+    if light.enough:
+        return light, None
+    if state.tokens >= layout.limit:
+        parts = split(layout, state.past, light.turns)
+    else:
+        parts = split_early(state.past, light.turns)
+    if parts is None:
+        return None
+    return (
+        _apart(layout, state, light, parts) if parts.dropped or parts.repeated else (light, parts)
     )
 
 
-def _allow(plan: SessionPlan, state: State, most: int) -> None:
+async def _take(
+    work: _Work,
+    step: tuple[Lighter, Split | None],
+    summariser: Summariser,
+    spent: Spent,
+    max_summaries: int,
+) -> bool:
+    """Takes the step that was chosen; False where it would not be worth a summary.
+
+    Raises:
+        CompactionFailed: no usable summary, or too little was freed.
+        OutOfSummaries: one more is needed than there may be.
+    """
+    layout, before, (light, parts) = work.layout, work.state, step
+    asks = parts is not None and parts.summary
+    if parts is not None and asks:
+        if not await in_thread(_gains, layout, before, parts):
+            return False
+        _allow(layout, before, max_summaries)
+    work.tiers += light.tiers
+    work.changes += light.changes
+    if parts is None:
+        work.state = await in_thread(make_state, layout, before.past, light.turns)
+        return True
+    summary = await summariser.summary(before.past, parts.summarised, spent) if asks else None
+    await in_thread(work.leave, parts, summary)
+    if asks and work.freed(before) < layout.progress:
+        raise CompactionFailed(
+            f"the prompt took {before.tokens} tokens and takes {work.state.tokens} with the summary: at least "
+            f"{layout.progress} have to be freed; use a larger working_context"
+        )
+    return True
+
+
+def _allow(layout: Layout, state: State, most: int) -> None:
     """One summary more.
 
     Raises:
@@ -156,7 +202,7 @@ def _allow(plan: SessionPlan, state: State, most: int) -> None:
     if state.past.stage >= most:
         written = "1 summary is" if most == 1 else f"{most} summaries are"
         raise OutOfSummaries(
-            f"the prompt takes {state.tokens} tokens of {plan.limit}, and {written} written, as many as there may "
+            f"the prompt takes {state.tokens} tokens of {layout.limit}, and {written} written, as many as there may "
             f"be: allow more with max_summaries="
         )
 
@@ -174,53 +220,53 @@ def _nothing(state: State) -> None:
         )
 
 
-def _apart(plan: SessionPlan, state: State, light: Lighter, parts: Split) -> tuple[Lighter, Split]:
+def _apart(layout: Layout, state: State, light: Lighter, parts: Split) -> tuple[Lighter, Split]:
     """The same, where the last turn leaves without being summarised: it makes nothing stale. Blocks."""
     *_, last = state.turns
-    older, changes = without_repetition(plan, state.turns[:-1])
-    tokens = plan.count(plan.render(state.past, (*older, last)))
-    stale = state.tokens - tokens >= plan.progress
-    own = tuple(change for change in light.changes if parts.again and change.turn == last.number)
+    older, changes = drop_repetition(layout, state.turns[:-1])
+    tokens = layout.count(layout.render(state.past, (*older, last)))
+    stale = state.tokens - tokens >= layout.progress
+    own = tuple(change for change in light.changes if parts.repeated and change.turn == last.number)
     light = replace(light, changes=(*changes, *own), tiers=("stale",) if stale else ())
     dropped = (last,) if parts.dropped else ()
     return light, replace(parts, summarised=older, dropped=dropped)
 
 
-def _gains(plan: SessionPlan, state: State, parts: Split) -> bool:
+def _gains(layout: Layout, state: State, parts: Split) -> bool:
     """Whether any summary would free a tenth of the working context, beside what stays. Blocks."""
-    if state.tokens >= plan.limit and not any(turn.pending for turn in parts.kept):
+    if state.tokens >= layout.limit and not any(turn.pending for turn in parts.kept):
         return True  # the working context was divided so
     past = Past(stage=state.past.stage + 1)
-    most = plan.count(plan.render(past, parts.kept)) + plan.summary + plan.ledger
-    return state.tokens - most >= plan.progress
+    most = layout.count(layout.render(past, parts.kept)) + layout.summary + layout.ledger
+    return state.tokens - most >= layout.progress
 
 
 def _after(
-    plan: SessionPlan, past: Past, parts: Split, summary: Summary | None
+    layout: Layout, past: Past, parts: Split, summary: Summary | None
 ) -> tuple[State, tuple[Change, ...]]:
     """The state after turns left, and the record of it. Blocks."""
     if summary is None:
-        return state_of(plan, past, parts.kept), parts.changes
-    changes = [_left(plan, turn, "summarised") for turn in parts.summarised]
-    changes += [_left(plan, turn, "dropped") for turn in parts.dropped]
-    ledger = past.ledger.with_turns((*parts.summarised, *parts.again), plan.idempotent)
-    ledger = ledger.with_turns(parts.dropped, plan.idempotent, dropped=True)
+        return make_state(layout, past, parts.kept), parts.changes
+    changes = [_left(layout, turn, "summarised") for turn in parts.summarised]
+    changes += [_left(layout, turn, "dropped") for turn in parts.dropped]
+    ledger = past.ledger.with_turns((*parts.summarised, *parts.repeated), layout.idempotent)
+    ledger = ledger.with_turns(parts.dropped, layout.idempotent, dropped=True)
     past = Past(
         stage=past.stage + 1,
         summary=summary.text,
-        ledger=ledger.within(plan.ledger, plan.counter, plan.neutraliser),
-        shown=parts.shown,
+        ledger=ledger.within(layout.ledger, layout.counter, layout.neutraliser),
+        again=parts.again,
     )
-    return state_of(plan, past, parts.kept), (*changes, *parts.changes)
+    return make_state(layout, past, parts.kept), (*changes, *parts.changes)
 
 
-def _left(plan: SessionPlan, turn: Turn, what: str) -> Change:
-    text = transcript(turn, plan.prompts.render("missing"))
+def _left(layout: Layout, turn: Turn, what: str) -> Change:
+    text = transcript(turn, layout.prompts.render("missing"))
     fields = {
         "turn": turn.number,
         "what": what,
-        "tokens_before": plan.counter.count(text),
+        "tokens_before": layout.counter.count(text),
         "tokens_after": 0,
-        "handle": plan.archive.put(text),
+        "handle": layout.archive.put(text),
     }
     return Change.model_validate(fields)

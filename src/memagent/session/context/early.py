@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from memagent.errors import MemagentError
 from memagent.session.context.compaction import Early, State
-from memagent.session.context.plan import SessionPlan
+from memagent.session.context.layout import Layout
 from memagent.session.context.summarise import Spent, Summariser, Summary
 
 
@@ -35,11 +35,11 @@ class Beginner:
         self._share = share
         self._begun: _Begun | None = None
 
-    def begin(self, plan: SessionPlan, summariser: Summariser, state: State) -> None:
+    def begin(self, layout: Layout, summariser: Summariser, state: State) -> None:
         """Begins a summary of the turns so far if it is time, and none is under way."""
         if self._share is None or self._begun is not None or not state.turns:
             return
-        early = self._share * plan.limit <= state.tokens < plan.limit
+        early = self._share * layout.limit <= state.tokens < layout.limit
         if not early or state.turns[-1].pending:
             return
         spent = Spent()

@@ -8,8 +8,8 @@ from typing import Any
 
 from memagent.messages import Message, ToolCall
 from memagent.prompts import Neutraliser
-from memagent.session.context.plan import SessionPlan
-from memagent.tokens.measured import well_formed
+from memagent.session.context.layout import Layout
+from memagent.texts import map_texts, repair_surrogates
 
 
 def read_message(message: Message | Mapping[str, Any]) -> Message:
@@ -21,31 +21,34 @@ def read_message(message: Message | Mapping[str, Any]) -> Message:
     return message if isinstance(message, Message) else Message.from_openai(message)
 
 
-def harmless(plan: SessionPlan, message: Message) -> Message:
+def neutralise(layout: Layout, message: Message) -> Message:
     """The message as it is safe to show; itself where it is safe already. Blocks.
 
     Results may hold neither control tokens nor the prompt's tags. What the model and the user say may hold tags, since
     these are theirs to write: in the text protocol a call is one.
     """
-    neutraliser = plan.neutraliser if message.role == "tool" else plan.spoken
-    calls = tuple(_call(plan.spoken, call) for call in message.tool_calls)
-    text = neutraliser.safe(well_formed(message.content))
-    fields = {"content": text, "tool_calls": calls}
+    neutraliser = layout.neutraliser if message.role == "tool" else layout.spoken
+    calls = tuple(_call(layout.spoken, call) for call in message.tool_calls)
+    fields: dict[str, Any] = {
+        "content": neutraliser.safe(message.content),
+        "tool_calls": calls,
+        "extra": map_texts(dict(message.extra), layout.spoken.safe),
+    }
     if message.tool_call_id is not None:  # as the call's id
-        fields["tool_call_id"] = plan.spoken.safe(message.tool_call_id)
+        fields["tool_call_id"] = layout.spoken.safe(message.tool_call_id)
     return message.model_copy(update=fields)
 
 
-def harmless_arguments(neutraliser: Neutraliser, text: str) -> str:
-    """Arguments without control tokens: JSON stays JSON, of the same form but for joiners inside its texts.
+def neutralise_arguments(neutraliser: Neutraliser, text: str) -> str:
+    """Arguments without control tokens and half surrogate pairs: JSON stays JSON, of the same form but for those.
 
     Templates may write the values instead of the JSON, so an escaped `<` is looked at as one.
     """
     try:
         value = json.loads(text)
-        safe = _value(neutraliser, value)
+        safe = map_texts(value, lambda part: neutraliser.safe(repair_surrogates(part)))
         if safe != value:
-            text = well_formed(json.dumps(safe, ensure_ascii=False))
+            text = json.dumps(safe, ensure_ascii=False)
     except (ValueError, RecursionError):
         return neutraliser.safe(text)
     whole = neutraliser.safe(text)  # a look-alike may begin in one text and end in the next
@@ -62,21 +65,7 @@ def _call(neutraliser: Neutraliser, call: ToolCall) -> ToolCall:
     fields = {
         "id": neutraliser.safe(call.id),
         "name": neutraliser.safe(call.name),
-        "arguments": harmless_arguments(neutraliser, call.arguments),
+        "arguments": neutralise_arguments(neutraliser, call.arguments),
+        "extra": map_texts(dict(call.extra), neutraliser.safe),
     }
     return call.model_copy(update=fields)
-
-
-def _value(neutraliser: Neutraliser, value: Any) -> Any:
-    match value:
-        case str():
-            return neutraliser.safe(value)
-        case list():
-            return [_value(neutraliser, one) for one in value]  # pyright: ignore[reportUnknownVariableType]
-        case dict():
-            return {
-                neutraliser.safe(name): _value(neutraliser, one)  # pyright: ignore[reportUnknownArgumentType]
-                for name, one in value.items()  # pyright: ignore[reportUnknownVariableType]
-            }
-        case _:
-            return value

@@ -56,7 +56,7 @@ class Ledger:
         entries = {(entry.kind, entry.call): entry for entry in self.entries}
         for turn in turns:
             for call, result in turn.steps:
-                name = described(call)
+                name = describe(call)
                 entries.pop(("pending", name), None)
                 if dropped or result is None:
                     entry = Entry("pending", name)
@@ -88,12 +88,12 @@ class Ledger:
 EMPTY = Ledger()
 
 
-def described(call: ToolCall) -> str:
+def describe(call: ToolCall) -> str:
     """`tool(arguments)`, the same for arguments that mean the same."""
-    return f"{call.name}({_short(canonical(call.arguments), ARGUMENT_CHARS)})"
+    return f"{call.name}({_short(normalise_json(call.arguments), ARGUMENT_CHARS)})"
 
 
-def canonical(arguments: str) -> str:
+def normalise_json(arguments: str) -> str:
     """JSON arguments in one form; what is no JSON as it is."""
     try:
         return json.dumps(json.loads(arguments), sort_keys=True, ensure_ascii=False)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from memagent.compaction import Change
-from memagent.session.context.clip import clipped_message, clipped_turn, shown_again
-from memagent.session.context.plan import Past, SessionPlan
-from memagent.session.context.tiers import results_changed
-from memagent.session.context.turns import Result, Turn, transcript
+from memagent.session.context.clip import clip_message, clip_turn, show_again
+from memagent.session.context.layout import Layout, Past
+from memagent.session.context.tiers import record_clips
+from memagent.session.context.turns import ToolResult, Turn, transcript
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,9 @@ class Split:
 
     summarised: tuple[Turn, ...] = ()
     dropped: tuple[Turn, ...] = ()
-    again: tuple[Turn, ...] = ()
+    repeated: tuple[Turn, ...] = ()
     """Shown again behind the summary."""
-    shown: str = ""
+    again: str = ""
     """As what."""
     kept: tuple[Turn, ...] = ()
     """Stay as turns."""
@@ -29,11 +29,11 @@ class Split:
     """False: what is kept is small enough without one."""
 
 
-def split(plan: SessionPlan, past: Past, turns: tuple[Turn, ...]) -> Split | None:
+def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
     """Divides the turns of a prompt that is over the limit. Blocks.
 
     Args:
-        plan: the session's.
+        layout: the session's.
         past: what stands for the turns that left.
         turns: those since, at least one.
 
@@ -42,30 +42,30 @@ def split(plan: SessionPlan, past: Past, turns: tuple[Turn, ...]) -> Split | Non
     """
     older, last = turns[:-1], turns[-1]
     if last.pending:
-        return Split(summarised=older, kept=(last,)) if older or past.shown else None
+        return Split(summarised=older, kept=(last,)) if older or past.again else None
     if last.head.role != "assistant":
-        return _said(plan, past, older, last)
+        return _said(layout, past, older, last)
     if not older:
-        return _alone(plan, past, last)
-    if last.calls and all(call.name in plan.idempotent for call in last.calls):
+        return _alone(layout, past, last)
+    if last.calls and all(call.name in layout.idempotent for call in last.calls):
         # One that could never stand behind a summary would be called, and dropped, again and again.
-        if plan.base + _size(plan, last) < plan.limit:
+        if layout.base + _size(layout, last) < layout.limit:
             return Split(summarised=older, dropped=(last,))
-    elif fits(plan, past, turns):
+    elif fits(layout, past, turns):
         return Split(summarised=turns)
-    text, handle = shown_again(plan, last)
-    size = plan.counter.count(transcript(last, ""))
+    text, handle = show_again(layout, last)
+    size = layout.counter.count(transcript(last, ""))
     change = Change(
         turn=last.number,
         what="shown_again",
         tokens_before=size,
-        tokens_after=plan.counter.count(text),
+        tokens_after=layout.counter.count(text),
         handle=handle,
     )
-    return Split(summarised=older, again=(last,), shown=text, changes=(change,))
+    return Split(summarised=older, repeated=(last,), again=text, changes=(change,))
 
 
-def divided_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
+def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
     """Divides the turns of a prompt that is below the limit: the last one fits, and is summarised with the others.
 
     Returns:
@@ -73,53 +73,56 @@ def divided_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
     """
     kept = tuple(turn for turn in turns[-1:] if turn.pending or turn.head.role != "assistant")
     older = turns[: len(turns) - len(kept)]
-    return Split(summarised=older, kept=kept) if older or past.shown else None
+    return Split(summarised=older, kept=kept) if older or past.again else None
 
 
-def fits(plan: SessionPlan, past: Past, turns: tuple[Turn, ...]) -> bool:
+def fits(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> bool:
     """Whether these turns can be summarised by one call. Blocks."""
-    return plan.count(plan.asking(plan.render(past, turns))) + plan.summary <= plan.window
+    return (
+        layout.count(layout.add_instruction(layout.render(past, turns))) + layout.summary
+        <= layout.window
+    )
 
 
-def _said(plan: SessionPlan, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
+def _said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
     """A user's message is never dropped: it stays behind the summary."""
-    size = _size(plan, last)
-    if older or past.shown:
-        if plan.base + size <= plan.limit - plan.progress:
+    size = _size(layout, last)
+    if older or past.again:
+        if layout.base + size <= layout.limit - layout.progress:
             return Split(summarised=older, kept=(last,))
-        kept, changes = _shorter(plan, last, plan.shown)
+        kept, changes = _shorter(layout, last, layout.again)
         return Split(summarised=older, kept=(kept,), changes=changes)
-    kept, changes = _shorter(plan, last, plan.calm - plan.count(plan.render(past, ())))
+    kept, changes = _shorter(layout, last, layout.calm - layout.count(layout.render(past, ())))
     return Split(kept=(kept,), changes=changes, summary=False)
 
 
-def _alone(plan: SessionPlan, past: Past, last: Turn) -> Split:
+def _alone(layout: Layout, past: Past, last: Turn) -> Split:
     """Nothing is before it: its results are clipped, and where that is not enough it is summarised."""
-    bare = replace(last, results=(Result(""),) * len(last.calls))
-    spare = plan.calm - plan.count(plan.render(past, (bare,)))
+    bare = replace(last, results=(ToolResult(""),) * len(last.calls))
+    spare = layout.calm - layout.count(layout.render(past, (bare,)))
     if last.calls and spare >= 0:
-        kept = clipped_turn(plan, last, spare)
-        if plan.count(plan.render(past, (kept,))) <= plan.calm:
-            changes = tuple(results_changed(plan, last, kept))
+        kept = clip_turn(layout, last, spare)
+        if layout.count(layout.render(past, (kept,))) <= layout.calm:
+            changes = tuple(record_clips(layout, last, kept))
             return Split(kept=(kept,), changes=changes, summary=False)
     return Split(summarised=(last,))
 
 
-def _shorter(plan: SessionPlan, turn: Turn, limit: int) -> tuple[Turn, tuple[Change, ...]]:
-    before = plan.counter.count(turn.head.content)
-    shorter, handle = clipped_message(plan, turn, limit)
+def _shorter(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Change, ...]]:
+    before = layout.counter.count(turn.head.content)
+    shorter, handle = clip_message(layout, turn, limit)
     if shorter.head == turn.head:
         return turn, ()
     change = Change(
         turn=turn.number,
         what="clipped",
         tokens_before=before,
-        tokens_after=plan.counter.count(shorter.head.content),
+        tokens_after=layout.counter.count(shorter.head.content),
         handle=handle,
     )
     return shorter, (change,)
 
 
-def _size(plan: SessionPlan, turn: Turn) -> int:
+def _size(layout: Layout, turn: Turn) -> int:
     """Tokens that a turn adds to the prompt."""
-    return plan.count(plan.render(Past(), (turn,))) - plan.count(plan.prompt)
+    return layout.count(layout.render(Past(), (turn,))) - layout.count(layout.prompt)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 from memagent.chunking.fitting import within
 from memagent.errors import CompactionFailed, LimitReached, ModelError
 from memagent.messages import FinishReason, Message, Usage
 from memagent.run.exchange import Caller, Exchange, Unusable
-from memagent.session.context.clip import clipped
-from memagent.session.context.plan import Past, SessionPlan
+from memagent.session.context.clip import clip_text
+from memagent.session.context.layout import Layout, Past
 from memagent.session.context.split import fits
-from memagent.session.context.turns import Turn, joined, settled, transcript
+from memagent.session.context.turns import Turn, fill_missing, join_users, transcript
 from memagent.threads import in_thread
-from memagent.tokens.measured import well_formed
 from memagent.trajectory import Conversation
 
 
@@ -47,8 +47,6 @@ class Summary:
 class _Passes:
     """How far a summary has come whose turns do not fit one call."""
 
-    whole: tuple[Past, tuple[Turn, ...]]
-    """What it is to stand for."""
     summary: Summary
     """Of the passes that are through."""
     past: Past
@@ -64,15 +62,21 @@ class Summariser:
     Passes that are through are kept where a later one fails: asked again for the same turns it goes on from there.
 
     Args:
-        plan: the session's.
+        layout: the session's.
         caller: makes the calls.
     """
 
-    def __init__(self, plan: SessionPlan, caller: Caller) -> None:
-        self._plan, self._caller = plan, caller
+    def __init__(self, layout: Layout, caller: Caller) -> None:
+        self._plan, self._caller = layout, caller
         self._written: Counter[str] = Counter()
         """Calls of each kind that are over: the next one's number."""
-        self._through: _Passes | None = None
+        self._through: dict[tuple[Past, tuple[Turn, ...]], _Passes] = {}
+
+    def at(self, layout: Layout) -> Summariser:
+        """The same, with a layout that knows more of what prompts take."""
+        other = copy(self)
+        other._plan = layout
+        return other
 
     async def summary(
         self, past: Past, turns: tuple[Turn, ...], spent: Spent, *, early: bool = False
@@ -92,11 +96,9 @@ class Summariser:
         """
         stage, whole = past.stage + 1, (past, turns)
         # They left: what has not come is not waited for.
-        turns = tuple(settled(turn, self._plan.prompts.render("missing")) for turn in turns)
+        turns = tuple(fill_missing(turn, self._plan.prompts.render("missing")) for turn in turns)
         most = len(turns) + 2  # one more may be needed for what is shown again
-        passes = _Passes(whole, Summary(""), past, turns, 0)
-        if self._through is not None and self._through.whole == whole:
-            passes = self._through
+        passes = self._through.get(whole) or _Passes(Summary(""), past, turns, 0)
         summary, past, turns = passes.summary, passes.past, passes.turns
         for number in range(passes.number, most):
             messages, taken = await in_thread(next_pass, self._plan, past, turns)
@@ -109,10 +111,11 @@ class Summariser:
             )
             turns = turns[taken:]
             if not turns:
-                self._through = None
+                self._through.clear()
                 return summary
-            past = replace(past, stage=stage, summary=reply.text, shown="")
-            self._through = _Passes(whole, summary, past, turns, number + 1)
+            past = replace(past, stage=stage, summary=reply.text, again="")
+            self._through.clear()
+            self._through[whole] = _Passes(summary, past, turns, number + 1)
         raise CompactionFailed("a summary took more passes than there are turns")
 
     async def _ask(self, messages: tuple[Message, ...], spent: Spent, *, early: bool) -> Summary:
@@ -123,7 +126,10 @@ class Summariser:
             messages=messages,
             read=plan.prompts.read_summary,
             most=plan.summary,
+            count=plan.count,
+            # With tools the prompt continues behind what the server has cached, and servers refuse calls without them.
             tools=plan.tools,
+            tool_choice="none" if plan.tools else None,
             parts={"early": "yes"} if early else {},
             # Nobody asks for an early one again, and a compaction waits for it: a replay has to meet its failure too.
             keeps_failure=early,
@@ -148,47 +154,47 @@ class Summariser:
         return Summary(kept, cut, joiners, (reply.conversation(),))
 
     def _bounded(self, text: str, cut_off: bool) -> tuple[str, bool, int]:
-        safe, joiners = self._plan.neutraliser(well_formed(text))
+        safe, joiners = self._plan.neutraliser(text)
         kept, after, before = within(safe, self._plan.summary, self._plan.counter, cut_off=cut_off)
         return kept, after < before, len(joiners)
 
 
 def next_pass(
-    plan: SessionPlan, past: Past, turns: tuple[Turn, ...]
+    layout: Layout, past: Past, turns: tuple[Turn, ...]
 ) -> tuple[tuple[Message, ...], int]:
     """The messages of the next summary call, and how many of the turns they hold: as many as fit. Blocks.
 
     A turn that does not fit by itself is shown as one text, clipped. Where what is shown again leaves no room for
     that, no turn is taken: the summary makes the room.
     """
-    if fits(plan, past, turns):
-        return plan.asking(plan.render(past, turns)), len(turns)
+    if fits(layout, past, turns):
+        return layout.add_instruction(layout.render(past, turns)), len(turns)
     low, high = 0, len(turns) - 1  # so many fit, so many may fit
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(plan, past, turns[:middle]) else (low, middle - 1)
+        low, high = (middle, high) if fits(layout, past, turns[:middle]) else (low, middle - 1)
     if low:
-        return plan.asking(plan.render(past, turns[:low])), low
-    if past.shown and not _holds(plan, past):
-        return plan.asking(plan.render(past, ())), 0
-    frame = plan.render(past, ())
-    head = plan.prompts.render("step")
-    text = plan.neutraliser.safe(transcript(turns[0], plan.prompts.render("missing")))
-    room = plan.window - plan.summary - plan.count(plan.asking(_with(frame, head)))
+        return layout.add_instruction(layout.render(past, turns[:low])), low
+    if past.again and not _holds(layout, past):
+        return layout.add_instruction(layout.render(past, ())), 0
+    frame = layout.render(past, ())
+    head = layout.prompts.render("step")
+    text = layout.neutraliser.safe(transcript(turns[0], layout.prompts.render("missing")))
+    room = layout.window - layout.summary - layout.count(layout.add_instruction(_with(frame, head)))
     while True:
-        short, _ = clipped(plan, text, room)
-        messages = plan.asking(_with(frame, f"{head}\n{short}"))
-        if room <= plan.line or plan.count(messages) + plan.summary <= plan.window:
+        short, _ = clip_text(layout, text, room)
+        messages = layout.add_instruction(_with(frame, f"{head}\n{short}"))
+        if room <= layout.line or layout.count(messages) + layout.summary <= layout.window:
             return messages, 1
         room = room * 7 // 8
 
 
-def _holds(plan: SessionPlan, past: Past) -> bool:
+def _holds(layout: Layout, past: Past) -> bool:
     """Whether a clipped turn fits behind the past."""
-    return plan.count(plan.asking(plan.render(past, ()))) + plan.summary + 2 * plan.line <= (
-        plan.window
-    )
+    return layout.count(
+        layout.add_instruction(layout.render(past, ()))
+    ) + layout.summary + 2 * layout.line <= (layout.window)
 
 
 def _with(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:
-    return joined((*messages, Message(role="user", content=text)))
+    return join_users((*messages, Message(role="user", content=text)))

@@ -8,9 +8,9 @@ from typing import Literal
 
 from memagent.compaction import Change, Tier
 from memagent.messages import ToolCall
-from memagent.session.context.clip import clipped_result
-from memagent.session.context.ledger import canonical, described
-from memagent.session.context.plan import Past, SessionPlan
+from memagent.session.context.clip import clip_result
+from memagent.session.context.layout import Layout, Past
+from memagent.session.context.ledger import describe, normalise_json
 from memagent.session.context.turns import Turn
 
 MIN_DUPLICATE = 20
@@ -33,50 +33,50 @@ class Lighter:
     """A tenth of the working context is free, and the prompt is well below the limit."""
 
 
-def lighter(plan: SessionPlan, past: Past, turns: tuple[Turn, ...], before: int) -> Lighter:
+def lighten(layout: Layout, past: Past, turns: tuple[Turn, ...], before: int) -> Lighter:
     """What the cheap tiers make of a state. Blocks.
 
     Where they are not enough nothing is clipped: the summary is to be made of the whole texts.
 
     Args:
-        plan: the session's.
+        layout: the session's.
         past: what stands for the turns that left.
         turns: those since.
         before: tokens of the prompt that they make.
     """
-    turns, changes = without_repetition(plan, turns)
-    tokens = plan.count(plan.render(past, turns)) if changes else before
-    tiers: tuple[Tier, ...] = ("stale",) if before - tokens >= plan.progress else ()
-    if tiers and tokens <= plan.calm:
+    turns, changes = drop_repetition(layout, turns)
+    tokens = layout.count(layout.render(past, turns)) if changes else before
+    tiers: tuple[Tier, ...] = ("stale",) if before - tokens >= layout.progress else ()
+    if tiers and tokens <= layout.calm:
         return Lighter(turns, tokens, changes, tiers, enough=True)
     plain = Lighter(turns, tokens, changes, tiers)
-    long = max(plan.window // LONG_SHARE, MIN_LONG)
+    long = max(layout.window // LONG_SHARE, MIN_LONG)
     clipped: list[Change] = []
     # Older ones first, and never the last turn: what a model has just asked for it is to see.
     for at, turn in enumerate(turns[:-1]):
         for place, (call, result) in enumerate(turn.steps):
             if result is None or result.handle or result.fixed:
                 continue
-            size = plan.counter.count(result.text)
+            size = layout.counter.count(result.text)
             if size <= long:
                 continue
-            shorter = clipped_result(plan, call, result, max(long // 2, 2 * plan.line))
-            less = size - plan.counter.count(shorter.text)
+            shorter = clip_result(layout, call, result, max(long // 2, 2 * layout.line))
+            less = size - layout.counter.count(shorter.text)
             if less <= 0:
                 continue
             turns = (*turns[:at], turns[at].with_result(place, shorter), *turns[at + 1 :])
             clipped.append(_change(turn, place, "clipped", size, size - less, shorter.handle or ""))
             tokens -= less
-        if clipped and tokens <= plan.calm and before - tokens >= plan.progress:
-            tokens = plan.count(plan.render(past, turns))
-            if tokens <= plan.calm and before - tokens >= plan.progress:
+        if clipped and tokens <= layout.calm and before - tokens >= layout.progress:
+            tokens = layout.count(layout.render(past, turns))
+            if tokens <= layout.calm and before - tokens >= layout.progress:
                 done: tuple[Tier, ...] = (*(("stale",) if changes else ()), "clip")
                 return Lighter(turns, tokens, (*changes, *clipped), done, enough=True)
     return plain
 
 
-def without_repetition(
-    plan: SessionPlan, turns: tuple[Turn, ...]
+def drop_repetition(
+    layout: Layout, turns: tuple[Turn, ...]
 ) -> tuple[tuple[Turn, ...], tuple[Change, ...]]:
     """The turns without results that a later one repeats or replaces, and what was changed. Blocks.
 
@@ -93,9 +93,9 @@ def without_repetition(
             call, result = turns[at].steps[place]
             if result is None or result.fixed:
                 continue
-            key = (call.name, canonical(call.arguments))
+            key = (call.name, normalise_json(call.arguments))
             # Of other tools each call may have told something else: the next page, another throw of a die.
-            if key in calls and call.name in plan.idempotent:
+            if key in calls and call.name in layout.idempotent:
                 lines.append((at, place, "stale", call))
             elif (result.ok, result.text) in texts:
                 lines.append((at, place, "duplicate", texts[result.ok, result.text]))
@@ -105,11 +105,11 @@ def without_repetition(
     changes: list[Change] = []
     for at, place, what, call in reversed(lines):
         _, result = turns[at].steps[place]
-        if result is None or (size := plan.counter.count(result.text)) < MIN_DUPLICATE:
+        if result is None or (size := layout.counter.count(result.text)) < MIN_DUPLICATE:
             continue
-        handle = result.handle or plan.archive.put(result.text)
-        line = plan.replaced(what, described(call), handle)
-        left = plan.counter.count(line)
+        handle = result.handle or layout.archive.put(result.text)
+        line = layout.render_replacement(what, describe(call), handle)
+        left = layout.counter.count(line)
         if left >= size:
             continue
         changes.append(_change(turns[at], place, what, size, left, handle))
@@ -118,11 +118,11 @@ def without_repetition(
     return turns, tuple(changes)
 
 
-def results_changed(plan: SessionPlan, before: Turn, after: Turn) -> Sequence[Change]:
+def record_clips(layout: Layout, before: Turn, after: Turn) -> Sequence[Change]:
     """A record of each result of a turn that was clipped. Blocks."""
     return [
         _change(
-            before, place, "clipped", plan.counter.count(old.text), plan.counter.count(new.text),
+            before, place, "clipped", layout.counter.count(old.text), layout.counter.count(new.text),
             new.handle or "",
         )
         for place, (old, new) in enumerate(zip(before.results, after.results, strict=True))

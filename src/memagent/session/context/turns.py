@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 
 from memagent.messages import Message, ToolCall
 from memagent.prompts.session import SessionPrompts
-from memagent.tokens.measured import well_formed
 from memagent.tools.protocol import read_calls, write_call, write_result
 
 
 @dataclass(frozen=True)
-class Result:
+class ToolResult:
     """What a call returned, as it is shown."""
 
     text: str
@@ -38,7 +37,7 @@ class Turn:
     """The assistant's or user's message; ids of its calls are not empty, and no two are the same."""
     given: tuple[str, ...] = ()
     """The ids that the calls came with."""
-    results: tuple[Result | None, ...] = ()
+    results: tuple[ToolResult | None, ...] = ()
     """One for each call, None for those still to come."""
 
     @property
@@ -52,16 +51,16 @@ class Turn:
         return None in self.results
 
     @property
-    def steps(self) -> tuple[tuple[ToolCall, Result | None], ...]:
+    def steps(self) -> tuple[tuple[ToolCall, ToolResult | None], ...]:
         """Each call with its result."""
         return tuple(zip(self.calls, self.results, strict=True))
 
-    def with_result(self, place: int, result: Result) -> Turn:
+    def with_result(self, place: int, result: ToolResult) -> Turn:
         """The turn with one result more, or another one."""
         return replace(self, results=(*self.results[:place], result, *self.results[place + 1 :]))
 
 
-def placed(
+def place_message(
     turns: tuple[Turn, ...],
     message: Message,
     number: int,
@@ -87,7 +86,7 @@ def placed(
             call.model_copy(update={"id": name})
             for call, name in zip(message.tool_calls, _unique(ids, number), strict=True)
         )
-        fields = {"content": well_formed(message.content), "tool_calls": calls}
+        fields = {"content": message.content, "tool_calls": calls}
         if message.role != "assistant":
             fields = {"content": fields["content"], "tool_calls": (), "tool_call_id": None}
             ids = ()
@@ -100,9 +99,9 @@ def placed(
     turn = turns[at]
     place, open_ = _place_of(turn, message.tool_call_id)
     old = turn.results[place]
-    added = Result(message.content, ok=ok)
+    added = ToolResult(message.content, ok=ok)
     if old is not None and not open_:
-        added = Result(f"{old.text}\n{message.content}", ok=old.ok and ok)
+        added = ToolResult(f"{old.text}\n{message.content}", ok=old.ok and ok)
     return (*turns[:at], turn.with_result(place, added), *turns[at + 1 :])
 
 
@@ -143,13 +142,13 @@ def _place_of(turn: Turn, name: str | None) -> tuple[int, bool]:
     return (named[0] if named else len(turn.results) - 1), False
 
 
-def settled(turn: Turn, missing: str) -> Turn:
+def fill_missing(turn: Turn, missing: str) -> Turn:
     """The turn with a text for each result that has not come."""
-    results = tuple(Result(missing, fixed=True) if r is None else r for r in turn.results)
+    results = tuple(ToolResult(missing, fixed=True) if r is None else r for r in turn.results)
     return replace(turn, results=results)
 
 
-def native(turns: Iterable[Turn], missing: str) -> list[Message]:
+def render_native(turns: Iterable[Turn], missing: str) -> list[Message]:
     """The turns with calls and results in fields of their own.
 
     Args:
@@ -168,7 +167,7 @@ def native(turns: Iterable[Turn], missing: str) -> list[Message]:
     return messages
 
 
-def as_text(turns: Iterable[Turn], missing: str) -> list[Message]:
+def render_text(turns: Iterable[Turn], missing: str) -> list[Message]:
     """The turns with calls and results in the text of messages; otherwise as `native`."""
     turns = list(turns)
     messages: list[Message] = []
@@ -198,14 +197,14 @@ def transcript(turn: Turn, missing: str) -> str:
     return "\n".join(parts)
 
 
-def joined(messages: Iterable[Message]) -> tuple[Message, ...]:
+def join_users(messages: Iterable[Message]) -> tuple[Message, ...]:
     """The messages with neighbours of the user made one, since some templates want roles to alternate."""
     merged: list[Message] = []
     for message in messages:
         last = merged[-1] if merged else None
         if last is not None and last.role == message.role == "user":
             text = "\n\n".join(part for part in (last.content, message.content) if part)
-            merged[-1] = Message(role="user", content=text)
+            merged[-1] = Message(role="user", content=text, extra={**last.extra, **message.extra})
         else:
             merged.append(message)
     return tuple(merged)

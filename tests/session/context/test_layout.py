@@ -8,7 +8,7 @@ from tests.session.context.strict import SHORT, TOOLS, acts, call, opened, syste
 from memagent.errors import ConfigError, WindowTooSmall, WindowUnknown
 from memagent.models.scripted import ScriptedModel
 from memagent.session.context.buffer import SummaryBuffer
-from memagent.session.context.plan import Past
+from memagent.session.context.layout import Past
 from memagent.tokens import load_counter
 
 BPE = load_counter(Path(__file__).parents[2] / "data/tokenizer")
@@ -16,23 +16,23 @@ BPE = load_counter(Path(__file__).parents[2] / "data/tokenizer")
 
 @pytest.mark.parametrize("whole", [1200, 2000, 4096, 8000])
 async def test_the_shares_add_up(whole: int) -> None:
-    plan = (await opened(ScriptedModel([]), working_context=whole))._ready.plan
-    ask = plan.count(plan.asking(plan.prompt)) - plan.count(plan.prompt)
-    assert plan.window == whole
-    assert plan.summary == max(whole // 8, 64)
-    assert plan.limit <= min(int(0.95 * whole), whole - ask - plan.summary)
-    assert plan.limit >= min(int(0.95 * whole), whole - ask - plan.summary) - 16
-    assert plan.base + plan.shown + whole // 10 <= plan.limit
-    full = Past(7, "s" * plan.summary, shown="r" * plan.shown)
-    assert plan.count(plan.render(full, ())) + plan.ledger <= plan.limit - whole // 10
+    layout = (await opened(ScriptedModel([]), working_context=whole))._ready.layout
+    ask = layout.count(layout.add_instruction(layout.prompt)) - layout.count(layout.prompt)
+    assert layout.window == whole
+    assert layout.summary == max(whole // 8, 64)
+    assert layout.limit <= min(int(0.95 * whole), whole - ask - layout.summary)
+    assert layout.limit >= min(int(0.95 * whole), whole - ask - layout.summary) - 16
+    assert layout.base + layout.again + whole // 10 <= layout.limit
+    full = Past(7, "s" * layout.summary, again="r" * layout.again)
+    assert layout.count(layout.render(full, ())) + layout.ledger <= layout.limit - whole // 10
 
 
 async def test_the_published_context_of_4096_tokens_has_room_for_turns() -> None:
     model = ScriptedModel([], counter=BPE)
     buffer = await opened(model, working_context=4096, prompts=None, tools=TOOLS, native=False)
-    plan = buffer._ready.plan
-    assert plan.limit > 3000
-    assert plan.limit - plan.base > 2000
+    layout = buffer._ready.layout
+    assert layout.limit > 3000
+    assert layout.limit - layout.base > 2000
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ async def test_a_prompt_that_is_none_is_refused(prompt: list) -> None:  # type: 
 async def test_roles_alternate_whatever_the_prompt_ends_with() -> None:
     buffer = SummaryBuffer(ScriptedModel([]), prompts=SHORT)
     await buffer.open([system(), user("a"), user("b")])
-    plan = buffer._ready.plan
+    layout = buffer._ready.layout
     assert [m.content for m in buffer.messages] == ["frame", "a\n\nb"]
-    rendered = plan.render(Past(1, "sum"), ())
+    rendered = layout.render(Past(1, "sum"), ())
     assert rendered[1].content == "a\n\nb\n\nPart 2.\n<summary>sum</summary>\n(none)\n."
-    assert plan.asking(rendered)[1].content.endswith("Summarise, at most 358 words.")
+    assert layout.add_instruction(rendered)[1].content.endswith("Summarise, at most 358 words.")
     alone = SummaryBuffer(ScriptedModel([]), prompts=SHORT)
     await alone.open([system()])
-    assert [m.role for m in alone._ready.plan.render(Past(1, "sum"), ())] == ["system", "user"]
+    assert [m.role for m in alone._ready.layout.render(Past(1, "sum"), ())] == ["system", "user"]
 
 
 async def test_the_shipped_wording_fits_a_small_window() -> None:

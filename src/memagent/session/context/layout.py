@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from memagent.errors import ConfigError, WindowTooSmall, WindowUnknown
@@ -11,9 +11,10 @@ from memagent.messages import Message, ToolSpec
 from memagent.prompts import Neutraliser
 from memagent.prompts.promptset import WORDS_PER_TOKEN
 from memagent.prompts.session import WIDEST, SessionPrompts
+from memagent.session.context.anchors import Anchors
 from memagent.session.context.archive import READ_ARCHIVED, Archive
 from memagent.session.context.ledger import EMPTY, Ledger
-from memagent.session.context.turns import Turn, as_text, joined, native
+from memagent.session.context.turns import Turn, join_users, render_native, render_text
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -39,12 +40,12 @@ class Past:
     """Summaries written so far."""
     summary: str = ""
     ledger: Ledger = EMPTY
-    shown: str = ""
+    again: str = ""
     """What is shown again behind the summary."""
 
 
 @dataclass(frozen=True)
-class SessionPlan:
+class Layout:
     """The settings of one session, and how its working context is divided."""
 
     prompt: tuple[Message, ...]
@@ -68,19 +69,14 @@ class SessionPlan:
     """Most tokens of a summary."""
     fixed: bool = False
     """Whether the user gave that number."""
-    limit: int = 0
-    """L: a prompt of so many tokens is compacted."""
-    base: int = 0
-    """Most tokens of the prompt right after a summary, without what is shown again."""
-    line: int = 0
-    """Most tokens of the line that stands for what is left out."""
-    ledger: int = 0
-    """Most tokens of the ledger."""
-    shown: int = 0
-    """Most tokens of what is shown again behind a summary."""
+    most: int = 0
+    """Tokens that the model's window holds."""
+    costs: _Costs = field(default_factory=lambda: _Costs(0, 0, 0, 0))
+    anchors: Anchors = field(default_factory=Anchors)
+    """What the server said that prompts took."""
 
-    def divided(self) -> SessionPlan:
-        """The plan with its shares of the working context. Blocks.
+    def divide(self) -> Layout:
+        """The layout with its shares of the working context. Blocks.
 
         L = min(0.95 W, W - instruction - summary). After a summary there have to be W / 10 tokens below L for turns,
         and room for what is shown again.
@@ -89,14 +85,14 @@ class SessionPlan:
             WindowTooSmall: there are not.
         """
         empty = self.count(self.prompt)
-        instruction = self.count(self.asking(self.prompt)) - empty + JOINT_SLACK
+        instruction = self.count(self.add_instruction(self.prompt)) - empty + JOINT_SLACK
         widest = Past(stage=WIDEST, summary=self.prompts.empty_summary)
         frame = self.count(self.render(widest, ()))
-        again = self.count(self.render(replace(widest, shown="x"), ())) - frame
-        line = self.counter.count(self.left_out("t" + "0" * 16, WIDEST, WIDEST)) + JOINT_SLACK
+        again = self.count(self.render(replace(widest, again="x"), ())) - frame
+        line = self.counter.count(self.render_gap("t" + "0" * 16, WIDEST, WIDEST)) + JOINT_SLACK
         costs = _Costs(instruction, frame, again, line)
         shares = costs.shares(self.window, self.summary)
-        if shares.shown < 2 * line:
+        if shares.again < 2 * line:
             turns = costs.turns(self.window) + again + 2 * line
             raise WindowTooSmall(
                 f"a working context of {self.window!r} tokens is too small for a session: the prompt takes {empty}, "
@@ -105,14 +101,42 @@ class SessionPlan:
                 f"that it takes at least {self._least(costs)}: use a larger working_context, a shorter prompt or "
                 f"fewer tools{_overstated(self.counter)}"
             )
-        return replace(
-            self,
-            limit=shares.limit,
-            base=shares.base,
-            line=line,
-            ledger=shares.ledger,
-            shown=shares.shown,
-        )
+        return replace(self, costs=costs)
+
+    def with_report(self, messages: tuple[Message, ...], tokens: int, counted: int) -> Layout:
+        """The layout after a server said what a prompt took: see `Anchors.with_report`."""
+        return replace(self, anchors=self.anchors.with_report(messages, tokens, counted, self.most))
+
+    @property
+    def shares(self) -> _Shares:
+        """How the working context is divided, by what the prompt took where that is known."""
+        over = self.anchors.overstated(self.prompt)
+        return replace(self.costs, frame=self.costs.frame - over).shares(self.window, self.summary)
+
+    @property
+    def limit(self) -> int:
+        """L: a prompt of so many tokens is compacted."""
+        return self.shares.limit
+
+    @property
+    def base(self) -> int:
+        """Most tokens of the prompt right after a summary, without what is shown again."""
+        return self.shares.base
+
+    @property
+    def line(self) -> int:
+        """Most tokens of the line that stands for what is left out."""
+        return self.costs.line
+
+    @property
+    def ledger(self) -> int:
+        """Most tokens of the ledger."""
+        return self.shares.ledger
+
+    @property
+    def again(self) -> int:
+        """Most tokens of what is shown again behind a summary."""
+        return max(self.shares.again, 2 * self.line)
 
     def _least(self, costs: _Costs) -> int:
         """The smallest working context with room for turns. Blocks."""
@@ -128,7 +152,7 @@ class SessionPlan:
         # The instruction names the words of a summary: a larger number may take a few tokens more.
         summary = self.summary if self.fixed else share_of_summary(whole)
         longer = replace(costs, instruction=costs.instruction + len(str(summary)) - 1)
-        return longer.shares(whole, summary).shown >= 2 * costs.line
+        return longer.shares(whole, summary).again >= 2 * costs.line
 
     @property
     def progress(self) -> int:
@@ -142,7 +166,8 @@ class SessionPlan:
 
     def count(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
         """Tokens of the prompt that messages and tools make. Blocks."""
-        return self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
+        counted = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
+        return self.anchors.bound(messages, counted, self.counter)
 
     def render(self, past: Past, turns: Sequence[Turn]) -> tuple[Message, ...]:
         """The messages of a state: the prompt, what stands for the past, and the turns."""
@@ -152,23 +177,25 @@ class SessionPlan:
             text = self.prompts.render(
                 "continuation", stage=past.stage + 1, summary=past.summary, ledger=ledger
             )
-            if past.shown:
-                text += "\n\n" + self.prompts.render("again", shown=past.shown)
+            if past.again:
+                text += "\n\n" + self.prompts.render("again", shown=past.again)
             messages.append(Message(role="user", content=text))
         missing = self.prompts.render("missing")
         if self.native:
-            messages += native(turns, missing)
+            messages += render_native(turns, missing)
         else:
-            messages += as_text(turns, missing)
-        return joined(messages)
+            messages += render_text(turns, missing)
+        return join_users(messages)
 
-    def asking(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+    def add_instruction(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages with the wish for a summary behind them."""
         words = max(1, int(self.summary * WORDS_PER_TOKEN))
         text = self.prompts.render("instruction", words=words)
-        return joined([*messages, Message(role="user", content=text)])
+        return join_users([*messages, Message(role="user", content=text)])
 
-    def replaced(self, template: Literal["stale", "duplicate"], call: str, handle: str) -> str:
+    def render_replacement(
+        self, template: Literal["stale", "duplicate"], call: str, handle: str
+    ) -> str:
         """The line that stands for a result which a later one makes needless.
 
         Args:
@@ -179,7 +206,7 @@ class SessionPlan:
         call = self.neutraliser.safe(call)
         return self.prompts.render(template, call=call, handle=handle, can_read=self.can_read)
 
-    def left_out(self, handle: str, start: int, end: int) -> str:
+    def render_gap(self, handle: str, start: int, end: int) -> str:
         """The line that stands for characters which are left out of a text."""
         return self.prompts.render(
             "clipped", handle=handle, start=start, end=end, can_read=self.can_read
@@ -188,12 +215,12 @@ class SessionPlan:
 
 @dataclass(frozen=True)
 class _Shares:
-    """How a working context is divided; the names are those of `SessionPlan`."""
+    """How a working context is divided; the names are those of `Layout`."""
 
     limit: int
     base: int
     ledger: int
-    shown: int
+    again: int
 
 
 @dataclass(frozen=True)
@@ -203,7 +230,8 @@ class _Costs:
     instruction: int
     frame: int
     """The prompt and what stands around a summary."""
-    again: int
+    frame_again: int
+    """What stands around a text that is shown again."""
     line: int
 
     def turns(self, whole: int) -> int:
@@ -215,7 +243,7 @@ class _Costs:
         limit = min(int(LIMIT_SHARE * whole), whole - self.instruction - summary)
         ledger = whole // LEDGER_SHARE
         base = self.frame + summary + ledger + JOINT_SLACK
-        rest = limit - base - self.turns(whole) - self.again - JOINT_SLACK
+        rest = limit - base - self.turns(whole) - self.frame_again - JOINT_SLACK
         return _Shares(limit, base, ledger, min(rest, whole // 4))
 
 
@@ -233,7 +261,7 @@ def _overstated(counter: TokenCounter) -> str:
     )
 
 
-def plan_of(
+def make_layout(
     prompt: tuple[Message, ...],
     *,
     prompts: SessionPrompts,
@@ -246,7 +274,7 @@ def plan_of(
     windows: tuple[int | None, int | None],
     working_context: int | None,
     summary_tokens: int | None,
-) -> SessionPlan:
+) -> Layout:
     """Resolves a session's settings. Blocks: the counter may be a server.
 
     Args:
@@ -281,8 +309,8 @@ def plan_of(
                 f"stands before them, and append the others"
             )
     whole: int = min([*known, *([] if working_context is None else [working_context])])
-    return SessionPlan(
-        prompt=joined(prompt),
+    return Layout(
+        prompt=join_users(prompt),
         prompts=prompts,
         counter=counter,
         neutraliser=Neutraliser(prompts.tags.names, counter.control_tokens),
@@ -293,6 +321,7 @@ def plan_of(
         can_read=any(tool.name == READ_ARCHIVED.name for tool in tools),
         idempotent=idempotent,
         window=whole,
+        most=min(known),
         summary=share_of_summary(whole) if summary_tokens is None else summary_tokens,
         fixed=summary_tokens is not None,
-    ).divided()
+    ).divide()

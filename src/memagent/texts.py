@@ -1,0 +1,52 @@
+"""Values quoted in errors, and texts repaired before they are sent or kept."""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from collections.abc import Callable
+from typing import Any
+
+VALUE_CHARS = 100
+"""Enough of a wrong value to know it again."""
+
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = _repr.maxlong = VALUE_CHARS
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def quote(value: object) -> str:
+    """Quotes a value in an error, at a cost that does not grow with the value."""
+    # What is nested is bounded at each level only, so levels multiply.
+    text = _repr.repr(value)
+    return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]}..."
+
+
+def repair_surrogates(text: str) -> str:
+    """Puts U+FFFD for each half of a surrogate pair: no request, file or tokenizer takes one.
+
+    The text keeps its length in characters. Half a pair comes from escapes in JSON and from file names.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATES.sub("\ufffd", text)
+    return text
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Changes each text in plain JSON data, the names of members too."""
+    match value:
+        case str():
+            return change(value)
+        case list():
+            return [map_texts(item, change) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        case dict():
+            return {
+                change(name): map_texts(item, change)  # pyright: ignore[reportUnknownArgumentType]
+                for name, item in value.items()  # pyright: ignore[reportUnknownVariableType]
+            }
+        case _:
+            return value

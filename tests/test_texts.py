@@ -1,0 +1,39 @@
+import json
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent.messages import Completion, Message, ToolCall
+from memagent.texts import VALUE_CHARS, map_texts, quote, repair_surrogates
+
+
+def test_a_huge_value_is_quoted_fast_and_short() -> None:
+    huge = {"a": ["x" * 10_000_000] * 1000, "b": 10**4000}
+    started = time.perf_counter()
+    assert len(quote(huge)) < VALUE_CHARS + 40
+    assert time.perf_counter() - started < 1
+
+
+@given(st.text(st.characters(), max_size=20))
+def test_repair_keeps_the_length_and_makes_a_text_encodable(text: str) -> None:
+    made = repair_surrogates(text)
+    assert len(made) == len(text)
+    made.encode()
+    assert repair_surrogates(made) is made
+
+
+def test_data_is_changed_text_by_text() -> None:
+    value = {"a": ["b", 1, None, {"c": "d"}]}
+    assert map_texts(value, str.upper) == {"A": ["B", 1, None, {"C": "D"}]}
+
+
+def test_no_message_call_or_reply_holds_half_a_surrogate_pair() -> None:
+    extra = {"reasoning_\ud800": ["\ud800"]}
+    call = ToolCall(id="\ud800", name="a\ud800", arguments="\ud800", extra=extra)
+    for value in (
+        Message(role="tool", content="\ud800", tool_call_id="\ud800", extra=extra),
+        Completion(text="\ud800", reasoning="\ud800", tool_calls=(call,), extra=extra),
+        Completion.model_validate({"text": "\ud800"}),
+    ):
+        assert "\ufffd" in json.loads(value.model_dump_json().encode()).__repr__()
