@@ -7,8 +7,8 @@ plays. It sees only what a model would see, so what is not in the summary is gon
 """
 
 from memagent import ScriptedModel, ToolAgent
-from memagent_bench.games import expert, make
 from memagent.events import Acted, Compacted
+from memagent_bench.games import expert, make
 
 game = make("heaviest", seed=1, difficulty=100)
 player = expert("heaviest")

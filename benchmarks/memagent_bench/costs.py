@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from memagent.budget import JOINT_SLACK
-from memagent.memory.plan import Plan
+from memagent.memory.plan import MemoryPlan
 from memagent.tokens import TokenCounter
 from memagent_bench.grid import Job
 from memagent_bench.perf.chunks import book
@@ -66,7 +66,7 @@ class Share:
 class Forecast:
     """What samples will take."""
 
-    plan: Plan
+    plan: MemoryPlan
     """Of a nominal question."""
     ratio: float = 1.0
     """The model's tokens that one token of a length is, about."""

@@ -22,7 +22,7 @@ from memagent.errors import (
     StoreError,
     StoreReadOnly,
 )
-from memagent.memory.plan import Plan
+from memagent.memory.plan import MemoryPlan
 from memagent.messages import Usage
 from memagent.runstore import RunStore
 from memagent_bench.options import DataOptions
@@ -129,7 +129,7 @@ def check_folder(path: Path, binding: Binding) -> None:
         _compare(before, binding, path)
 
 
-def binding_of(plan: Plan, options: DataOptions) -> Binding:
+def binding_of(plan: MemoryPlan, options: DataOptions) -> Binding:
     """What the records of one folder have in common. Blocks: data files are read.
 
     Args:

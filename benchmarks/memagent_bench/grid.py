@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from memagent.run.runner import check_run_id
+from memagent.run.sync import check_run_id
 from memagent_bench.options import DataOptions, MakeTask
 
 Key: TypeAlias = tuple[str, str, int, str, int]

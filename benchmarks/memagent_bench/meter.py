@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from memagent.errors import LimitReached, ModelError
 from memagent.messages import ChatRequest, Completion, Usage
 from memagent.models.base import ChatModel, Wrapper
-from memagent.run.exchange import well_formed
+from memagent.run.exchange import repair
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Meter(Wrapper):
     async def complete(self, request: ChatRequest) -> Completion:
         """Passes the request on."""
         try:
-            completion = well_formed(await self.inner.complete(request))
+            completion = repair(await self.inner.complete(request))
         except LimitReached as limit:
             self.reached = self.reached or str(limit)
             raise

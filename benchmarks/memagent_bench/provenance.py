@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import memagent
-from memagent.memory.plan import Plan
+from memagent.memory.plan import MemoryPlan
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 from memagent.models.probe import server_version
@@ -33,7 +33,7 @@ PACKAGES = (
 GIT_SECONDS = 10
 
 
-async def provenance(model: ChatModel, plan: Plan) -> Provenance:
+async def provenance(model: ChatModel, plan: MemoryPlan) -> Provenance:
     """What the records of this process say of their origin.
 
     Args:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from memagent.memory.agent import MemoryAgent
-from memagent.memory.plan import Plan, Settings
+from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.messages import Usage
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
@@ -37,14 +37,14 @@ class Benchmark:
     model: ChatModel
     """With its retries."""
     prompts: PromptSet
-    settings: Settings
+    settings: MemorySettings
     out: Path
     limits: Limits = field(default_factory=Limits)
     """Of all sessions together, but for the seconds."""
     concurrency: int = 16
     """Samples at work at once, and calls."""
 
-    async def plan(self) -> Plan:
+    async def plan(self) -> MemoryPlan:
         """Window, chunk and memory of an ordinary question: asks the server what it is.
 
         Raises:
@@ -55,13 +55,13 @@ class Benchmark:
         agent = MemoryAgent(self.model, prompts=self.prompts, store=None, **settings)
         return await agent.plan((QUESTION,))
 
-    async def forecast(self, plan: Plan) -> Forecast:
+    async def forecast(self, plan: MemoryPlan) -> Forecast:
         """What samples will take."""
         return Forecast(
             plan, await plan.counting(tokens_ratio, plan.counter, self.grid.options.counter)
         )
 
-    def left(self, plan: Plan) -> list[list[Job]]:
+    def left(self, plan: MemoryPlan) -> list[list[Job]]:
         """What a folder that is not open has no record of. Blocks.
 
         Raises:
@@ -96,7 +96,7 @@ class Session:
     """An open folder, and what is to be done in it."""
 
     benchmark: Benchmark
-    plan: Plan
+    plan: MemoryPlan
     folder: Folder
 
     async def run(
@@ -147,7 +147,7 @@ class Session:
         return ConcurrencyLimit(model, bench.concurrency)
 
 
-def spent_before(folder: Folder, plan: Plan) -> Usage:
+def spent_before(folder: Folder, plan: MemoryPlan) -> Usage:
     """What earlier sessions took of the benchmark's model.
 
     That is: of the runs that are kept, unfinished ones too, of the other records, and of what else ended in order.

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memagent.documents import open_document
-    from memagent.memory.agent import MemoryAgent
-    from memagent.memory.stream import RunStream
+    from memagent.memory.agent import MemoryAgent, RunStream
     from memagent.messages import ChatRequest, Completion, Message, Sampling, ToolCall, Usage
     from memagent.models.base import ChatModel
     from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
@@ -63,9 +62,8 @@ __all__ = [
 ]
 # Loaded on first use: `import memagent` stays fast, and pays for nothing that is not used.
 _HOMES = {
-    "memory.agent": ("MemoryAgent",),
+    "memory.agent": ("MemoryAgent", "RunStream"),
     "run.result": ("Estimate", "Result", "SessionResult"),
-    "memory.stream": ("RunStream",),
     "session.agent": ("SessionStream", "ToolAgent"),
     "documents": ("open_document",),
     "messages": ("ChatRequest", "Completion", "Message", "Sampling", "ToolCall", "Usage"),

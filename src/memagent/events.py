@@ -117,6 +117,8 @@ class Answered(_QuestionEvent):
     """False when the prompt set's answer form (a box, say) was not in the reply: the whole reply is the answer."""
     truncated: bool
     """True when the reply was cut off by its token limit."""
+    partial: bool = False
+    """True when a usage limit stopped the reading, and the answer is from the memory so far (`Limits.answer`)."""
     usage: Usage
 
 

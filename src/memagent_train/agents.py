@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import inspect
 import sys
@@ -20,7 +19,7 @@ from memagent.events import ChunkRead, MemoryKept, MemoryUpdated
 from memagent.memory.agent import MemoryAgent
 from memagent.messages import Leaf, Sampling
 from memagent.models.base import ChatModel
-from memagent.models.limit import ConcurrencyLimit, Limits
+from memagent.models.limit import Limits
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts import Gate
 from memagent.run.result import Result
@@ -61,7 +60,7 @@ class Read:
     """Whether the reply carried the memory."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class GatedResult(Result):
     """The result of a run with an update gate."""
 
@@ -152,13 +151,14 @@ class MemoryFunction:
             trust=settings.trust,
             sampling=Sampling(temperature=1.0, top_p=1.0),
             limits=None if settings.max_calls is None else Limits(calls=settings.max_calls),
+            concurrency=ONE_AT_A_TIME,
             store=self._store,
         )
 
     async def __call__(self, model: ChatModel, sample: Sample) -> Result:
         """Reads the sample's document, and answers its question."""
         running = ROLLOUT.get()
-        agent = self._at(model, 0 if running is None else running.seed)
+        agent = self._agent.with_model(model, seed=0 if running is None else running.seed)
         if running is None:
             return await agent.aask(sample.context, sample.question)
         run_id = running.rollout_id
@@ -191,13 +191,6 @@ class MemoryFunction:
             if one.chunk is not None and one.tokens is not None
         )
         return GatedResult(**{f.name: getattr(result, f.name) for f in fields(Result)}, reads=reads)
-
-    def _at(self, model: ChatModel, seed: int) -> MemoryAgent:
-        """The agent with another model and seed. Making it anew would check the prompt set anew, for 3 ms."""
-        agent = copy.copy(self._agent)
-        agent.model = ConcurrencyLimit(model, ONE_AT_A_TIME)
-        agent.settings = agent.settings.model_copy(update={"seed": seed})
-        return agent
 
 
 def load_function(spec: str, what: str) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from memagent import ChatRequest, ScriptedModel
 from memagent.errors import ConfigError
-from memagent.memory.plan import Settings
+from memagent.memory.plan import MemorySettings
 from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
 from memagent.prompts import PromptSet
@@ -110,7 +110,7 @@ def benchmark(
         grid=grid,
         model=model,
         prompts=PromptSet.load("plain"),
-        settings=Settings(**given),
+        settings=MemorySettings(**given),
         out=out,
         limits=limits or Limits(),
         concurrency=concurrency,
@@ -173,7 +173,7 @@ PROVENANCE = Provenance(
     chunker="exact:400:utf8-bytes",
     window=1408,
     memory_tokens=100,
-    sampling=Settings().sampling,
+    sampling=MemorySettings().sampling,
     seed=0,
     commit=None,
     dirty=None,

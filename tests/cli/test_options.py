@@ -24,10 +24,10 @@ def kinds(annotation: Any) -> set[Any]:
 
 
 def test_options_are_the_settings_of_the_agent() -> None:
-    from memagent.memory.plan import Settings
+    from memagent.memory.plan import MemorySettings
 
     offered = get_type_hints(Ask, include_extras=True)
-    for name, field in Settings.model_fields.items():
+    for name, field in MemorySettings.model_fields.items():
         if name == "sampling":
             continue
         kind, option = get_args(offered[name])
@@ -36,7 +36,7 @@ def test_options_are_the_settings_of_the_agent() -> None:
         assert [option.min] == (least or [None]), name
         default = field.get_default()
         assert default in (None, 0) or f"else {default}." in option.help, name
-    assert Settings().sampling.temperature == 0.7, "as the help of --temperature says"
+    assert MemorySettings().sampling.temperature == 0.7, "as the help of --temperature says"
 
 
 def test_an_unknown_choice_names_the_known_ones(invoke: Invoke) -> None:

@@ -16,7 +16,7 @@ from memagent import MemoryAgent, Recorder
 from memagent.errors import ConfigError, ContextOverflow
 from memagent.messages import ChatRequest, Completion, FinishReason, Message, Sampling, ToolSpec
 from memagent.models.base import ChatModel
-from memagent.run.runner import run_sync
+from memagent.run.sync import run_sync
 from memagent.threads import in_thread
 
 LOOK_ALIKES = [

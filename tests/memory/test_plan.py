@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from memagent.errors import ConfigError, WindowUnknown
-from memagent.memory.plan import Plan, Settings
+from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.messages import Message
 from memagent.prompts import PromptSet
 from memagent.tokens.byte_bound import ByteBound
@@ -11,10 +11,10 @@ from memagent.tokens.byte_bound import ByteBound
 
 def make(
     questions: tuple[str, ...] = ("Why?",), reported: int | None = 8192, **settings: Any
-) -> Plan:
-    return Plan.make(
+) -> MemoryPlan:
+    return MemoryPlan.make(
         questions,
-        Settings(**settings),  # type: ignore[arg-type]
+        MemorySettings(**settings),  # type: ignore[arg-type]
         PromptSet.load("plain"),
         model="m",
         counter=ByteBound(),

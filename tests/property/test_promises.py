@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from memagent import ChatRequest, MemoryAgent, ScriptedModel
 from memagent.errors import BudgetError, EmptyDocument
-from memagent.memory.plan import Plan, Settings
+from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.prompts import PromptSet
 from memagent.prompts.neutral import JOINER
 from memagent.run.exchange import bound_memory
@@ -104,9 +104,9 @@ def agent_memory(agent: MemoryAgent) -> int:
 def test_a_memory_never_passes_its_budget(
     counter: str, parts: list[str], memory: int, cut_off: bool
 ) -> None:
-    plan = Plan.make(
+    plan = MemoryPlan.make(
         ("Why?",),
-        Settings(memory_tokens=memory),
+        MemorySettings(memory_tokens=memory),
         PromptSet.load("plain"),
         model="m",
         counter=COUNTERS[counter],

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import pytest
 
 from memagent.errors import ContextOverflow, ServerBusy
-from memagent.memory.plan import Plan, Settings
+from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.messages import Completion, Message, Usage
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts import PromptSet, UnusableReply
@@ -18,10 +18,10 @@ MESSAGES = (Message(role="user", content="Why?"),)
 WINDOW = 8192
 
 
-def plan(memory: int, counter: TokenCounter | None = None) -> Plan:
-    return Plan.make(
+def plan(memory: int, counter: TokenCounter | None = None) -> MemoryPlan:
+    return MemoryPlan.make(
         ("Why?",),
-        Settings(memory_tokens=memory),
+        MemorySettings(memory_tokens=memory),
         PromptSet.load("plain"),
         model="m",
         counter=counter or ByteBound(),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from memagent.runstore.effects import StoredEffects
 
 from memagent import threads
 from memagent.errors import LimitReached, ModelError, ServerBusy, StoreError
@@ -14,9 +15,8 @@ from memagent.messages import ChatRequest, Completion, Failure, Message, ToolCal
 from memagent.models.scripted import Reply, ScriptedModel
 from memagent.prompts import UnusableReply
 from memagent.run.log import Effects, Remembered, Told, wasted
-from memagent.run.runner import Journal
+from memagent.run.sync import Journal
 from memagent.runstore import RunStore
-from memagent.runstore.effects import StoredEffects
 
 ASKED = ChatRequest(messages=(Message(role="user", content="?"),), max_tokens=8, kind="act", seed=7)
 EARLY = ASKED.model_copy(update={"kind": "summary", "parts": {"early": "yes"}})

@@ -10,7 +10,7 @@ from memagent.errors import StoreError
 from memagent.messages import ToolCall, ToolSpec
 from memagent.prompts import Neutraliser
 from memagent.run.log import Effects
-from memagent.run.runner import Journal
+from memagent.run.sync import Journal
 from memagent.runstore import RunStore
 from memagent.session.tool_calls import ToolCalls
 from memagent.tools import Tool, ToolOutput, Toolset

@@ -33,7 +33,7 @@ def call(name: str, **arguments: Any) -> ToolCall:
 
 
 def test_a_sync_program_may_use_a_server(mcp_url: str) -> None:
-    from memagent.run.runner import run_sync
+    from memagent.run.sync import run_sync
 
     with McpServer.http(mcp_url) as server:
         tools = Toolset(server.tools)

@@ -20,7 +20,7 @@ from memagent_bench.cli.options import Measure
 from memagent_bench.cli.results import as_data, show_forecast, show_gaps, show_means
 
 if TYPE_CHECKING:
-    from memagent.memory.plan import Settings
+    from memagent.memory.plan import MemorySettings
     from memagent.models.policy import Policy
     from memagent_bench.costs import Share
     from memagent_bench.runner import Summary
@@ -165,19 +165,19 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     )
 
 
-def _settings(policy: Policy, given: Measure) -> Settings:
+def _settings(policy: Policy, given: Measure) -> MemorySettings:
     """What was given, else what the model's policy wants, else the defaults of benchmarks.
 
     Raises:
         ConfigError: a setting has a bad value.
     """
-    from memagent.memory.plan import Settings
+    from memagent.memory.plan import MemorySettings
     from memagent.messages import Sampling
 
     drawing = {"temperature": given.temperature, "top_p": given.top_p}
     said = {name: value for name, value in drawing.items() if value is not None}
-    return Settings.chosen(
-        policy,
+    return MemorySettings.choose(
+        policy.reading(),
         window=given.window,
         chunk_tokens=given.chunk_tokens,
         memory_tokens=given.memory_tokens,

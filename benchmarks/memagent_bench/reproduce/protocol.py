@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from memagent.errors import ConfigError
-from memagent.memory.plan import Settings
+from memagent.memory.plan import MemorySettings
 from memagent.messages import Sampling
 from memagent_bench.lengths import show_length
 from memagent_bench.published import Published, published
@@ -42,9 +42,9 @@ class Part:
         return self.table.scores[self.row][length]
 
 
-def settings(seed: int) -> Settings:
+def settings(seed: int) -> MemorySettings:
     """Those of the published system."""
-    return Settings(sampling=Sampling(**_FILE["sampling"]), seed=seed, **_FILE["agent"])
+    return MemorySettings(sampling=Sampling(**_FILE["sampling"]), seed=seed, **_FILE["agent"])
 
 
 def parts(checkpoint: str, suites: Collection[str], lengths: Collection[int] | None) -> list[Part]:

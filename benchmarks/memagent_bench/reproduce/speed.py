@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from memagent.memory.plan import Plan
+from memagent.memory.plan import MemoryPlan
 from memagent.messages import ChatRequest, Usage
 from memagent.models.base import ChatModel
 from memagent.threads import in_thread
@@ -15,7 +15,7 @@ CHARS_PER_TOKEN = 8
 """More than English has by any tokenizer."""
 
 
-async def tokens_per_second(model: ChatModel, plan: Plan, calls: int) -> float:
+async def tokens_per_second(model: ChatModel, plan: MemoryPlan, calls: int) -> float:
     """Prompt and completion tokens a second of so many update calls at once, each with a chunk of a book.
 
     Raises:
@@ -28,7 +28,7 @@ async def tokens_per_second(model: ChatModel, plan: Plan, calls: int) -> float:
     return (usage.prompt_tokens + usage.completion_tokens) / (time.monotonic() - begun)
 
 
-def _requests(plan: Plan, calls: int) -> list[ChatRequest]:
+def _requests(plan: MemoryPlan, calls: int) -> list[ChatRequest]:
     """Chunks that differ: a server must not find them in its cache."""
     text, budget = book(), plan.budget
     share = len(text) // calls
@@ -39,7 +39,7 @@ def _requests(plan: Plan, calls: int) -> list[ChatRequest]:
         parts = {"question": plan.questions[0], "memory": "", "chunk": chunk}
         requests.append(
             ChatRequest(
-                messages=plan.render("update", plan.questions[0], "", chunk),
+                messages=plan.render("update", 0, "", chunk),
                 max_tokens=budget.output,
                 sampling=plan.settings.sampling,
                 seed=n,

@@ -105,7 +105,7 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
             ChatRequest(
                 messages=context.messages(turns),
                 max_tokens=output,
-                seed=seed_of(seat.seed, 0, f"act-{step}", 0),
+                seed=seed_of(seat.seed, f"act-{step}", 0),
                 tools=context.tools,
                 kind="act",
             )

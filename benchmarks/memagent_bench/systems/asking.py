@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from memagent.chunking import Chunk
 from memagent.documents import open_document
 from memagent.errors import LimitReached
 from memagent.memory.agent import MemoryAgent
-from memagent.memory.plan import Plan
+from memagent.memory.plan import MemoryPlan
 from memagent.messages import CallKind, Completion, Message, Usage
 from memagent.models.base import ChatModel
 from memagent.prompts import read_answer, read_update
 from memagent.prompts.reply import visible
-from memagent.run.exchange import Call, Caller, Unusable, bound_memory
-from memagent.runstore import QuestionState
+from memagent.run.exchange import Caller, Exchange, Unusable
 from memagent.tasks import Sample
 from memagent_bench.systems.base import Outcome, Setting, Status
 
@@ -52,21 +50,6 @@ async def text_of(sample: Sample) -> str:
     return "".join([piece async for piece in open_document(sample.context).pieces()])
 
 
-def part(index: int, text: str) -> Chunk:
-    """Text that is shown in the place of a chunk; its index numbers the call, and so makes its seed."""
-    return Chunk(
-        index=index,
-        text=text,
-        start=0,
-        end=len(text),
-        tokens=0,
-        last=False,
-        next_start=len(text),
-        digest="",
-        neutralised=0,
-    )
-
-
 class Asker:
     """The calls about one sample.
 
@@ -78,11 +61,13 @@ class Asker:
         model: the shared one.
     """
 
-    def __init__(self, plan: Plan, model: ChatModel) -> None:
+    def __init__(self, plan: MemoryPlan, model: ChatModel) -> None:
         self.plan = plan
         self.usage = Usage()
         """Of all calls that came to an end."""
-        self._caller = Caller(plan, model)
+        self._caller = Caller(
+            model, plan.counter, plan.window, sampling=plan.sampling, seed=plan.seed
+        )
 
     async def answer(self, memory: str) -> str:
         """The reply to the answer prompt with a text in its memory field.
@@ -93,28 +78,39 @@ class Asker:
             ModelError: the call failed.
             LimitReached: it was not sent.
         """
-        safe = self.plan.neutraliser.safe(memory)
-        messages = self.plan.render("answer", self.plan.questions[0], safe)
-        form = self.plan.prompts.answer_form
-        reply = await self._ask("answer", messages, lambda c: read_answer(c, form), memory=safe)
-        return reply.text
+        plan, safe = self.plan, self.plan.neutraliser.safe(memory)
+        answer = await self._ask(
+            "answer/q0",
+            "answer",
+            plan.render("answer", 0, safe),
+            lambda completion: read_answer(completion, plan.prompts.answer_form),
+            plan.parts(0, safe),
+        )
+        return answer.text
 
-    async def note(self, chunk: Chunk) -> tuple[str, int]:
-        """What the update prompt makes of a chunk and an empty memory: at most the memory's tokens, and how many.
+    async def note(self, text: str, place: int) -> tuple[str, int]:
+        """What the update prompt makes of a text and an empty memory: at most the memory's tokens, and how many.
+
+        Args:
+            text: stands in the place of a chunk; neutralised.
+            place: the number of the call, which makes its seed.
 
         Raises:
             MemagentError, Unusable: as `answer`.
         """
         plan = self.plan
-        messages = plan.render("update", plan.questions[0], "", chunk.text)
         update = await self._ask(
-            "update", messages, lambda c: read_update(c, plan.prompts, "off"), chunk=chunk
+            f"update-{place}/q0",
+            "update",
+            plan.render("update", 0, "", text),
+            lambda completion: read_update(completion, plan.prompts, "off"),
+            plan.parts(0, "", text),
         )
         # With the gate off, a reply always is a memory.
-        text, tokens, _ = await plan.counting(
-            bound_memory, update.memory or "", plan, cut_off=update.cut_off
+        note, tokens, _ = await plan.counting(
+            plan.bound_memory, update.memory or "", cut_off=update.cut_off
         )
-        return text, tokens
+        return note, tokens
 
     async def reply(self, messages: tuple[Message, ...], place: int) -> str:
         """The reply to messages of another's making, without its reasoning.
@@ -126,7 +122,7 @@ class Asker:
         Raises:
             MemagentError, Unusable: as `answer`.
         """
-        return await self._ask("other", messages, visible, chunk=part(place, ""))
+        return await self._ask(f"other-{place}", "other", messages, visible, {})
 
     async def conclude(self, work: Awaitable[str], known: Outcome) -> Outcome:
         """Awaits the answer; where a limit or an unusable reply stops it, the outcome says so.
@@ -148,17 +144,21 @@ class Asker:
 
     async def _ask(
         self,
+        key: str,
         kind: CallKind,
         messages: tuple[Message, ...],
-        parse: Callable[[Completion], T],
-        *,
-        memory: str = "",
-        chunk: Chunk | None = None,
+        read: Callable[[Completion], T],
+        parts: dict[str, str],
     ) -> T:
-        room = await self.plan.counting(self._caller.room, messages)
-        state = QuestionState(0, memory=memory)
-        call = Call(kind, state, chunk, messages, room, Usage(), unusable=0)
+        exchange = Exchange(
+            key=key,
+            kind=kind,
+            messages=messages,
+            read=read,
+            most=self.plan.budget.output,
+            parts=parts,
+        )
         try:
-            return (await self._caller.ask(call, parse)).parsed
+            return (await self._caller.ask(exchange)).value
         finally:
-            self.usage += call.usage
+            self.usage += exchange.usage

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from memagent.memory.plan import Settings
+from memagent.memory.plan import MemorySettings
 from memagent.messages import Leaf, Usage
 from memagent.models.base import ChatModel
 from memagent.prompts import PromptSet
@@ -52,7 +52,7 @@ class Setting:
     model: ChatModel
     """With retries, limits and the bound on concurrency around it."""
     prompts: PromptSet
-    settings: Settings
+    settings: MemorySettings
     """Window, chunk, memory, cuts, sampling, seed: the memory agent's, and the others' where they apply."""
     store: RunStore
     """Where runs are kept, so that a sample resumes in its middle."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from memagent.chunking.chunker import FIRST_CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN
 from memagent.chunking.cuts import grapheme_floor, next_grapheme
-from memagent.memory.plan import Plan
+from memagent.memory.plan import MemoryPlan
 from memagent.tasks import Sample
 from memagent_bench.systems.asking import agent_of, text_of
 from memagent_bench.systems.base import Outcome, Setting
@@ -39,7 +39,7 @@ class Direct:
         shown = await plan.counting(self._cut, plan, await text_of(sample))
         return await ask_once(plan, self._model, shown)
 
-    def _cut(self, plan: Plan, text: str) -> Excerpt:
+    def _cut(self, plan: MemoryPlan, text: str) -> Excerpt:
         window = plan.budget.window
         return excerpt(
             plan,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from memagent.memory.plan import Plan
+from memagent.memory.plan import MemoryPlan
 from memagent.models.base import ChatModel
 from memagent_bench.systems.asking import Asker
 from memagent_bench.systems.base import Outcome
@@ -30,7 +30,7 @@ class Excerpt:
     """Tokens of the whole prompt."""
 
 
-async def ask_once(plan: Plan, model: ChatModel, shown: Excerpt) -> Outcome:
+async def ask_once(plan: MemoryPlan, model: ChatModel, shown: Excerpt) -> Outcome:
     """The answer to an excerpt in the memory field.
 
     Raises:
@@ -47,7 +47,7 @@ async def ask_once(plan: Plan, model: ChatModel, shown: Excerpt) -> Outcome:
 
 
 def excerpt(
-    plan: Plan,
+    plan: MemoryPlan,
     text: str,
     choose: Callable[[int], Sequence[Span]],
     *,
@@ -71,7 +71,7 @@ def excerpt(
 
     def prompt(n: int) -> int:
         safe = plan.neutraliser.safe(show(n))
-        return plan.counter.count_messages(plan.render("answer", plan.questions[0], safe))
+        return plan.counter.count_messages(plan.render("answer", 0, safe))
 
     limit = plan.budget.window - plan.budget.output
     n, tokens = largest(prompt, limit, most=most, guess=guess)

@@ -11,9 +11,9 @@ from memagent.budget import JOINT_SLACK
 from memagent.chunking import Chunk, chunks
 from memagent.documents import open_document
 from memagent.errors import WindowTooSmall
-from memagent.memory.plan import Plan
+from memagent.memory.plan import MemoryPlan
 from memagent.tasks import Sample
-from memagent_bench.systems.asking import Asker, agent_of, part
+from memagent_bench.systems.asking import Asker, agent_of
 from memagent_bench.systems.base import Outcome, Setting
 
 BETWEEN = "\n\n"
@@ -81,7 +81,7 @@ class Sizes:
     """Notes that the answer prompt holds."""
 
     @classmethod
-    def of(cls, plan: Plan) -> Sizes:
+    def of(cls, plan: MemoryPlan) -> Sizes:
         """Blocks: it counts tokens."""
         budget, question = plan.budget, plan.question_tokens[0]
         joint = plan.counter.count(BETWEEN) + NOTE_SLACK
@@ -124,23 +124,30 @@ class Sizes:
 
 
 async def _answer(asker: Asker, sizes: Sizes, read: Sequence[Chunk]) -> str:
-    notes = await _notes(asker, read)
+    notes = await _notes(asker, [chunk.text for chunk in read], 0)
     calls = len(read)
     while not sizes.fit(notes):
-        groups = [
-            part(calls + i, asker.plan.neutraliser.safe(_joined(group)))
-            for i, group in enumerate(sizes.groups(notes))
-        ]
-        notes = await _notes(asker, groups)
+        safe = asker.plan.neutraliser.safe
+        groups = [safe(_joined(group)) for group in sizes.groups(notes)]
+        notes = await _notes(asker, groups, calls)
         calls += len(groups)
     return await asker.answer(_joined(notes))
 
 
-async def _notes(asker: Asker, texts: Sequence[Chunk]) -> list[Note]:
-    """What comes of each text; the first failure cancels the others."""
+async def _notes(asker: Asker, texts: Sequence[str], first: int) -> list[Note]:
+    """What comes of each text; the first failure cancels the others.
+
+    Args:
+        asker: asks the model.
+        texts: neutralised.
+        first: number of the first call.
+    """
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(asker.note(text)) for text in texts]
+            tasks = [
+                group.create_task(asker.note(text, place))
+                for place, text in enumerate(texts, start=first)
+            ]
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]

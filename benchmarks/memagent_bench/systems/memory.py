@@ -36,7 +36,7 @@ class Memory:
         """See `System.answer`."""
         estimate = await self._agent.aestimate(sample.context, sample.question)
         result = await self._agent.aask(sample.context, sample.question, run_id=run_id)
-        mark = await in_thread(self._store.last_mark, run_id)
+        last = await in_thread(self._store.latest, run_id, "chunk")
         return Outcome(
             answer=result.answer,
             status=Status.STOPPED if result.answer is None else Status.ANSWERED,
@@ -46,7 +46,7 @@ class Memory:
             chunks=result.chunks,
             predicted_calls=estimate.calls_max,
             predicted_tokens=estimate.prompt_tokens + estimate.completion_tokens,
-            shown=0.0 if mark is None else mark["covered"] / len(sample.context),
+            shown=0.0 if last is None else last[1]["mark"]["covered"] / len(sample.context),
         )
 
 

@@ -9,7 +9,7 @@ from memagent.budget import JOINT_SLACK, MIN_CHUNK
 from memagent.chunking import Chunker, chunks
 from memagent.documents import open_document
 from memagent.errors import MemagentError, WindowTooSmall
-from memagent.memory.plan import Plan
+from memagent.memory.plan import MemoryPlan
 from memagent.messages import Message
 from memagent.run.exchange import Unusable
 from memagent.tasks import Sample
@@ -89,7 +89,7 @@ class Peer:
         texts = [text for text, _ in read]
         return await asker.conclude(self._run(question, texts, asker), known)
 
-    def _frame(self, plan: Plan, question: str) -> int:
+    def _frame(self, plan: MemoryPlan, question: str) -> int:
         """Tokens of the largest prompt without text and answer. Blocks."""
         frames = self._refine.frames(question)
         return max(map(plan.counter.count_messages, frames)) + JOINT_SLACK

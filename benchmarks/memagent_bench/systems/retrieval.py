@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from memagent.memory.plan import Plan
+from memagent.memory.plan import MemoryPlan
 from memagent.tasks import Sample
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.systems.asking import agent_of, text_of
@@ -64,7 +64,7 @@ class RetrievalModel:
         return await ask_once(plan, self._model, shown)
 
 
-def _within_window(plan: Plan, text: str, best: list[Span]) -> Excerpt:
+def _within_window(plan: MemoryPlan, text: str, best: list[Span]) -> Excerpt:
     return excerpt(plan, text, lambda n: sorted(best[:n]), most=len(best), guess=GUESS, gap="\n")
 
 

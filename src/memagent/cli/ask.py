@@ -20,8 +20,7 @@ from memagent.terminal import Paper
 
 if TYPE_CHECKING:
     from memagent.documents import Document
-    from memagent.memory.agent import MemoryAgent
-    from memagent.memory.stream import RunStream
+    from memagent.memory.agent import MemoryAgent, RunStream
     from memagent.runstore import RunStore
 
 NOT_ESTIMATED = ("seed", "store", "durable", "run_id", "max_calls")

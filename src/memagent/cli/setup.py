@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from memagent.models.limit import Limits
     from memagent.runstore import RunRecord, RunStore
 
-GIVEN = ("tokenizer", "prompts", "seed")
+GIVEN = ("prompts", "seed")
 """Options that the agent takes as they are, beside its settings."""
 
 
@@ -136,18 +136,18 @@ class Ask(Served):
             ConfigError: a setting is wrong, or no model is named.
         """
         from memagent.memory.agent import MemoryAgent
-        from memagent.memory.plan import Settings
+        from memagent.memory.plan import MemorySettings
         from memagent.messages import Sampling
+        from memagent.models.spec import open_model
 
         heat = self.temperature
         if heat is not None and not math.isfinite(heat):
             raise ConfigError(f"--temperature must be a number from 0, got {heat!r}")
-        names = {*GIVEN, *(Settings.model_fields.keys() - {"sampling"})}
+        names = {*GIVEN, *(MemorySettings.model_fields.keys() - {"sampling"})}
         given: dict[str, Any] = {name: getattr(self, name) for name in names}
         return MemoryAgent(
-            self.model,
+            open_model(self.model, tokenizer=self.tokenizer, **self.server()),
             **given,
-            **self.server(),
             sampling=None if heat is None else Sampling(temperature=heat),
             limits=call_limit(self.max_calls),
             store=store,
@@ -183,7 +183,7 @@ def agent_again(
     """
     from memagent.memory.agent import MemoryAgent
     from memagent.messages import Sampling
-    from memagent.models.spec import SCHEMES
+    from memagent.models.spec import SCHEMES, open_model
     from memagent.prompts import PromptSet
 
     given: dict[str, Any] = dict(record.settings)
@@ -194,7 +194,7 @@ def agent_again(
             f"resume it from Python, with MemoryAgent(that_model, ...).resume({record.id!r})"
         )
     prompts = PromptSet.parse(given.pop("prompts").encode(), name="the run's prompt set")
-    kept_url: str | None = given.pop("base_url")
+    kept = {name: given.pop(name, None) for name in ("base_url", "tokenizer")}
     sampling = Sampling.model_validate(given.pop("sampling"))
     # Not as they were asked for: a server's window may have changed since, and the defaults with it.
     bound = record.binding["budget"]
@@ -204,8 +204,7 @@ def agent_again(
         "memory_tokens": bound["memory"],
     }
     return MemoryAgent(
-        model,
-        **({"base_url": kept_url} | server),
+        open_model(model, **(kept | server)),
         prompts=prompts,
         sampling=sampling,
         limits=call_limit(max_calls),

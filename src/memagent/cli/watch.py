@@ -23,8 +23,7 @@ from memagent.events import (
 from memagent.terminal import amount, on_terminal, plural, shorten
 
 if TYPE_CHECKING:
-    from memagent.memory.agent import MemoryAgent
-    from memagent.memory.stream import RunStream
+    from memagent.memory.agent import MemoryAgent, RunStream
 
 GIST = 100
 """Characters shown of what changed in a memory."""

@@ -1,48 +1,40 @@
-"""`MemoryAgent`: settings, and the ways to run the loop (`reading.py`) with them."""
+"""`MemoryAgent`: settings, and the ways to run the loop (`loop.py`) with them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
-from urllib.parse import urlsplit, urlunsplit
 
 from memagent.chunking import Cuts
 from memagent.documents import Source, open_document
-from memagent.errors import (
-    ConfigError,
-    DocumentError,
-)
-from memagent.memory.plan import Plan, Settings
-from memagent.memory.stream import RunStream
+from memagent.errors import ConfigError, DocumentError
+from memagent.memory.loop import MemoryLoop
+from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
 from memagent.models.policy import policy_of
-from memagent.models.spec import open_model, urls_of
 from memagent.prompts import Gate, PromptSet
-from memagent.run.agent import Agent
+from memagent.run.agent import Agent, OnEvent
 from memagent.run.result import Estimate, Result
-from memagent.run.runner import run_sync
+from memagent.run.stream import EventStream
+from memagent.run.sync import run_sync
 from memagent.runstore import RunStore
 from memagent.threads import in_thread
-from memagent.tokens import TokenCounter
 
 
 class MemoryAgent(Agent):
     """Reads a document of any length through a fixed-size memory, and answers questions about it.
 
-    A policy that brings settings of its own (`memagent.models.policy`) is read with those, wherever an argument is left
+    A model that brings settings of its own (`memagent.models.policy`) is read with those wherever an argument is left
     out: the defaults below are those of other models.
 
     Args:
         model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `transformers:FOLDER`, `nano`, `extractive`), any
-            `ChatModel`, or None for `MEMAGENT_MODEL`.
-        base_url: the server's address, or a list of several that serve the same; default as
+            `ChatModel`, or None for `MEMAGENT_MODEL`. Keys, headers, timeouts and tokenizers: `open_model`.
+        base_url: the server's address, or a list of several that serve the same model; default as
             `memagent.models.spec.open_model` finds it.
-        api_key: the server's key; default from `MEMAGENT_API_KEY` or `OPENAI_API_KEY`.
-        tokenizer: what counts tokens instead of the model's own counter: a tokenizer file or folder,
-            `tiktoken:NAME`, `bytes`, or a `TokenCounter`.
         prompts: a shipped prompt set (`plain`, `boxed`), a TOML file, or a `PromptSet`; default `plain`.
         window: tokens of prompt plus output; default the smaller of the server's window and 8192.
         chunk_tokens: tokens of a chunk; default as `ContextBudget` divides the window.
@@ -60,7 +52,6 @@ class MemoryAgent(Agent):
         concurrency: most calls in flight at once (`ask_many`, several runs).
         store: where runs are kept: a file, a `RunStore`, or None for a temporary one (nothing can be resumed
             after the process ends); `"default"` is a file in the user's state folder.
-        server: further arguments of `open_model`: `timeout`, `headers`, `extra_body`, `retry`.
 
     Raises:
         ConfigError: a setting has a bad value.
@@ -72,8 +63,6 @@ class MemoryAgent(Agent):
         model: str | ChatModel | None = None,
         *,
         base_url: str | Sequence[str] | None = None,
-        api_key: str | None = None,
-        tokenizer: str | Path | TokenCounter | None = None,
         prompts: str | Path | PromptSet | None = None,
         window: int | None = None,
         chunk_tokens: int | None = None,
@@ -87,16 +76,14 @@ class MemoryAgent(Agent):
         limits: Limits | None = None,
         concurrency: int = 16,
         store: RunStore | str | Path | None = "default",
-        **server: Any,
     ) -> None:
-        opened = open_model(
-            model, base_url=base_url, api_key=api_key, tokenizer=tokenizer, **server
+        super().__init__(
+            model, base_url=base_url, concurrency=concurrency, limits=limits, store=store
         )
-        policy = policy_of(opened)
-        wording = policy.prompts or "plain"
-        self.prompts = PromptSet.load(wording if prompts is None else prompts)
-        self.settings = Settings.chosen(
-            policy,
+        policy = policy_of(self.model)
+        self.prompts = PromptSet.load((policy.prompts or "plain") if prompts is None else prompts)
+        self.settings = MemorySettings.choose(
+            policy.reading(),
             window=window,
             chunk_tokens=chunk_tokens,
             memory_tokens=memory_tokens,
@@ -107,13 +94,17 @@ class MemoryAgent(Agent):
             sampling=sampling,
             seed=seed,
         )
-        super().__init__(opened, concurrency=concurrency, limits=limits, store=store)
-        self._tokenizer = tokenizer
-        self._base_url = base_url
 
     # --- asking
 
-    def ask(self, document: Source, question: str, *, run_id: str | None = None) -> Result:
+    def ask(
+        self,
+        document: Source,
+        question: str,
+        *,
+        run_id: str | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Result:
         """Reads the document once and answers.
 
         Args:
@@ -121,30 +112,38 @@ class MemoryAgent(Agent):
             question: what to find out.
             run_id: names the run. An existing run of the same question, document and settings is
                 finished, or its result returned.
+            on_event: called with each event, in this thread.
 
         Raises:
             MemagentError: see `memagent.errors`; `error.run_id` names the run that can be resumed.
         """
-        return self._read(self.stream(document, question, run_id=run_id))[0]
+        stream = self.stream(document, _single(question), run_id=run_id)
+        return self._finish(stream, on_event)[0]
 
     async def aask(self, document: Source, question: str, *, run_id: str | None = None) -> Result:
         """`ask`, awaited."""
-        return (await self.stream(document, question, run_id=run_id).finish())[0]
+        return (await self.stream(document, _single(question), run_id=run_id).finish())[0]
 
     def stream(
         self, document: Source, question: str | Sequence[str], *, run_id: str | None = None
     ) -> RunStream:
-        """Runs the reading as an async iterator of events; `.results` when it is through."""
+        """Runs the reading as an async iterator of events; `.results` at its end."""
         questions = (question,) if isinstance(question, str) else tuple(question)
         if cast("object", document) is None:
-            open_document(document)  # says what a document can be; None is for runs that are known
-        return RunStream(self, questions, document, run_id)
+            open_document(document)  # says what a document can be; None is for stored runs
+        return self._stream(questions, document, run_id)
 
     def ask_many(
-        self, document: Source, questions: Sequence[str], *, run_id: str | None = None
+        self,
+        document: Source,
+        questions: Sequence[str],
+        *,
+        run_id: str | None = None,
+        on_event: OnEvent | None = None,
     ) -> list[Result]:
         """Answers several questions in one pass over the text, each with a memory of its own."""
-        return self._read(self.stream(document, _several(questions), run_id=run_id))
+        stream = self.stream(document, _several(questions), run_id=run_id)
+        return self._finish(stream, on_event)
 
     async def aask_many(
         self, document: Source, questions: Sequence[str], *, run_id: str | None = None
@@ -152,12 +151,15 @@ class MemoryAgent(Agent):
         """`ask_many`, awaited."""
         return await self.stream(document, _several(questions), run_id=run_id).finish()
 
-    def resume(self, run_id: str, document: Source | None = None) -> Result | list[Result]:
+    def resume(
+        self, run_id: str, document: Source | None = None, *, on_event: OnEvent | None = None
+    ) -> Result | list[Result]:
         """Finishes a run of this agent: committed calls are not sent again.
 
         Args:
             run_id: from `Result.run_id`, `error.run_id` or `memagent runs`.
-            document: the source again, where it was no file.
+            document: the source again, unless it was a file.
+            on_event: called with each event, in this thread.
 
         Returns:
             What the run was asked for: one result, or a list (`ask_many`).
@@ -165,9 +167,9 @@ class MemoryAgent(Agent):
         Raises:
             RunNotFound: the store has no such run.
             RunMismatch: this agent's settings, or the document, differ from the run's.
-            DocumentRequired: the source was no file, and `document` is missing.
+            DocumentRequired: the source was not a file, and `document` is missing.
         """
-        results = self._read(self.resume_stream(run_id, document))
+        results = self._finish(self.resume_stream(run_id, document), on_event)
         return results if len(results) > 1 else results[0]
 
     async def aresume(self, run_id: str, document: Source | None = None) -> Result | list[Result]:
@@ -182,7 +184,7 @@ class MemoryAgent(Agent):
         unread = document is None and not self.store.is_answered(run_id)
         if unread and record.source["path"] is not None:
             document = open_document(Path(record.source["path"]), **record.source["options"])
-        return RunStream(self, tuple(record.binding["questions"]), document, run_id)
+        return self._stream(tuple(record.binding["questions"]), document, run_id)
 
     # --- before asking
 
@@ -200,20 +202,12 @@ class MemoryAgent(Agent):
         source = await in_thread(open_document, document)
         if not source.rereadable:
             raise DocumentError(
-                f"{source.name} can be read once, and an estimate would use it up: give a path, text or bytes"
+                f"{source.name} can be read only once, and an estimate would use it up: give a path, text or bytes"
             )
         plan = await self.plan(questions)
         return await plan.estimate(source)
 
-    # --- housekeeping
-
-    def _read(self, stream: RunStream) -> list[Result]:
-        return self._finish(stream.run_id, stream.finish())
-
-    def __repr__(self) -> str:
-        return f"MemoryAgent({self.model.name!r}, prompts={self.prompts.name!r})"
-
-    async def plan(self, questions: tuple[str, ...], *, window: int | None = None) -> Plan:
+    async def plan(self, questions: tuple[str, ...], *, window: int | None = None) -> MemoryPlan:
         """Asks the model for its window and counter, and divides the budget.
 
         Args:
@@ -225,13 +219,14 @@ class MemoryAgent(Agent):
             BudgetError: see `ContextBudget.divide`.
             ModelError: the server had to be asked and did not answer.
         """
-        reported = await self.reported_window(self.settings.window)
+        settings = self.settings
+        reported = await self.reported_window(settings.window)
+        if settings.window is None:
+            settings = settings.model_copy(update={"window": window})
         return await in_thread(
-            Plan.make,
+            MemoryPlan.make,
             questions,
-            self.settings
-            if self.settings.window
-            else self.settings.model_copy(update={"window": window}),
+            settings,
             self.prompts,
             model=self.model.name,
             counter=await self.model.counter(),
@@ -239,23 +234,50 @@ class MemoryAgent(Agent):
         )
 
     def recipe(self) -> dict[str, Any]:
-        """What `memagent resume` needs to make this agent again; never a secret."""
-        tokenizer = self._tokenizer
-        return {
-            "model": self.model.name,
-            "base_url": None
-            if self._base_url is None
-            else ",".join(map(_public, urls_of(self._base_url))),
-            "tokenizer": str(tokenizer) if isinstance(tokenizer, (str, Path)) else None,
-            "prompts": self.prompts.source,
-            **self.settings.model_dump(mode="json"),
-        }
+        """See `Agent.recipe`."""
+        settings = self.settings.model_dump(mode="json")
+        return {**self.model.recipe, "prompts": self.prompts.source, **settings}
+
+    def _stream(
+        self, questions: tuple[str, ...], document: Source | None, run_id: str | None
+    ) -> RunStream:
+        async def prepare(window: int | None) -> MemoryPlan:
+            return await self.plan(questions, window=window)
+
+        return RunStream(MemoryLoop(self, prepare, document), run_id)
+
+    def _reseed(self, seed: int | None) -> None:
+        if seed is not None:
+            self.settings = self.settings.model_copy(update={"seed": seed})
+
+    def __repr__(self) -> str:
+        return f"MemoryAgent({self.model.name!r}, prompts={self.prompts.name!r})"
 
 
-def _public(url: str) -> str:
-    """A server's address without user, password and query, where secrets may stand."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+class RunStream(EventStream[list[Result]]):
+    """One reading as an async iterator of events; `results` at its end."""
+
+    @property
+    def results(self) -> list[Result]:
+        """One result a question, in their order.
+
+        Raises:
+            ConfigError: the events were not consumed to the end.
+        """
+        return self.outcome
+
+    @property
+    def result(self) -> Result:
+        """The first (with one question, the only) result."""
+        return self.results[0]
+
+
+def _single(question: str) -> str:
+    if not isinstance(cast("object", question), str):
+        raise ConfigError(
+            f"question={question!r:.80} is not a string: give one question, or use ask_many for several"
+        )
+    return question
 
 
 def _several(questions: Sequence[str]) -> tuple[str, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
 from memagent.chunking import Chunk, ResumePoint, chunks
-from memagent.documents import Document
-from memagent.errors import DocumentRequired, LimitReached, ModelError, RunMismatch
+from memagent.documents import Document, Source, open_document
+from memagent.errors import DocumentRequired, LimitReached, RunMismatch
 from memagent.events import (
     Answered,
     ChunkRead,
@@ -18,297 +18,286 @@ from memagent.events import (
     MemoryTruncated,
     MemoryUpdated,
     Neutralised,
+    RunStarted,
     Settled,
     Stopped,
 )
-from memagent.memory.plan import Plan
-from memagent.messages import CallKind, Completion, Usage
-from memagent.models.base import ChatModel
+from memagent.memory.plan import MemoryPlan
+from memagent.memory.state import State, read_results, restore
+from memagent.messages import Usage
 from memagent.prompts import read_answer, read_update
-from memagent.prompts.reply import Update
-from memagent.run.exchange import Call, Caller, Reply, Unusable, bound_memory
-from memagent.run.runner import Journal, prefetch, together
-from memagent.runstore import QuestionState, Step
+from memagent.prompts.reply import Answer, Update
+from memagent.run.agent import Agent
+from memagent.run.exchange import Caller, Exchange, Record, Reply, Unusable
+from memagent.run.log import Log
+from memagent.run.result import Result
+from memagent.run.stream import Loop
+from memagent.run.sync import prefetch, together
+from memagent.runstore import RunRecord
 from memagent.threads import in_thread
 from memagent.trajectory import StopReason
 
-T = TypeVar("T")
+Prepare = Callable[[int | None], Awaitable[MemoryPlan]]
+"""Makes the plan, with the window of the run that is resumed."""
 
 
-class Reading:
-    """One run of one document, for one or more questions.
+class MemoryLoop(Loop[list[Result]]):
+    """One run over one document, for one or more questions.
 
     Args:
-        plan: what was resolved before the first call.
-        model: where requests go.
-        document: the source; None only where everything needed from it was read before.
-        journal: the run that this reading commits to.
+        host: the agent.
+        prepare: makes the plan.
+        document: the source; None for a run that needs nothing more of its document.
     """
 
-    def __init__(
-        self, plan: Plan, model: ChatModel, document: Document | None, journal: Journal
-    ) -> None:
-        self.plan, self.document, self.journal = plan, document, journal
-        self._caller = Caller(plan, model)
-        self.stopped: dict[int, tuple[StopReason, str]] = {}
-        """Why questions stopped without an answer in this session, with a sentence of detail."""
+    agent: ClassVar[str] = "memory"
+
+    def __init__(self, host: Agent, prepare: Prepare, document: Source | None) -> None:
+        self.host = host
+        self.source = {"name": "", "path": None}
+        self._prepare, self._given = prepare, document
         self._limit: str | None = None
-        self._states: list[QuestionState] = []
-        self._last_mark: dict[str, Any] | None = None
+        """The usage limit that was reached."""
 
-    async def events(self, started: Event) -> AsyncGenerator[Event]:
-        """Runs to the end: the committed events first, verbatim, then the new ones as they are committed.
+    async def prepare(self, known: RunRecord | None) -> MemoryPlan:
+        """See `Loop.prepare`."""
+        self._document: Document | None = None
+        if self._given is not None:
+            document = self._document = await in_thread(open_document, self._given)
+            path = document.path if document.rereadable else None
+            self.source = {"name": document.name, "path": path, "options": document.options}
+        window = None if known is None else known.binding["budget"]["window"]
+        self.plan = await self._prepare(window)
+        return self.plan
 
-        Args:
-            started: the event that opens a new run's log.
+    async def run(self, log: Log, caller: Caller, *, fresh: bool) -> list[Result]:
+        """See `Loop.run`.
 
         Raises:
-            ModelError: a call failed for good; the run stays resumable.
             DocumentError: the source cannot be read.
             RunMismatch: the document is not the one that the run began with.
-            StoreError: a step could not be committed.
         """
-        store, run_id = self.journal.store, self.journal.run_id
-        replayed = False
-        async with aclosing(self.journal.replay()) as committed:
-            async for event in committed:
-                replayed = True
-                yield event
-        if not replayed:
-            for event in await in_thread(store.log, run_id, [started]):
-                yield event
-        self._states = await in_thread(store.state, run_id, len(self.plan.questions))
-        self._last_mark = await in_thread(store.last_mark, run_id)
-        async with aclosing(self._read()) as news:
-            async for event in news:
-                yield event
-        waiting = [s for s in self._states if s.answer is None and s.question not in self.stopped]
+        self._log, self._caller, plan = log, caller, self.plan
+        if fresh:
+            started = RunStarted(
+                run_id=log.run_id,
+                model=plan.model,
+                document=self.source["name"],
+                questions=plan.questions,
+                counter=plan.counter.name,
+                window=plan.budget.window,
+                chunk_tokens=plan.budget.chunk,
+                memory_tokens=plan.budget.memory,
+            )
+            await log.add(started)
+        self._states = await in_thread(restore, log.store, log.run_id)
+        found = await log.latest("chunk")
+        self._last: dict[str, Any] | None = None if found is None else found[1]["mark"]
+        await self._read()
+        waiting = [state for state in self._states if state.waits]
         if waiting and self._limit is None:
-            _, calls = await self.plan.counting(self._prepare, "answer", waiting, None, new=False)
-            async with aclosing(together(self._answer(call) for call in calls)) as steps:
-                async for events in steps:
-                    for event in events:
-                        yield event
+            await self._ask_all([(state, self._answer(state)) for state in waiting])
         if self._limit is not None:
-            for event in await self._stop_at_limit(self._limit):
-                yield event
+            await self._stop_at_limit(self._limit)
+        return await in_thread(read_results, log.store, log.run_id, self._states, self.host.limits)
 
     # --- reading
 
-    async def _read(self) -> AsyncGenerator[Event]:
-        unread = [s.next_chunk for s in self._states if self._reads(s)]
-        if self.document is None:
+    async def _read(self) -> None:
+        """Shows the chunks to the questions that want them."""
+        unread = [state.next_chunk for state in self._states if self._reads(state)]
+        if self._document is None:
             if unread:
                 raise DocumentRequired(
-                    f"run {self.journal.run_id!r} needs its document again: it came from no file that can "
+                    f"run {self._log.run_id!r} needs its document again: it came from no file that can "
                     f"be opened; hand it in (document=..., or --document FILE)"
                 )
             return
-        furthest = -1 if self._last_mark is None else self._last_mark["chunk"]
-        first = min(unread, default=furthest + 1)
+        furthest = -1 if self._last is None else self._last["chunk"]
         resume = None
-        if first > 0:
-            mark = (
-                self._last_mark
-                if first > furthest
-                else await in_thread(self.journal.store.mark, self.journal.run_id, first - 1)
-            )
-            assert mark is not None, "a step is committed after its chunk"
-            resume = _behind(mark)
-        stream = chunks(self.document, self.plan.chunker(resume), run=self.plan.counting)
+        if (first := min(unread, default=furthest + 1)) > 0:
+            resume = _behind(await self._mark(first - 1))
+        stream = chunks(self._document, self.plan.chunker(resume), run=self.plan.counting)
         async with aclosing(prefetch(stream)) as upcoming:
             async for chunk in upcoming:
                 await self._check(chunk, furthest)
-                active = [s for s in self._states if self._reads(s)]
-                now = [s for s in active if s.next_chunk == chunk.index]
+                active = [state for state in self._states if self._reads(state)]
                 if not active:
                     return
-                if not now:
+                shown = [state for state in active if state.next_chunk == chunk.index]
+                if not shown:
                     continue
-                async with aclosing(self._show(chunk, now, new=chunk.index > furthest)) as events:
-                    async for event in events:
-                        yield event
+                if chunk.index > furthest:
+                    self._last = _mark(chunk)
+                    body = {"mark": self._last, "text": chunk.text}
+                    await self._log.record(f"chunk-{chunk.index}", body, *_read_events(chunk))
+                await self._ask_all([(state, self._update(state, chunk)) for state in shown])
                 if self._limit is not None:
                     return
 
-    def _reads(self, state: QuestionState) -> bool:
-        if state.answer is not None or state.settled or state.question in self.stopped:
+    def _reads(self, state: State) -> bool:
+        if not state.waits or state.settled:
             return False
-        mark = self._last_mark
-        return mark is None or not mark["last"] or state.next_chunk <= mark["chunk"]
+        last = self._last
+        return last is None or not last["last"] or state.next_chunk <= last["chunk"]
+
+    async def _mark(self, chunk: int) -> dict[str, Any]:
+        """Where a chunk lies that was read."""
+        if self._last is not None and self._last["chunk"] == chunk:
+            return self._last
+        body = await self._log.effect(f"chunk-{chunk}")
+        assert body is not None, "an update is committed after its chunk"
+        return body["mark"]
 
     async def _check(self, chunk: Chunk, furthest: int) -> None:
         """Compares a chunk with what an earlier session saw at its place."""
         if chunk.index <= furthest:
-            same = await in_thread(
-                self.journal.store.mark, self.journal.run_id, chunk.index
-            ) == _mark(chunk)
+            same = await self._mark(chunk.index) == _mark(chunk)
         else:
-            same = self._last_mark is None or not self._last_mark["last"]
+            same = self._last is None or not self._last["last"]
         if not same:
             raise RunMismatch(
-                f"run {self.journal.run_id!r} began with another document: this one differs at or before "
+                f"run {self._log.run_id!r} began with another document: this one differs at or before "
                 f"character {chunk.end}; hand in the same text, or use another --run-id"
             )
 
-    async def _show(
-        self, chunk: Chunk, states: list[QuestionState], *, new: bool
-    ) -> AsyncGenerator[Event]:
-        """Commits that the chunk is about to be shown, then each question's step as it comes."""
-        events, calls = await self.plan.counting(self._prepare, "update", states, chunk, new=new)
-        if new:
-            self._last_mark = _mark(chunk)
-        for event in events:
-            yield event
-        async with aclosing(together(self._update(call, chunk) for call in calls)) as steps:
-            async for events in steps:
-                for event in events:
-                    yield event
+    # --- calls
 
-    def _prepare(
-        self, kind: CallKind, states: list[QuestionState], chunk: Chunk | None, *, new: bool
-    ) -> tuple[list[Event], list[Call]]:
-        """Renders and counts the prompts, and commits that they are about to be sent. Blocks."""
-        text = "" if chunk is None else chunk.text
-        prompts = [
-            self.plan.render(kind, self.plan.questions[s.question], s.memory, text) for s in states
-        ]
-        rooms = [self._caller.room(messages) for messages in prompts]
-        events, pending = self.journal.store.begin(
-            self.journal.run_id,
-            None if chunk is None else chunk.index,
-            [state.question for state in states],
-            mark=_mark(chunk) if chunk is not None and new else None,
-            text=text,
-            events=_read_events(chunk) if chunk is not None and new else [],
-        )
-        calls = [
-            Call(kind, state, chunk, messages, room, Usage(repeated=before.sent), before.unusable)
-            for state, messages, room, before in zip(states, prompts, rooms, pending, strict=True)
-        ]
-        return events, calls
-
-    async def _update(self, call: Call, chunk: Chunk) -> list[Event]:
-        """One update call, committed."""
-        prompts, gate = self.plan.prompts, self.plan.settings.gate
-        reply = await self._ask(call, lambda reply: read_update(reply, prompts, gate))
-        if not isinstance(reply, Reply):
-            return reply
-        step, events = await self.plan.counting(self._settle, call, chunk, reply)
-        call.state.next_chunk = chunk.index + 1
-        call.state.settled = step.settled
-        call.state.memory = call.state.memory if step.memory is None else step.memory
-        return events
-
-    def _settle(self, call: Call, chunk: Chunk, reply: Reply[Update]) -> tuple[Step, list[Event]]:
-        """Bounds the new memory and commits it. Blocks."""
-        question, update = call.state.question, reply.parsed
-        events, memory, tokens = call.retried, None, None
-        if update.memory is None:
-            events.append(MemoryKept(question=question, chunk=chunk.index, usage=call.usage))
-        else:
-            memory, tokens, before = bound_memory(update.memory, self.plan, cut_off=update.cut_off)
-            if tokens < before:
-                events.append(
-                    MemoryTruncated(
-                        question=question,
-                        chunk=chunk.index,
-                        tokens_before=before,
-                        tokens_after=tokens,
-                    )
-                )
-            events.append(
-                MemoryUpdated(
-                    question=question,
-                    chunk=chunk.index,
-                    memory=memory,
-                    tokens=tokens,
-                    usage=call.usage,
-                )
-            )
-        settled = update.done and not chunk.last
-        if settled:
-            events.append(Settled(question=question, chunk=chunk.index))
-        step = Step(
+    def _update(self, state: State, chunk: Chunk) -> Exchange[Update]:
+        """Shows a chunk to one question: its memory is rewritten, or kept."""
+        plan, question = self.plan, state.question
+        gate = plan.settings.gate
+        return Exchange(
+            key=f"update-{chunk.index}/q{question}",
+            kind="update",
+            messages=plan.render("update", question, state.memory, chunk.text),
+            read=lambda completion: read_update(completion, plan.prompts, gate),
+            most=plan.budget.output,
+            bound=plan.bound("update", question, state.tokens, chunk.tokens),
+            parts=plan.parts(question, state.memory, chunk.text),
+            record=lambda reply: self._updated(state, chunk, reply),
             question=question,
             chunk=chunk.index,
-            conversation=reply.conversation,
-            usage=call.usage,
-            memory=memory,
-            tokens=tokens,
-            settled=settled,
         )
-        return step, self.journal.store.commit(self.journal.run_id, step, events)
 
-    async def _answer(self, call: Call) -> list[Event]:
-        """One answer call, committed."""
-        form = self.plan.prompts.answer_form
-        reply = await self._ask(call, lambda reply: read_answer(reply, form))
-        if not isinstance(reply, Reply):
-            return reply
-        answer = reply.parsed
-        step = Step(
-            question=call.state.question,
-            chunk=None,
-            conversation=reply.conversation,
-            usage=call.usage,
-            answer=answer.text,
+    def _updated(self, state: State, chunk: Chunk, reply: Reply[Update]) -> Record:
+        """Bounds the new memory. Blocks."""
+        question, update, events = state.question, reply.value, list[Event]()
+        body: dict[str, Any] = {"conversation": _dump(reply, chunk.index)}
+        if update.memory is None:
+            events.append(MemoryKept(question=question, chunk=chunk.index, usage=reply.usage))
+        else:
+            memory, tokens, before = self.plan.bound_memory(update.memory, cut_off=update.cut_off)
+            body |= {"memory": memory, "tokens": tokens}
+            state.memory, state.tokens, state.carried = memory, tokens, chunk.index
+            if tokens < before:
+                cut = MemoryTruncated(
+                    question=question, chunk=chunk.index, tokens_before=before, tokens_after=tokens
+                )
+                events.append(cut)
+            updated = MemoryUpdated(
+                question=question,
+                chunk=chunk.index,
+                memory=memory,
+                tokens=tokens,
+                usage=reply.usage,
+            )
+            events.append(updated)
+        if state.carried is not None:
+            body["carried"] = state.carried
+        if update.done and not chunk.last:
+            state.settled = body["settled"] = True
+            events.append(Settled(question=question, chunk=chunk.index))
+        state.next_chunk = chunk.index + 1
+        return body, events
+
+    def _answer(self, state: State, *, partial: bool = False) -> Exchange[Answer]:
+        """Asks for the answer from the memory.
+
+        Args:
+            state: of the question.
+            partial: the memory is not that of the whole document.
+        """
+        plan, question = self.plan, state.question
+        place = f"partial-{state.next_chunk}" if partial else "answer"
+        return Exchange(
+            key=f"{place}/q{question}",
+            kind="answer",
+            messages=plan.render("answer", question, state.memory),
+            read=lambda completion: read_answer(completion, plan.prompts.answer_form),
+            most=plan.budget.output,
+            bound=plan.bound("answer", question, state.tokens),
+            parts=plan.parts(question, state.memory),
+            record=lambda reply: self._answered(state, reply, partial=partial),
+            question=question,
         )
+
+    def _answered(self, state: State, reply: Reply[Answer], *, partial: bool) -> Record:
+        answer = reply.value
+        state.answer, state.truncated, state.partial = answer.text, answer.truncated, partial
+        body = {
+            "answer": answer.text,
+            "truncated": answer.truncated,
+            "form_found": answer.form_found,
+            "conversation": _dump(reply),
+        }
         answered = Answered(
-            question=call.state.question,
+            question=state.question,
             answer=answer.text,
             form_found=answer.form_found,
             truncated=answer.truncated,
-            usage=call.usage,
+            partial=partial,
+            usage=reply.usage,
         )
-        events = await in_thread(
-            self.journal.store.commit, self.journal.run_id, step, [*call.retried, answered]
-        )
-        call.state.answer = answer.text
-        return events
+        return body, [answered]
 
-    async def _ask(self, call: Call, parse: Callable[[Completion], T]) -> Reply[T] | list[Event]:
-        """Makes one call: its reply, or the committed events of a question that stops here."""
+    async def _ask_all(
+        self, exchanges: Sequence[tuple[State, Exchange[Any]]], caller: Caller | None = None
+    ) -> None:
+        """Makes one exchange a question, at once."""
+        caller = caller or self._caller
+        if len(exchanges) == 1:  # the usual case: no task, and no frames for one
+            await self._ask(*exchanges[0], caller)
+        else:
+            await together(self._ask(state, exchange, caller) for state, exchange in exchanges)
+
+    async def _ask(self, state: State, exchange: Exchange[Any], caller: Caller) -> None:
+        """Makes one exchange; what stops it stops this question, and the others continue."""
         try:
-            return await self._caller.ask(call, parse)
+            await caller.ask(exchange)
         except LimitReached as limit:
             self._limit = str(limit)
-            return await self._stop(call, StopReason.LIMIT, self._limit)
+            await self._stop(state, StopReason.LIMIT, self._limit, exchange.usage)
         except Unusable as error:
-            return await self._stop(call, StopReason.UNUSABLE_REPLY, str(error))
-        except ModelError:
-            await self._spend(call, call.retried)
-            raise
+            where = "the answer call" if exchange.chunk is None else f"chunk {exchange.chunk}"
+            detail = f"{where}: {error}"
+            await self._stop(state, StopReason.UNUSABLE_REPLY, detail, exchange.usage)
 
-    async def _stop(self, call: Call, reason: StopReason, detail: str) -> list[Event]:
-        """Stops one question; the others go on."""
-        question = call.state.question
-        self.stopped[question] = (reason, detail)
-        stopped = Stopped(question=question, reason=reason, detail=detail, usage=call.usage)
-        return await self._spend(call, [*call.retried, stopped])
+    # --- ends
 
-    async def _spend(self, call: Call, events: Sequence[Event]) -> list[Event]:
-        """Commits what a call cost that led to nothing."""
-        return await in_thread(
-            self.journal.store.spend,
-            self.journal.run_id,
-            call.state.question,
-            call.place,
-            call.usage,
-            events,
-            unusable=call.unusable,
-        )
+    async def _stop(self, state: State, reason: StopReason, detail: str, usage: Usage) -> None:
+        state.stopped = reason, detail
+        stopped = Stopped(question=state.question, reason=reason, detail=detail, usage=usage)
+        await self._log.add(stopped)
 
-    async def _stop_at_limit(self, detail: str) -> list[Event]:
-        """Stops the questions that wait for nothing but their turn."""
-        reason = StopReason.LIMIT
-        waiting = [s for s in self._states if s.answer is None and s.question not in self.stopped]
-        self.stopped |= {state.question: (reason, detail) for state in waiting}
-        stops = [
-            Stopped(question=s.question, reason=reason, detail=detail, usage=Usage())
-            for s in waiting
-        ]
-        return await in_thread(self.journal.store.log, self.journal.run_id, stops)
+    async def _stop_at_limit(self, detail: str) -> None:
+        """Stops the questions that still wait; answers from the memories so far where `Limits.answer` asks for it."""
+        for state in self._states:
+            if state.waits:
+                await self._stop(state, StopReason.LIMIT, detail, Usage())
+        limits = self.host.limits
+        if limits is None or not limits.answer:
+            return
+        unlimited = self._caller.over(self.host.model)
+        stopped = [s for s in self._states if s.stopped is not None and s.memory]
+        limited = [s for s in stopped if s.stopped is not None and s.stopped[0] is StopReason.LIMIT]
+        if limited:
+            exchanges = [(state, self._answer(state, partial=True)) for state in limited]
+            await self._ask_all(exchanges, unlimited)
+
+
+def _dump(reply: Reply[Any], chunk: int | None = None) -> dict[str, Any]:
+    return reply.conversation(chunk).model_dump(mode="json", exclude_defaults=True)
 
 
 def _read_events(chunk: Chunk) -> list[Event]:
@@ -325,11 +314,11 @@ def _read_events(chunk: Chunk) -> list[Event]:
 
 
 def _behind(mark: dict[str, Any]) -> ResumePoint:
-    """Where to go on behind a chunk that was read."""
+    """Where to continue behind a chunk that was read."""
     return ResumePoint(**{field.name: mark[field.name] for field in fields(ResumePoint)})
 
 
 def _mark(chunk: Chunk) -> dict[str, Any]:
-    """Where a chunk lies, as the store keeps it: enough to go on behind it, and to know it again."""
+    """Where a chunk lies, as the store keeps it: enough to continue behind it, and to recognise it."""
     place = {"chunk": chunk.index, "start": chunk.start, "last": chunk.last}
     return asdict(ResumePoint.after(chunk)) | place

@@ -1,75 +1,52 @@
-"""What a reading needs to know before its first call: settings, and the plan they resolve to."""
+"""What a reading resolves before its first call: settings, wording, and how the window is divided."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
+from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from memagent.budget import DEFAULT_WINDOW, JOINT_SLACK, ContextBudget
+from memagent.budget import JOINT_SLACK, ContextBudget
 from memagent.chunking import Chunker, Cuts, ResumePoint, chunks
+from memagent.chunking.fitting import within
 from memagent.documents import Document
-from memagent.errors import ConfigError, WindowUnknown
-from memagent.messages import CallKind, Leaf, Message, Sampling
-from memagent.models.policy import Policy
-from memagent.models.retry import patiently
+from memagent.errors import ConfigError
+from memagent.messages import CallKind, Message
 from memagent.prompts import Gate, Neutraliser, PromptSet
 from memagent.prompts.promptset import WORDS_PER_TOKEN
+from memagent.run.plan import Plan, Settings, check_text, choose_window
 from memagent.run.result import Estimate
-from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-class Settings(Leaf):
-    """An agent's settings as plain data: kept with each run, so that the same agent can be made again."""
+class MemorySettings(Settings):
+    """A memory agent's settings, declared once: for the agent, the command line, the benchmarks and the trainer."""
 
     window: int | None = Field(default=None, gt=0)
+    """Tokens of prompt plus output; default the smaller of the model's window and 8192."""
     chunk_tokens: int | None = Field(default=None, gt=0)
+    """Tokens of a chunk; default as `ContextBudget` divides the window."""
     memory_tokens: int | None = Field(default=None, gt=0)
+    """Tokens of the memory, and of one output; default likewise."""
     cuts: Cuts = "sentence"
+    """`sentence` cuts at paragraph and sentence ends, `exact` at the last grapheme that fits."""
     overlap: int = Field(default=0, ge=0)
+    """Tokens of a chunk that the next one repeats."""
     gate: Gate = "off"
+    """`update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off`."""
     trust: Literal["neutral", "exact"] = "neutral"
-    sampling: Sampling = Sampling()
-    seed: int = 0
-
-    @classmethod
-    def chosen(cls, policy: Policy, **given: Any) -> Self:
-        """What was given, else what the model's policy wants, else the defaults.
-
-        Args:
-            policy: of the model.
-            given: fields; None where nothing was given.
-
-        Raises:
-            ConfigError: a setting has a bad value.
-        """
-        fields = {name: value for name, value in given.items() if value is not None}
-        try:
-            return cls.model_validate(policy.reading() | fields)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise ConfigError(
-                f"{first['loc'][-1]}={first.get('input')!r}: {first['msg']}"
-            ) from error
+    """`neutral` makes look-alikes of prompt fields and control tokens harmless; `exact` leaves field tags alone."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything that a reading needs to know, resolved before the first call."""
+class MemoryPlan(Plan):
+    """Everything that a reading needs to know."""
 
     questions: tuple[str, ...]
-    settings: Settings
+    settings: MemorySettings
     prompts: PromptSet
-    model: str
-    """The model's name."""
-    counter: TokenCounter
     budget: ContextBudget
     neutraliser: Neutraliser
     frames: dict[CallKind, int]
@@ -81,13 +58,13 @@ class Plan:
     def make(
         cls,
         questions: tuple[str, ...],
-        settings: Settings,
+        settings: MemorySettings,
         prompts: PromptSet,
         *,
         model: str,
         counter: TokenCounter,
         window: int | None,
-    ) -> Plan:
+    ) -> Self:
         """Measures frames and questions, and divides the window. Blocks: the counter may be a server.
 
         Args:
@@ -96,7 +73,7 @@ class Plan:
             prompts: the wording.
             model: the model's name.
             counter: counts tokens.
-            window: what the model says of its window, None where it says nothing.
+            window: what the model reports, None if it doesn't.
 
         Raises:
             ConfigError: no question, or an empty one.
@@ -105,24 +82,8 @@ class Plan:
         if not questions:
             raise ConfigError("there is no question: give at least one")
         for place, question in enumerate(questions):
-            if not isinstance(cast("object", question), str) or not question.strip():
-                raise ConfigError(
-                    f"question {place} is {question!r}: give a text that is not empty"
-                )
-        for question in questions:
-            if not question.isascii() and any("\ud800" <= char <= "\udfff" for char in question):
-                raise ConfigError(
-                    f"the question {question!r} holds half a surrogate pair: it is no text"
-                )
-        if settings.window is None and window is None:
-            raise WindowUnknown(
-                f"the model {model!r} does not say how large its window is: give it (window=, --window)"
-            )
-        if settings.window is not None and window is not None and settings.window > window:
-            raise ConfigError(
-                f"window={settings.window!r} is over the {window} tokens that {model!r} reports"
-            )
-        whole = settings.window or min(window or DEFAULT_WINDOW, DEFAULT_WINDOW)
+            check_text(f"question {place}", question)
+        whole = choose_window(model, settings.window, window)
         tags = prompts.tags if settings.trust == "neutral" else None
         neutraliser = Neutraliser(tags, counter.control_tokens)
         frames: dict[CallKind, int] = {
@@ -142,11 +103,14 @@ class Plan:
             chunk=settings.chunk_tokens,
         )
         return cls(
+            model=model,
+            counter=counter,
+            window=budget.window,
+            sampling=settings.sampling,
+            seed=settings.seed,
             questions=questions,
             settings=settings,
             prompts=prompts,
-            model=model,
-            counter=counter,
             budget=budget,
             neutraliser=neutraliser,
             frames=frames,
@@ -155,7 +119,7 @@ class Plan:
         )
 
     def binding(self) -> dict[str, Any]:
-        """What a run is bound to, besides its document: all that shapes its prompts and replies."""
+        """See `Plan.binding`."""
         settings = self.settings.model_dump(
             mode="json", include={"cuts", "overlap", "gate", "trust", "sampling", "seed"}
         )
@@ -181,25 +145,57 @@ class Plan:
         )
 
     def render(
-        self, kind: CallKind, question: str, memory: str, chunk: str = ""
+        self, kind: CallKind, question: int, memory: str, chunk: str = ""
     ) -> tuple[Message, ...]:
         """The messages of a call. Chunk and memory are safe already; the question is made so here."""
         return self.prompts.render(
             kind,
-            question=self.neutraliser.safe(question),
+            question=self.neutraliser.safe(self.questions[question]),
             memory=memory or self.prompts.empty_memory,
             chunk=chunk,
             gate=self.settings.gate,
             memory_words=max(1, int(self.budget.memory * WORDS_PER_TOKEN)),
         )
 
-    async def counting(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs work that counts tokens in a thread. Where a server counts and is away, it is waited for.
+    def bound(self, kind: CallKind, question: int, memory: int, chunk: int = 0) -> int:
+        """Upper bound on the tokens of a prompt, from those of its parts.
 
-        Raises:
-            ModelError: the server cannot be asked.
+        Args:
+            kind: of the call.
+            question: its index.
+            memory: tokens of the memory, 0 before the first.
+            chunk: tokens of the chunk.
         """
-        return await patiently(lambda: in_thread(work, *args, **kwargs), name=self.model)
+        field = memory or self.empty_memory_tokens
+        return self.frames[kind] + self.question_tokens[question] + field + chunk + JOINT_SLACK
+
+    def parts(self, question: int, memory: str, chunk: str | None = None) -> dict[str, str]:
+        """The texts that a prompt is made of, for models that read those alone."""
+        prompts = self.prompts
+        parts = {
+            "question": self.questions[question],
+            "memory": memory,
+            "empty_memory": prompts.empty_memory,
+            "answer_form": prompts.answer_form,
+        }
+        if chunk is not None:
+            parts["chunk"] = chunk
+            if self.settings.gate in ("update", "both"):
+                parts["keep"] = prompts.keep
+        return parts
+
+    def bound_memory(self, text: str, *, cut_off: bool) -> tuple[str, int, int]:
+        """Makes a memory safe to show again, and cuts it where a sentence ends within the budget. Blocks.
+
+        Args:
+            text: the memory as the model wrote it.
+            cut_off: the reply ended in the middle, so its last sentence is not one.
+
+        Returns:
+            The memory, its tokens (at most the budget's), and the tokens that it had before.
+        """
+        safe = self.neutraliser.safe(text)
+        return within(safe, self.budget.memory, self.counter, cut_off=cut_off)
 
     async def estimate(self, document: Document) -> Estimate:
         """Cuts the document, and bounds what reading it costs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from memagent.errors import ConfigError, ContextOverflow
 from memagent.messages import ChatRequest, Completion
@@ -105,6 +105,12 @@ class Wrapper:
     def policy(self) -> Policy:
         """What the wrapped model says of how it wants to read."""
         return policy_of(self.inner)
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What `open_model` needs to make the wrapped model again, without secrets."""
+        recipe = getattr(self.inner, "recipe", None)
+        return {"model": self.name} if recipe is None else recipe
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Passes the request on."""

@@ -67,10 +67,13 @@ class Limits(Leaf):
     """Price of a million prompt tokens. Cached ones count in full."""
     completion_price: float | None = None
     """Price of a million completion tokens."""
+    answer: bool = False
+    """When a limit stops a reading, make one more call a question to answer from the memory so far. Such an answer is
+    marked (`Result.partial`), and the run stays resumable."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name in type(self).model_fields:
+        for name in set(type(self).model_fields) - {"answer"}:
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
                 raise ConfigError(f"limit {name}={value!r} is impossible; give a number from 0 on")
@@ -80,6 +83,19 @@ class Limits(Leaf):
                 f"completion_price=, each for a million tokens in the currency of the cost"
             )
         return self
+
+    def price(self, usage: Usage) -> float | None:
+        """What the calls cost, in the currency of the prices; None without both.
+
+        Tokens of replies that were thrown away count at the higher price, since they are not known apart.
+        """
+        prompt, completion = self.prompt_price, self.completion_price
+        if prompt is None or completion is None:
+            return None
+        wasted = usage.retry_tokens * max(prompt, completion)
+        return (
+            usage.prompt_tokens * prompt + usage.completion_tokens * completion + wasted
+        ) / PRICE_UNIT
 
 
 class UsageLimit(Wrapper):
@@ -112,17 +128,6 @@ class UsageLimit(Wrapper):
         self._calls = self._spent.calls + self._spent.retries
         self._started: float | None = None
 
-    def _cost(self) -> float:
-        """What the replies so far cost, 0 without prices."""
-        prompt = self.limits.prompt_price or 0.0
-        completion = self.limits.completion_price or 0.0
-        spent = self._spent
-        return (
-            spent.prompt_tokens * prompt
-            + spent.completion_tokens * completion
-            + spent.retry_tokens * max(prompt, completion)
-        ) / PRICE_UNIT
-
     async def complete(self, request: ChatRequest) -> Completion:
         """Sends the request unless a limit is reached.
 
@@ -147,7 +152,7 @@ class UsageLimit(Wrapper):
             ("calls", self._calls, limits.calls),
             ("tokens", tokens, limits.tokens),
             ("seconds", round(now - self._started, 1), limits.seconds),
-            ("cost", round(self._cost(), 6), limits.cost),
+            ("cost", round(limits.price(spent) or 0.0, 6), limits.cost),
         ):
             if limit is not None and used >= limit:
                 raise LimitReached(

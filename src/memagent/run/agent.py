@@ -1,12 +1,14 @@
-"""What every agent holds: a model, a run store, and their ends."""
+"""What every agent holds: a model, limits, a run store, and their ends."""
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Coroutine
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from memagent.errors import (
     AuthenticationFailed,
@@ -15,41 +17,50 @@ from memagent.errors import (
     MemagentError,
     RequestRefused,
 )
+from memagent.events import Event
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
-from memagent.run.runner import run_sync
+from memagent.models.spec import open_model
+from memagent.run.sync import run_sync
 from memagent.runstore import RunStore
-from memagent.threads import in_thread
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from memagent.run.stream import EventStream
+
+R = TypeVar("R")
+OnEvent = Callable[[Event], object]
 
 
-class Agent:
+class Agent(ABC):
     """Opens its store when it is first needed, and closes what it opened.
 
     Args:
-        model: the model; the agent closes it.
+        model: a spec (`vllm:NAME`), any `ChatModel`, or None for `MEMAGENT_MODEL`; the agent closes it.
+        base_url: the server's address, or a list of several; default as `open_model` finds it.
         concurrency: most calls in flight at once.
         limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money.
         store: where runs are kept: a file, a `RunStore`, None for a temporary one, `"default"` for a file in the
             user's state folder.
 
     Raises:
-        ConfigError: `limits` are none.
+        ConfigError: `limits` is something else.
+        NoModel: no model was named or found.
     """
 
     def __init__(
         self,
-        model: ChatModel,
+        model: str | ChatModel | None,
         *,
+        base_url: str | Sequence[str] | None,
         concurrency: int,
         limits: Limits | None,
         store: RunStore | str | Path | None,
     ) -> None:
-        self.model = ConcurrencyLimit(model, concurrency)
         if limits is not None and not isinstance(cast("object", limits), Limits):
             raise ConfigError(f"limits={limits!r}: give a memagent.Limits")
+        self.model = ConcurrencyLimit(open_model(model, base_url=base_url), concurrency)
         self.limits = limits
+        self._concurrency = concurrency
         self._store = store
         self._opened: RunStore | None = None
         self._opening = threading.Lock()
@@ -76,33 +87,52 @@ class Agent:
     ) -> None:
         self.close()
 
+    @abstractmethod
+    def recipe(self) -> dict[str, Any]:
+        """What is needed to make this agent again, as plain data: kept with each run, and never a secret."""
+
     @property
     def store(self) -> RunStore:
         """The run store, opened on first use."""
         with self._opening:
-            if not isinstance(self._store, RunStore):
-                if self._opened is None:
-                    path = RunStore.default_path() if self._store == "default" else self._store
-                    self._opened = RunStore(path)
-                return self._opened
-            return self._store
+            if isinstance(self._store, RunStore):
+                return self._store
+            if self._opened is None:
+                path = RunStore.default_path() if self._store == "default" else self._store
+                self._opened = RunStore(path)
+            return self._opened
+
+    def with_model(self, model: ChatModel, *, seed: int | None = None) -> Self:
+        """The same agent over another model, with the same store. Cheap: nothing is read or checked again.
+
+        Args:
+            model: where its requests go; the new agent closes it, and leaves the store to this one.
+            seed: of its runs; default this agent's.
+        """
+        other = copy.copy(self)
+        other.model = ConcurrencyLimit(model, self._concurrency)
+        other._store, other._opened = self.store, None
+        other._reseed(seed)
+        return other
+
+    @abstractmethod
+    def _reseed(self, seed: int | None) -> None:
+        """Sets the seed of later runs, unless it is None."""
 
     async def aclose(self) -> None:
-        """Closes the model's connections, and the store if this agent opened it (trajectories read from it)."""
+        """Closes the model's connections. The store is closed when no result of this agent needs it any more."""
         await self.model.aclose()
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await in_thread(opened.close)
+        self._opened = None
 
     def close(self) -> None:
         """`aclose` for sync callers."""
         run_sync(self.aclose())
 
     async def reported_window(self, given: int | None) -> int | None:
-        """What the model says of its window; None where it says nothing.
+        """What the model reports of its window, None if it doesn't.
 
         Args:
-            given: a window that was set; without one the model has to be asked with success.
+            given: a window that was set; without one the model must be asked with success.
 
         Raises:
             ModelError: the server had to be asked and did not answer.
@@ -114,11 +144,27 @@ class Agent:
                 raise
             return None  # some gateways keep their list to themselves; the chat has its say
 
-    def _finish(self, run_id: str, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a stream from sync code; what interrupts it says how to go on."""
+    def _finish(self, stream: EventStream[R], on_event: OnEvent | None = None) -> R:
+        """Runs a stream from sync code; an interruption says how to resume.
+
+        Args:
+            stream: not begun yet.
+            on_event: called with each event, in the caller's thread; what it raises stops the run.
+        """
         try:
-            return run_sync(work)
+            if on_event is not None:
+                try:
+                    while (event := run_sync(_next(stream))) is not None:
+                        on_event(event)
+                finally:
+                    run_sync(stream.aclose())
+                return stream.outcome
+            return run_sync(stream.finish())
         except BaseException as error:
-            if not isinstance(error, MemagentError) and self.store.find(run_id) is not None:
-                error.add_note(f"The run goes on with agent.resume({run_id!r}).")
+            if not isinstance(error, MemagentError) and self.store.find(stream.run_id) is not None:
+                error.add_note(f"Resume the run with agent.resume({stream.run_id!r}).")
             raise
+
+
+async def _next(stream: EventStream[Any]) -> Event | None:
+    return await anext(stream, None)

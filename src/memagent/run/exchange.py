@@ -1,177 +1,330 @@
-"""One call: what is sent, how often, and what its reply is worth."""
+"""Messages in, usable reply out: room, seed, retries and cost of a call, committed where a run keeps a log."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from memagent.chunking import Chunk
-from memagent.chunking.fitting import within
-from memagent.errors import ContextOverflow, ModelError
+from memagent.errors import ContextOverflow, LimitReached, ModelError
 from memagent.events import Event, Retried
-from memagent.memory.plan import Plan
-from memagent.messages import CallKind, ChatRequest, Completion, Message, ToolCall, Usage
+from memagent.messages import (
+    CallKind,
+    ChatRequest,
+    Completion,
+    Message,
+    Sampling,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
 from memagent.models.base import ChatModel
+from memagent.models.retry import patiently
 from memagent.prompts import UnusableReply
-from memagent.runstore import QuestionState
+from memagent.run.log import Log
+from memagent.threads import in_thread
+from memagent.tokens import TokenCounter
 from memagent.tools.wording import sendable
 from memagent.trajectory import Conversation
 
 UNUSABLE_RETRIES = 2
-"""How often a call is sent again when its reply is empty or ends inside its reasoning."""
+"""How often a call is sent again when its reply is empty, cut off inside its reasoning, or not what was asked for."""
 NOT_EMPTY = r"\S[\s\S]*"
-"""What a reply has to match after one that was empty."""
+"""What a reply has to match after one that was unusable."""
+NEAR = 64
+"""Tokens below the limit from which a prompt is counted whole instead of bounded by its parts (ADR 0014)."""
 T = TypeVar("T")
+Record = tuple[Mapping[str, Any], Sequence[Event]]
+"""What is committed beside a reply, and what is said of it."""
 
 
-@dataclass
-class Call:
-    """One request that is about to be sent, is noted as such in the store, and what it has cost so far."""
-
-    kind: CallKind
-    state: QuestionState
-    chunk: Chunk | None
-    messages: tuple[Message, ...]
-    room: int
-    """Tokens that may be generated."""
-    usage: Usage
-    """Of what led to nothing, until the call is through."""
-    unusable: int
-    """Unusable replies so far, in earlier sessions too: the next attempt's seed goes on from there."""
-    retried: list[Event] = field(default_factory=list[Event])
-
-    @property
-    def place(self) -> int | None:
-        """Index of the chunk, None for an answer."""
-        return None if self.chunk is None else self.chunk.index
+class Unusable(Exception):
+    """All replies of one exchange were unusable; the message says how."""
 
 
 @dataclass(frozen=True)
 class Reply(Generic[T]):
-    """A usable reply, and the conversation that it ends."""
+    """A usable reply."""
 
-    parsed: T
-    conversation: Conversation
+    value: T
+    """What `Exchange.read` made of it."""
+    completion: Completion
+    usage: Usage
+    """Of the exchange in this session: with what led to nothing before."""
+    messages: tuple[Message, ...]
+    """What it replies to."""
+    kind: CallKind
+
+    def conversation(self, chunk: int | None = None) -> Conversation:
+        """Prompt and reply as one conversation.
+
+        Args:
+            chunk: index of the chunk that the prompt shows.
+        """
+        said = Message(role="assistant", content=self.completion.text)
+        return Conversation(
+            messages=(*self.messages, said),
+            kind=self.kind,
+            chunk=chunk,
+            tokens=self.completion.tokens,
+        )
 
 
-class Unusable(Exception):
-    """All replies to one call were unusable; the message says how."""
+@dataclass
+class Exchange(Generic[T]):
+    """One wish for a usable reply.
+
+    What it costs adds up in `usage` and `retried`, whatever happens.
+    """
+
+    key: str
+    """Names it in the run's log, and makes its seed: `update-12/q0`."""
+    kind: CallKind
+    messages: tuple[Message, ...]
+    read: Callable[[Completion], T]
+    """What the reply says; raises `UnusableReply` if it is none."""
+    most: int
+    """Most tokens of output."""
+    least: int | None = None
+    """Fewest tokens of output that are worth sending the call for; default half of `most`."""
+    bound: int | None = None
+    """Upper bound on the tokens of the prompt, where its parts were counted; None: it is counted whole."""
+    near: int = NEAR
+    """Tokens below the limit from which `bound` is not relied on, and the prompt counted whole."""
+    tools: tuple[ToolSpec, ...] = ()
+    parts: Mapping[str, str] = field(default_factory=dict[str, str])
+    record: Callable[[Reply[T]], Record] | None = None
+    """What is committed with the reply, in the same transaction. It runs in a thread and may block."""
+    rejects: Callable[[T], str | None] | None = None
+    """Why a reply is committed and yet asked for again, under another key: it counts as wasted. None: it doesn't."""
+    keeps_failure: bool = False
+    """A failure is committed too, and met again by a replay."""
+    question: int = 0
+    chunk: int | None = None
+    """For the events of what was sent again."""
+    usage: Usage = field(default_factory=Usage)
+    """What it cost in this session."""
+    unsaved: Usage = field(default_factory=Usage)
+    """The part of it that is not committed yet."""
+    retried: list[Event] = field(default_factory=list[Event])
+    """Events that are not committed yet."""
+    reasons: list[str] = field(default_factory=list[str])
+    """Why it was sent again in this session."""
+
+    def charge(self, usage: Usage) -> None:
+        """Adds to what it cost."""
+        self.usage += usage
+        self.unsaved += usage
+
+    def note(self, reason: str, waited: float = 0.0) -> None:
+        """Says that the call is sent again."""
+        again = Retried(question=self.question, chunk=self.chunk, reason=reason, waited=waited)
+        self.retried.append(again)
+        self.reasons.append(reason)
 
 
 class Caller:
-    """Sends the calls of one reading.
+    """Makes the exchanges of one run. Safe to use for several at once.
 
     Args:
-        plan: the reading's.
         model: where requests go.
+        counter: counts prompts.
+        window: most tokens of prompt plus output.
+        sampling: of the calls.
+        seed: theirs are derived from it.
+        log: commits each reply, and returns it instead of sending the request when a run is replayed; None keeps
+            nothing.
     """
 
-    def __init__(self, plan: Plan, model: ChatModel) -> None:
-        self._plan, self._model = plan, model
+    def __init__(
+        self,
+        model: ChatModel,
+        counter: TokenCounter,
+        window: int,
+        *,
+        sampling: Sampling,
+        seed: int,
+        log: Log | None = None,
+    ) -> None:
+        self.model, self.log = model, log
+        self._counter, self._window = counter, window
+        self._sampling, self._seed = sampling, seed
+        self._trusts_bounds = True
 
-    async def ask(self, call: Call, parse: Callable[[Completion], T]) -> Reply[T]:
-        """Sends one request until its reply is usable. What that costs adds up in `call`, whatever happens.
+    def over(self, model: ChatModel) -> Caller:
+        """The same caller over another model."""
+        other = copy.copy(self)
+        other.model = model
+        return other
+
+    async def ask(self, exchange: Exchange[T]) -> Reply[T]:
+        """Sends a request until its reply is usable, and commits that.
 
         Raises:
             Unusable: it never was.
-            ModelError: it failed.
+            ModelError: the call failed.
             LimitReached: it was not sent.
+            ContextOverflow: the prompt leaves no room for a reply.
         """
+        wasted = 0
+        if self.log is not None:
+            begun = await self.log.begin(exchange.key)
+            if begun.body is not None:
+                return self._replay(exchange, begun.body)
+            exchange.charge(Usage(repeated=begun.sent))
+            wasted = begun.wasted
         detail = ""
         for attempt in range(1 + UNUSABLE_RETRIES):
             if attempt:
-                self._note(call, detail)
+                exchange.note(detail)
+                await self._spend(exchange, wasted=1, again=True)
+            completion = await self._complete(exchange, wasted + attempt)
             try:
-                completion = await self._model.complete(await self._request(call))
-            except ModelError as error:
-                call.usage += Usage(retries=error.attempts)
-                raise
-            for failure in completion.failures:
-                self._note(call, failure.error, failure.waited)
-            completion = well_formed(completion)
-            try:
-                parsed = parse(completion)
+                value = exchange.read(completion)
             except UnusableReply as error:
                 detail = str(error)
-            else:
-                call.usage += completion.usage
-                reply = Message(role="assistant", content=completion.text)
-                conversation = Conversation(
-                    messages=(*call.messages, reply),
-                    kind=call.kind,
-                    chunk=call.place,
-                    tokens=completion.tokens,
-                )
-                return Reply(parsed, conversation)
-            call.unusable += 1
-            spent = completion.usage
-            call.usage += Usage(
-                retries=spent.retries + 1,
-                retry_tokens=spent.retry_tokens + spent.prompt_tokens + spent.completion_tokens,
-            )
-        where = "the answer call" if call.place is None else f"chunk {call.place}"
-        raise Unusable(f"{where}: {detail}, {1 + UNUSABLE_RETRIES} times in a row")
+                exchange.charge(waste(completion.usage))
+                continue
+            why = None if exchange.rejects is None else exchange.rejects(value)
+            if why is not None:
+                exchange.note(why)
+            exchange.charge(completion.usage if why is None else waste(completion.usage))
+            reply = Reply(value, completion, exchange.usage, exchange.messages, exchange.kind)
+            if self.log is not None:
+                body, events = await self._committed(exchange, reply)
+                await self.log.commit(exchange.key, body, exchange.unsaved, events)
+            return reply
+        await self._fail(exchange, detail, 0, wasted=1)
+        raise Unusable(f"{detail}, {1 + UNUSABLE_RETRIES} times in a row")
 
-    async def _request(self, call: Call) -> ChatRequest:
+    async def _complete(self, exchange: Exchange[Any], attempt: int) -> Completion:
+        """Sends the request once."""
         # After an unusable reply: without reasoning, which may have used up the output, and not empty.
-        thinking = False if call.unusable else None
-        room = call.room
-        if thinking is not None:  # some templates write more then
-            room = await self._plan.counting(self.room, call.messages, thinking=thinking)
-        settings, question = self._plan.settings, call.state.question
-        place = "answer" if call.place is None else call.place
-        return ChatRequest(
-            messages=call.messages,
-            max_tokens=room,
-            sampling=settings.sampling,
-            seed=seed_of(settings.seed, question, place, call.unusable),
+        thinking = False if attempt else None
+        prompt = await self.prompt_tokens(exchange, thinking=thinking)
+        request = ChatRequest(
+            messages=exchange.messages,
+            max_tokens=self.room(exchange, prompt),
+            sampling=self._sampling,
+            seed=seed_of(self._seed, exchange.key, attempt),
             thinking=thinking,
-            pattern=NOT_EMPTY if call.unusable else None,
-            kind=call.kind,
-            parts=self._parts(call),
+            # With calls of the server's own, a pattern would keep the model from making them.
+            pattern=NOT_EMPTY if attempt and not exchange.tools else None,
+            tools=exchange.tools,
+            kind=exchange.kind,
+            parts=exchange.parts,
         )
+        try:
+            completion = repair(await self.model.complete(request))
+        except ModelError as error:
+            exchange.charge(Usage(retries=error.attempts))
+            await self._fail(exchange, str(error), error.attempts)
+            raise
+        except LimitReached as limit:
+            await self._fail(exchange, str(limit), 0)
+            raise
+        for failure in completion.failures:
+            exchange.note(failure.error, failure.waited)
+        if exchange.bound is not None and completion.usage.prompt_tokens > exchange.bound:
+            self._trusts_bounds = False  # from now on prompts are counted whole
+        return completion
 
-    @staticmethod
-    def _note(call: Call, reason: str, waited: float = 0.0) -> None:
-        call.retried.append(
-            Retried(question=call.state.question, chunk=call.place, reason=reason, waited=waited)
-        )
-
-    def room(self, messages: tuple[Message, ...], *, thinking: bool | None = None) -> int:
-        """Tokens left for the output: promise 1 is kept here, whatever the parts were counted as.
+    async def prompt_tokens(self, exchange: Exchange[Any], *, thinking: bool | None = None) -> int:
+        """Tokens of the prompt: an upper bound from its parts where that leaves all the room, else counted.
 
         Raises:
-            ContextOverflow: hardly any, though the parts were within their budgets.
+            ModelError: a server counts, and cannot be asked.
         """
-        budget = self._plan.budget
-        prompt = self._plan.counter.count_messages(messages, thinking=thinking)
-        room = min(budget.output, budget.window - prompt)
-        if room < (budget.output + 1) // 2:
+        bound = exchange.bound
+        # Some templates write more where reasoning is turned off.
+        relies = thinking is None and self._trusts_bounds
+        if relies and bound is not None and bound + exchange.most + exchange.near <= self._window:
+            return bound
+
+        def count() -> int:
+            messages, tools = exchange.messages, exchange.tools
+            return self._counter.count_messages(messages, thinking=thinking, tools=tools)
+
+        return await patiently(lambda: in_thread(count), name=self.model.name)
+
+    def room(self, exchange: Exchange[Any], prompt: int) -> int:
+        """Tokens of output: promise 1 is kept here, whatever the parts were counted as.
+
+        Raises:
+            ContextOverflow: fewer than the exchange needs.
+        """
+        room = min(exchange.most, self._window - prompt)
+        least = (exchange.most + 1) // 2 if exchange.least is None else exchange.least
+        if room < least:
             raise ContextOverflow(
-                f"the prompt takes {prompt} tokens of a window of {budget.window}, at most {budget.prompt} were "
-                f"planned: the counter {self._plan.counter.name!r} does not count as this model does; name the "
-                f"model's own with --tokenizer"
+                f"{exchange.key}: the prompt takes {prompt} tokens of a window of {self._window}, which leaves "
+                f"{max(room, 0)} for the reply, and {least} are needed: the counter {self._counter.name!r} does not "
+                f"count as this model does; name the model's own with --tokenizer",
+                attempts=0,
             )
         return room
 
-    def _parts(self, call: Call) -> dict[str, str]:
-        prompts, gate = self._plan.prompts, self._plan.settings.gate
-        parts = {
-            "question": self._plan.questions[call.state.question],
-            "memory": call.state.memory,
-            "empty_memory": prompts.empty_memory,
-            "answer_form": prompts.answer_form,
-        }
-        if call.chunk is not None:
-            parts["chunk"] = call.chunk.text
-            if gate in ("update", "both"):
-                parts["keep"] = prompts.keep
-        return parts
+    async def _spend(
+        self, exchange: Exchange[Any], *, wasted: int = 0, again: bool = False
+    ) -> None:
+        """Commits what led to nothing so far, so that a kill forgets none of it."""
+        if self.log is not None:
+            spent, exchange.unsaved = exchange.unsaved, Usage()
+            events, exchange.retried = exchange.retried, []
+            await self.log.spend(exchange.key, spent, events, wasted=wasted, again=again)
+
+    async def _fail(
+        self, exchange: Exchange[Any], why: str, attempts: int, *, wasted: int = 0
+    ) -> None:
+        """Commits what a call cost that led to nothing: it is still to be made, unless its failure is kept."""
+        if self.log is None:
+            return
+        if not exchange.keeps_failure:
+            await self._spend(exchange, wasted=wasted)
+            return
+        body = {"failed": why, "attempts": attempts}
+        await self.log.commit(exchange.key, body, exchange.unsaved, exchange.retried)
+
+    async def _committed(self, exchange: Exchange[T], reply: Reply[T]) -> Record:
+        """Body and events of a reply."""
+        more, events = {}, ()
+        if (record := exchange.record) is not None:
+            # It may count tokens, and so ask a server.
+            more, events = await patiently(lambda: in_thread(record, reply), name=self.model.name)
+        # A conversation ends with the text, and holds the ids.
+        without = {"text", "tokens"} if "conversation" in more else set[str]()
+        dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=without)
+        return {"reply": dump, **more}, (*exchange.retried, *events)
+
+    def _replay(self, exchange: Exchange[T], body: Mapping[str, Any]) -> Reply[T]:
+        """The reply that was committed.
+
+        Raises:
+            ModelError: a failure was committed.
+        """
+        if "failed" in body:
+            raise ModelError(body["failed"], attempts=body["attempts"])
+        text = (
+            {"text": body["conversation"]["messages"][-1]["content"]}
+            if "conversation" in body
+            else {}
+        )
+        completion = Completion.model_validate(body["reply"] | text)
+        value = exchange.read(completion)
+        return Reply(value, completion, Usage(), exchange.messages, exchange.kind)
 
 
-def well_formed(completion: Completion) -> Completion:
+def waste(usage: Usage) -> Usage:
+    """What a reply cost that is thrown away."""
+    return Usage(
+        retries=usage.retries + 1,
+        retry_tokens=usage.retry_tokens + usage.prompt_tokens + usage.completion_tokens,
+    )
+
+
+def repair(completion: Completion) -> Completion:
     """The reply with U+FFFD for half surrogate pairs, which JSON can carry and no file can hold."""
     calls = [
         ToolCall(id=sendable(c.id), name=sendable(c.name), arguments=sendable(c.arguments))
@@ -185,22 +338,7 @@ def well_formed(completion: Completion) -> Completion:
     return completion.model_copy(update=fields)
 
 
-def bound_memory(text: str, plan: Plan, *, cut_off: bool) -> tuple[str, int, int]:
-    """Makes a memory safe to show again, and cuts it where a sentence ends within the budget.
-
-    Args:
-        text: the memory as the model wrote it.
-        plan: names the counter, the budget and what is neutralised.
-        cut_off: the reply ended in the middle, so its last sentence is no sentence.
-
-    Returns:
-        The memory, its tokens (at most the budget's), and the tokens that it had before.
-    """
-    safe = plan.neutraliser.safe(text)
-    return within(safe, plan.budget.memory, plan.counter, cut_off=cut_off)
-
-
-def seed_of(run_seed: int, question: int, place: int | str, attempt: int) -> int:
+def seed_of(run_seed: int, key: str, attempt: int) -> int:
     """The engine's seed for one call: 31 bits, the same in every process and on every resume."""
-    key = f"{run_seed}:{question}:{place}:{attempt}".encode()
-    return int.from_bytes(hashlib.blake2b(key, digest_size=4).digest()) & 0x7FFFFFFF
+    digest = hashlib.blake2b(f"{run_seed}:{key}:{attempt}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest) & 0x7FFFFFFF

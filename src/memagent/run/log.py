@@ -1,166 +1,209 @@
-"""What a tool session does outside of itself: made once, committed, and handed back when the session is replayed."""
+"""The log of one run: effects under keys, each begun, then committed with its events before anybody hears of it."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, cast
 
-from memagent.errors import LimitReached, ModelError
-from memagent.events import Event, Retried
-from memagent.messages import ChatRequest, Completion, Usage
-from memagent.models.base import ChatModel, Wrapper
-from memagent.prompts import UnusableReply
-from memagent.run.exchange import seed_of, well_formed
-from memagent.run.runner import Journal
-from memagent.runstore.effects import Begun
+from memagent.errors import MemagentError, RunMismatch
+from memagent.events import Event
+from memagent.messages import Usage
+from memagent.runstore import Begun, RunRecord, RunStore
 from memagent.threads import in_thread
 
-Told = Callable[[ChatRequest, Completion], Sequence[Event]]
-"""What a usable reply says, as events.
-
-Raises:
-    UnusableReply: it is none.
-"""
+FOLLOWING = ("budget.prompt", "budget.question", "budget.frame")
+"""Parts of a binding that follow from others: a difference in them explains nothing."""
 
 
-class Effects:
-    """The effects of one run, in the store.
+class Outlet(Protocol):
+    """Where committed events go."""
+
+    async def hand_out(self, events: deque[Event]) -> None:
+        """Takes the events from the left, and returns when there are none left."""
+        ...
+
+
+class Silence:
+    """Drops events: nobody listens, and the store has them."""
+
+    async def hand_out(self, events: deque[Event]) -> None:
+        """Drops them."""
+        events.clear()
+
+
+class Log:
+    """One run in the store, held by one loop. Its events are handed out in the order in which they were committed.
 
     Args:
-        journal: the run.
+        store: where the run is.
+        run_id: the run; it exists, and the caller holds it.
+        outlet: where events go; default nowhere.
     """
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._stored = journal.store.effects(journal.run_id)
+    def __init__(self, store: RunStore, run_id: str, outlet: Outlet | None = None) -> None:
+        self.store, self.run_id = store, run_id
+        self._outlet = outlet or Silence()
         self._news: deque[Event] = deque()
         self._order = threading.Lock()
 
-    def news(self) -> list[Event]:
-        """The events committed since the last time, in the order of the log."""
-        news: list[Event] = []
-        while self._news:
-            news.append(self._news.popleft())
-        return news
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        store: RunStore,
+        run_id: str,
+        *,
+        binding: dict[str, Any],
+        settings: dict[str, Any],
+        source: dict[str, Any],
+        outlet: Outlet | None = None,
+    ) -> AsyncGenerator[Log]:
+        """Creates the run, or takes up an existing one with the same binding, and holds it.
 
-    async def find(self, key: str) -> dict[str, Any] | None:
-        """What was committed under a key, None where nothing was."""
-        return await in_thread(self._stored.find, key)
+        Errors that pass through carry the run's id, and leave it resumable; a new run that failed before its
+        first effect is dropped.
+
+        Raises:
+            RunMismatch: the id belongs to a run with another binding; the message names what differs.
+            RunBusy: another task or process is working on it.
+        """
+        lock = store.hold(run_id)
+        dropped = False
+        try:
+            await in_thread(lock.__enter__)
+            try:
+                found = await in_thread(store.find, run_id)
+                if found is None:
+                    await in_thread(store.create, run_id, binding, settings, source)
+                else:
+                    check_binding(found, binding)
+                    await in_thread(store.set_status, run_id, at_work=True)
+                try:
+                    yield cls(store, run_id, outlet)
+                except MemagentError:
+                    # An empty or missing document is no run: there is nothing to resume.
+                    dropped = found is None and await in_thread(store.drop_unread, run_id)
+                    raise
+                finally:
+                    await in_thread(store.set_status, run_id, at_work=False)
+            finally:
+                await in_thread(lock.__exit__, None, None, None)
+        except MemagentError as error:
+            error.run_id = None if dropped else run_id
+            raise
+
+    async def replay(self) -> int:
+        """Hands out the events committed so far, verbatim, and returns how many there were."""
+        events = self.store.events(self.run_id)
+        count = 0
+        while (event := await in_thread(next, events, None)) is not None:
+            count += 1
+            self._news.append(event)
+            await self._outlet.hand_out(self._news)
+        return count
+
+    async def effect(self, key: str) -> dict[str, Any] | None:
+        """What was committed under a key, None if nothing was."""
+        return await in_thread(self.store.effect, self.run_id, key)
+
+    async def latest(self, kind: str) -> tuple[int, dict[str, Any]] | None:
+        """Number and body of the last committed effect of a kind, None before the first."""
+        return await in_thread(self.store.latest, self.run_id, kind)
 
     async def count(self, kind: str) -> int:
-        """How many of a kind are committed."""
-        return await in_thread(self._stored.count, kind)
+        """How many effects of a kind are committed."""
+        return await in_thread(self.store.count, self.run_id, kind)
 
     async def begin(self, key: str) -> Begun:
-        """Commits that an effect is about to be made, or hands back what it was."""
-        return await in_thread(self._stored.begin, key)
+        """Commits that an effect is about to be made, or returns what it was."""
+        return await in_thread(self.store.begin, self.run_id, key)
 
     async def commit(
-        self, key: str, body: dict[str, Any], usage: Usage, events: Sequence[Event]
+        self, key: str, body: Mapping[str, Any], usage: Usage, events: Sequence[Event] = ()
     ) -> None:
-        """Commits what an effect was, with its events."""
-        await self._told(lambda: self._stored.commit(key, body, usage, events))
+        """Commits what an effect was, with its events.
 
-    async def spend(self, key: str, usage: Usage, events: Sequence[Event]) -> None:
-        """Commits what came to nothing."""
-        await self._told(lambda: self._stored.spend(key, usage, events))
+        Args:
+            key: of an effect that was begun.
+            body: what it was, as JSON can hold it.
+            usage: what it cost, beside what is spent on it already.
+            events: what to log with it.
+        """
+        await self._write(lambda: self.store.commit(self.run_id, key, dict(body), usage, events))
 
-    async def log(self, *events: Event) -> None:
+    async def record(self, key: str, body: dict[str, Any], *events: Event) -> None:
+        """Commits an effect that needs nobody else, unless it is committed."""
+        await self._write(lambda: self.store.record(self.run_id, key, body, events))
+
+    async def spend(
+        self,
+        key: str,
+        usage: Usage,
+        events: Sequence[Event],
+        *,
+        wasted: int = 0,
+        again: bool = False,
+    ) -> None:
+        """Commits what led to nothing; the effect is still to be made.
+
+        Args:
+            key: of the effect.
+            usage: what was spent on it.
+            events: what to log with it.
+            wasted: how many unusable replies there were.
+            again: it is being made again right now.
+        """
+        await self._write(
+            lambda: self.store.spend(self.run_id, key, usage, events, wasted=wasted, again=again)
+        )
+
+    async def add(self, *events: Event) -> None:
         """Commits events that belong to no effect."""
-        await self._told(lambda: self._journal.store.log(self._journal.run_id, events))
+        await self._write(lambda: self.store.log(self.run_id, events))
 
-    async def once(self, key: str, body: dict[str, Any], *events: Event) -> None:
-        """Commits what follows from earlier effects, unless it is there."""
-        if (await self.begin(key)).body is None:
-            await self.commit(key, body, Usage(), events)
-
-    async def _told(self, write: Callable[[], list[Event]]) -> None:
-        def work() -> None:
+    async def _write(self, work: Callable[[], list[Event]]) -> None:
+        def write() -> None:
             # Under a lock, and here: several effects may be committed at once, or by a task that is cancelled.
             with self._order:
-                self._news.extend(write())
+                self._news.extend(work())
 
-        await in_thread(work)
+        await in_thread(write)
+        if self._news:
+            await self._outlet.hand_out(self._news)
 
 
-class Remembered(Wrapper):
-    """Commits each usable reply, and hands it back instead of sending the request again when a run is replayed.
+def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
+    """Compares a stored run with what is asked now.
 
-    Replies are told apart by the kind of their request and by how many of that kind were usable before. A reply that
-    is not usable is paid for and forgotten, so that it is asked for again. A summary that was begun early is not
-    asked for again by anybody, and a compaction waits for it: whatever comes of it is handed back, a failure too.
-
-    Args:
-        inner: where requests go.
-        effects: of the run.
-        told: what a usable reply says.
+    Raises:
+        RunMismatch: they differ; the message names each difference.
     """
-
-    def __init__(self, inner: ChatModel, effects: Effects, told: Told) -> None:
-        super().__init__(inner)
-        self._effects, self._told = effects, told
-        self._done: Counter[str] = Counter()
-        self.unusable: set[str] = set()
-        """Kinds of request whose last reply was not usable."""
-
-    async def window(self) -> int | None:
-        """None: the working context is settled, and the server may not be willing to say."""
-        return None
-
-    async def complete(self, request: ChatRequest) -> Completion:
-        """The reply, of now or of an earlier session."""
-        early = bool(request.parts.get("early"))
-        kind = "early" if early else request.kind
-        key = f"{kind}-{self._done[kind]}"
-        begun = await self._effects.begin(key)
-        self.unusable.discard(kind)
-        if begun.body is not None:
-            self._done[kind] += 1
-            if "failed" in begun.body:
-                raise ModelError(begun.body["failed"], attempts=begun.body["attempts"])
-            return Completion.model_validate(begun.body)
-        if begun.wasted and request.seed is not None:
-            # An engine that draws by the seed would say the same again, in each session that resumes the run.
-            seed = seed_of(request.seed, 0, key, begun.wasted)
-            request = request.model_copy(update={"seed": seed})
-        again = Usage(repeated=begun.sent)
-        try:
-            completion = well_formed(await self.inner.complete(request))
-        except (ModelError, LimitReached) as error:
-            attempts = error.attempts if isinstance(error, ModelError) else 0
-            spent = again + Usage(retries=attempts)
-            if early:
-                self._done[kind] += 1
-                body = {"failed": str(error), "attempts": attempts}
-                await self._effects.commit(key, body, spent, ())
-            else:
-                await self._effects.spend(key, spent, ())
-            raise
-        events: list[Event] = [
-            Retried(chunk=None, reason=failure.error, waited=failure.waited)
-            for failure in completion.failures
-        ]
-        usage, usable = completion.usage, True
-        try:
-            events += self._told(request, completion)
-        except UnusableReply as error:
-            events.append(Retried(chunk=None, reason=str(error)))
-            usage, usable = wasted(usage), False
-            self.unusable.add(kind)
-        if usable or early:
-            self._done[kind] += 1
-            body = completion.model_dump(mode="json", exclude_defaults=True)
-            await self._effects.commit(key, body, usage + again, events)
-        else:
-            await self._effects.spend(key, usage + again, events)
-        return completion
-
-
-def wasted(usage: Usage) -> Usage:
-    """What a reply cost that is thrown away."""
-    return Usage(
-        retries=usage.retries + 1,
-        retry_tokens=usage.retry_tokens + usage.prompt_tokens + usage.completion_tokens,
+    # Through JSON, as the stored one was: tuples are lists there.
+    before, after = _flatten(record.binding), _flatten(json.loads(json.dumps(binding)))
+    if before == after:
+        return
+    differences = [
+        f"{key} was {before.get(key)!r}, is {after.get(key)!r}"
+        for key in sorted({*before, *after}, key=lambda key: (key != "questions", key))
+        if before.get(key) != after.get(key) and key not in FOLLOWING
+    ]
+    raise RunMismatch(
+        f"run {record.id!r} was made with other settings: {'; '.join(differences)}. "
+        f"Use the same ones to resume it, or another --run-id"
     )
+
+
+def _flatten(binding: dict[str, Any]) -> dict[str, Any]:
+    """The binding with nested fields by their path, `budget.memory`."""
+    flat: dict[str, Any] = {}
+    for key, value in binding.items():
+        if isinstance(value, dict):
+            fields = _flatten(cast("dict[str, Any]", value))
+            flat |= {f"{key}.{field}": value for field, value in fields.items()}
+        else:
+            flat[key] = value
+    return flat

@@ -2,97 +2,119 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from html import escape
+from typing import Any
 
 from memagent.messages import Usage
 from memagent.trajectory import StopReason, Trajectory
 
 
-@dataclass(frozen=True)
-class Result:
-    """The outcome of one question."""
+@dataclass(frozen=True, repr=False, kw_only=True)
+class RunResult:
+    """What every run comes to. It can be pickled, and turned into a dictionary."""
 
-    question: str
     answer: str | None
-    """None where the run stopped before the answer; `stop_reason` says why."""
-    memory: str
-    """The last memory, empty before the first update."""
+    """None if the run stopped before the answer; `stop_reason` says why."""
     stop_reason: StopReason
     usage: Usage
-    """Of this question alone."""
-    chunks: int
-    """Chunks that were read for this question."""
     run_id: str
     trajectory: Trajectory = field(repr=False)
+    """Read from the run store as it is indexed."""
     detail: str = ""
-    """A sentence on why there is no answer, empty where there is one."""
+    """A sentence on what stopped the run, empty if it ended with an answer."""
+    truncated: bool = False
+    """The answer was cut off by its token limit."""
+    partial: bool = False
+    """The answer is from what was read before a usage limit stopped the run (`Limits.answer`)."""
+    cost: float | None = None
+    """Money, in the currency of the prices that `Limits` names; None without prices."""
+
+    @property
+    def asked(self) -> str:
+        """The question or task."""
+        raise NotImplementedError
+
+    def _facts(self) -> dict[str, Any]:
+        """What a line about the result says, besides the answer."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON can hold them, without the trajectory."""
+        flat = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "trajectory"}
+        return flat | {"stop_reason": self.stop_reason.value, "usage": self.usage.model_dump()}
 
     def __repr__(self) -> str:
-        usage = self.usage
-        said = repr(self.answer) if self.answer is not None else f"None ({self.detail})"
-        return (
-            f"Result(answer={said}, stop_reason={self.stop_reason.value!r}, chunks={self.chunks}, "
-            f"calls={usage.calls}, prompt_tokens={usage.prompt_tokens}, "
-            f"completion_tokens={usage.completion_tokens}, run_id={self.run_id!r})"
-        )
+        facts = {"stop_reason": self.stop_reason.value, **self._facts(), **_spent(self.usage)}
+        rest = ", ".join(f"{name}={value!r}" for name, value in facts.items())
+        return f"{type(self).__name__}(answer={self._said(repr)}, {rest}, run_id={self.run_id!r})"
+
+    def _said(self, form: Any = str) -> str:
+        said = f"None ({self.detail})" if self.answer is None else form(self.answer)
+        said += " (cut off)" if self.truncated else ""
+        return said + (" (from the memory so far)" if self.partial else "")
 
     def _repr_html_(self) -> str:
         usage = self.usage
-        answer = self.answer if self.answer is not None else f"no answer: {self.detail}"
-        facts = (
-            f"{self.stop_reason.value} · {self.chunks:,} chunks · {usage.calls:,} calls · "
-            f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens · run {self.run_id}"
-        )
+        counts = [f"{value:,} {name}" for name, value in self._facts().items()]
+        tokens = f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens"
+        facts = [self.stop_reason.value, *counts, f"{usage.calls:,} calls", tokens]
         return (
-            f"<div><p><b>{escape(self.question)}</b></p><p>{escape(answer)}</p>"
-            f"<details><summary>memory</summary><pre style='white-space:pre-wrap'>{escape(self.memory)}</pre>"
-            f"</details><small>{escape(facts)}</small></div>"
+            f"<div><p><b>{escape(self.asked)}</b></p><p>{escape(self._said())}</p>{self._body()}"
+            f"<small>{escape(' · '.join([*facts, f'run {self.run_id}']))}</small></div>"
         )
 
+    def _body(self) -> str:
+        return ""
 
-@dataclass(frozen=True)
-class SessionResult:
-    """The outcome of a tool session."""
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Result(RunResult):
+    """The outcome of one question about a document."""
+
+    question: str
+    memory: str
+    """The last memory, empty before the first update."""
+    chunks: int
+    """Chunks that were read for this question."""
+
+    @property
+    def asked(self) -> str:
+        """The question."""
+        return self.question
+
+    def _facts(self) -> dict[str, Any]:
+        return {"chunks": self.chunks}
+
+    def _body(self) -> str:
+        style = "white-space:pre-wrap"
+        return f"<details><summary>memory</summary><pre style='{style}'>{escape(self.memory)}</pre></details>"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class SessionResult(RunResult):
+    """The outcome of a tool session; its trajectory has a conversation for each working context, in order."""
 
     task: str
-    answer: str | None
-    """None where the session stopped without one; `stop_reason` says why."""
-    stop_reason: StopReason
-    usage: Usage
     steps: int
     """Replies of the model that called tools."""
     summaries: int
-    run_id: str
-    trajectory: Trajectory = field(repr=False)
-    """A conversation for each working context that came to its end, in order."""
-    detail: str = ""
-    """A sentence on why there is no answer, empty where there is one."""
-    truncated: bool = False
-    """The answer was cut off by its token limit."""
 
-    def __repr__(self) -> str:
-        usage = self.usage
-        said = repr(self.answer) if self.answer is not None else f"None ({self.detail})"
-        said += " (cut off)" if self.truncated else ""
-        return (
-            f"SessionResult(answer={said}, stop_reason={self.stop_reason.value!r}, steps={self.steps}, "
-            f"summaries={self.summaries}, calls={usage.calls}, prompt_tokens={usage.prompt_tokens}, "
-            f"completion_tokens={usage.completion_tokens}, run_id={self.run_id!r})"
-        )
+    @property
+    def asked(self) -> str:
+        """The task."""
+        return self.task
 
-    def _repr_html_(self) -> str:
-        usage = self.usage
-        answer = self.answer if self.answer is not None else f"no answer: {self.detail}"
-        answer += " (cut off)" if self.truncated else ""
-        facts = (
-            f"{self.stop_reason.value} · {self.steps:,} steps · {self.summaries:,} summaries · {usage.calls:,} calls · "
-            f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens · run {self.run_id}"
-        )
-        return (
-            f"<div><p><b>{escape(self.task)}</b></p><p>{escape(answer)}</p>"
-            f"<small>{escape(facts)}</small></div>"
-        )
+    def _facts(self) -> dict[str, Any]:
+        return {"steps": self.steps, "summaries": self.summaries}
+
+
+def _spent(usage: Usage) -> dict[str, int]:
+    return {
+        "calls": usage.calls,
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+    }
 
 
 @dataclass(frozen=True)

@@ -1,90 +1,111 @@
-"""Conversations in the store: packed without the chunk's text, which is kept once, and read back one by one."""
+"""Conversations in the store: without the chunk's text, which is kept once, and read back one by one."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Any, overload
 
 from memagent.runstore.database import Database
-from memagent.runstore.records import ANSWER_STEP
 from memagent.trajectory import Conversation
 
 
-def pack(conversation: Conversation, text: str) -> tuple[str, str | None]:
-    """The conversation as JSON without the chunk's text, and where that goes: `message:character`."""
-    for place, message in enumerate(conversation.messages):
-        at = message.content.find(text) if text else -1
+def without_text(body: dict[str, Any], text: str) -> dict[str, Any]:
+    """An effect's body whose conversation lacks the chunk's text; `hole` says where that goes: `message:character`."""
+    conversation = body["conversation"]
+    for place, message in enumerate(conversation["messages"]):
+        at = message["content"].find(text) if text else -1
         if at >= 0:
-            rest = message.content[:at] + message.content[at + len(text) :]
-            messages = list(conversation.messages)
-            messages[place] = message.model_copy(update={"content": rest})
-            packed = conversation.model_copy(update={"messages": tuple(messages)})
-            return _json(packed), f"{place}:{at}"
-    return _json(conversation), None
+            rest = message["content"][:at] + message["content"][at + len(text) :]
+            messages = list(conversation["messages"])
+            messages[place] = {**message, "content": rest}
+            return {
+                **body,
+                "conversation": {**conversation, "messages": messages},
+                "hole": f"{place}:{at}",
+            }
+    return body
 
 
-def _json(conversation: Conversation) -> str:
-    # Agents' conversations have no turns, and a file without the word can be read by versions that do not know it.
-    return conversation.model_dump_json(exclude=None if conversation.turns else {"turns"})
-
-
-def unpack(packed: str, hole: str | None, text: str | None) -> Conversation:
-    """The conversation as it was sent, to the character."""
-    conversation = Conversation.model_validate_json(packed)
-    if hole is None or text is None:
+def with_text(body: dict[str, Any], text: str) -> Conversation:
+    """The conversation of an effect's body as it was sent, to the character."""
+    conversation = Conversation.model_validate(body["conversation"])
+    if body.get("hole") is None:
         return conversation
-    place, at = map(int, hole.split(":"))
+    place, at = map(int, body["hole"].split(":"))
     messages = list(conversation.messages)
     rest = messages[place].content
     messages[place] = messages[place].model_copy(update={"content": rest[:at] + text + rest[at:]})
     return conversation.model_copy(update={"messages": tuple(messages)})
 
 
+def chunk_text(db: Database, run_id: str, chunk: int | None) -> str:
+    """The text of a chunk, empty where there is none."""
+    # Not by json_extract, which ends a text at its first NUL.
+    body = None if chunk is None else read_body(db, run_id, "chunk", chunk)
+    return "" if body is None else body["text"]
+
+
+def read_body(db: Database, run_id: str, kind: str, number: int) -> dict[str, Any] | None:
+    """What was committed, None where nothing was."""
+    found = db.read(
+        "SELECT body FROM effects WHERE run = ? AND kind = ? AND number = ? AND body IS NOT NULL",
+        (run_id, kind, number),
+    )
+    return json.loads(found[0][0]) if found else None
+
+
 class StoredConversations(Sequence[Conversation]):
-    """The committed conversations of one question: updates in order, then the answer.
+    """The committed conversations of one question in order: its updates, or the segments of a session, and its answer.
 
     Each is read from disk as it is indexed, so a run of any length costs no memory until it is walked.
     """
 
     def __init__(self, db: Database, run_id: str, question: int) -> None:
-        self._db, self._run_id, self._question = db, run_id, question
+        self._db, self._run_id = db, run_id
+        segments = ["segment"] if question == 0 else []
+        self._kinds = [f"update/q{question}", *segments, f"answer/q{question}"]
 
     def __len__(self) -> int:
-        return sum(self._counts())
+        return sum(count for _, count in self._counts())
 
     @overload
     def __getitem__(self, index: int) -> Conversation: ...
     @overload
     def __getitem__(self, index: slice) -> list[Conversation]: ...
     def __getitem__(self, index: int | slice) -> Conversation | list[Conversation]:
-        updates, answers = self._counts()
-        places = range(updates + answers)[index]
+        counts = self._counts()
+        places = range(sum(count for _, count in counts))[index]
         if isinstance(places, range):
-            return [self._read(place, updates) for place in places]
-        return self._read(places, updates)
+            return [self._read(place, counts) for place in places]
+        return self._read(places, counts)
 
     def __iter__(self) -> Iterator[Conversation]:
-        updates, answers = self._counts()
-        return (self._read(place, updates) for place in range(updates + answers))
+        counts = self._counts()
+        return (self._read(place, counts) for place in range(sum(count for _, count in counts)))
 
-    def _counts(self) -> tuple[int, int]:
-        """How many updates and answers are committed. Updates are, in order of their chunks."""
-        of_question = (
-            "SELECT chunk FROM steps WHERE run = ? AND question = ? AND committed IS NOT NULL"
+    def _counts(self) -> list[tuple[str, int]]:
+        """How many of each kind are committed. Within a kind that happens in the order of the numbers."""
+        last = (
+            "SELECT number + 1 FROM effects WHERE run = ? AND kind = ? AND committed IS NOT NULL "
+            "ORDER BY number DESC LIMIT 1"
         )
-        key = (self._run_id, self._question)
-        updates = self._db.read(f"{of_question} AND chunk >= 0 ORDER BY chunk DESC LIMIT 1", key)
-        answers = self._db.read(f"{of_question} AND chunk = {ANSWER_STEP}", key)
-        return (updates[0][0] + 1 if updates else 0), len(answers)
+        found = [(kind, self._db.read(last, (self._run_id, kind))) for kind in self._kinds]
+        return [(kind, rows[0][0] if rows else 0) for kind, rows in found]
 
-    def _read(self, place: int, updates: int) -> Conversation:
-        chunk = place if place < updates else ANSWER_STEP
-        rows = self._db.read(
-            "SELECT conversation, hole, text FROM steps LEFT JOIN chunks USING (run, chunk) "
-            "WHERE run = ? AND question = ? AND chunk = ?",
-            (self._run_id, self._question, chunk),
-        )
-        return unpack(*rows[0])
+    def _read(self, place: int, counts: list[tuple[str, int]]) -> Conversation:
+        for kind, count in counts:
+            if place < count:
+                body = read_body(self._db, self._run_id, kind, place)
+                assert body is not None, "effects of a kind are committed in order"
+                chunk = body["conversation"].get("chunk") if body.get("hole") else None
+                return with_text(body, chunk_text(self._db, self._run_id, chunk))
+            place -= count
+        raise IndexError(place)
+
+    def __reduce__(self) -> tuple[type, tuple[list[Conversation]]]:
+        """A copy holds the conversations themselves."""
+        return list, (list(self),)
 
     def __repr__(self) -> str:
         return f"<{len(self)} conversations of run {self._run_id!r}>"

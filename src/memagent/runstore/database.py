@@ -6,8 +6,9 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,49 +19,12 @@ from memagent.errors import (
     StoreReadOnly,
     StoreTooNew,
 )
+from memagent.runstore.files import make_file
+from memagent.runstore.migration import migrate
+from memagent.runstore.schema import APPLICATION_ID, SCHEMA, VERSION
 
-APPLICATION_ID = 0x6D656D61
-"""`mema` in ASCII: marks the SQLite file as a run store."""
-VERSION = 2
-"""1 had no effects."""
 BUSY_SECONDS = 30
 """How long a writer waits for another process's transaction (each lasts about a millisecond)."""
-
-EFFECTS = """
-CREATE TABLE IF NOT EXISTS effects (
-  run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, key TEXT NOT NULL, place INTEGER NOT NULL,
-  sent INTEGER NOT NULL, committed REAL, body TEXT, usage TEXT,
-  PRIMARY KEY (run, key)
-) STRICT;
-"""
-"""What tool sessions did, by key; `place` counts those that were begun."""
-SCHEMA = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE runs (
-  id TEXT PRIMARY KEY, created REAL NOT NULL, updated REAL NOT NULL, status TEXT NOT NULL,
-  binding TEXT NOT NULL, settings TEXT NOT NULL, source TEXT NOT NULL
-) STRICT;
-CREATE TABLE chunks (
-  run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, chunk INTEGER NOT NULL, mark TEXT NOT NULL,
-  text TEXT NOT NULL,
-  PRIMARY KEY (run, chunk)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE steps (
-  run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, question INTEGER NOT NULL, chunk INTEGER NOT NULL,
-  sent INTEGER NOT NULL,
-  unusable INTEGER NOT NULL DEFAULT 0, committed REAL, memory TEXT, tokens INTEGER, settled INTEGER, answer TEXT,
-  usage TEXT, conversation TEXT, hole TEXT,
-  PRIMARY KEY (run, question, chunk)
-) STRICT;
-CREATE TABLE events (
-  run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, seq INTEGER NOT NULL, body TEXT NOT NULL,
-  PRIMARY KEY (run, seq)
-) STRICT, WITHOUT ROWID;
-{EFFECTS}
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {VERSION};
-COMMIT;
-"""
 
 
 class Database:
@@ -76,7 +40,7 @@ class Database:
         self._mutex = threading.RLock()
         self._pid = os.getpid()
         if path is not None:
-            _make_file(path)
+            make_file(path)
         with self._translated():
             self._db = sqlite3.connect(
                 path or "", timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
@@ -86,6 +50,8 @@ class Database:
             except BaseException:
                 self._db.close()
                 raise
+        # What reads from the file, such as a result's trajectory, may outlive the store object.
+        weakref.finalize(self, self._db.close)
 
     def close(self) -> None:
         """Closes the file."""
@@ -141,9 +107,9 @@ class Database:
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         self._db.execute("PRAGMA foreign_keys = ON")
         if tables and version < VERSION:
-            self._db.executescript(
-                f"BEGIN IMMEDIATE;{EFFECTS}PRAGMA user_version = {VERSION};COMMIT;"
-            )
+            assert self.path is not None, "a temporary store is new"
+            with ExitStack() as held, self.write() as db:
+                migrate(db, self.path, held)
         if not tables:
             try:
                 self._db.executescript(SCHEMA)
@@ -204,20 +170,3 @@ def _translate(error: sqlite3.DatabaseError, where: str) -> StoreError:
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(f"{where} stayed locked by another process for {BUSY_SECONDS} s")
     return StoreError(f"{where}: {error}")
-
-
-def _make_file(path: Path) -> None:
-    """Makes the file with mode 0600 before SQLite would make it with the umask's (WAL files inherit it)."""
-    if path.name == ":memory:":
-        raise StoreError("':memory:' would be a file of that name; None is the temporary store")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        if error.errno == 28:  # ENOSPC
-            raise StoreFull(
-                f"no room to make the run store {str(path)!r}: free some space"
-            ) from error
-        raise StoreReadOnly(
-            f"cannot write the run store {str(path)!r} ({error.strerror}): name a writable file with --store"
-        ) from error

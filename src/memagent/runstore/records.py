@@ -1,15 +1,10 @@
-"""What the run store holds: runs, steps, and how far questions have come."""
+"""What the run store holds: runs, and effects under keys."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
-
-from memagent.messages import Usage
-from memagent.trajectory import Conversation
-
-ANSWER_STEP = -1
-"""Stands in the `chunk` column for the answer call."""
 
 
 @dataclass(frozen=True)
@@ -31,39 +26,27 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
-class Pending:
-    """What became of a call in earlier sessions, before it is sent now."""
+class Begun:
+    """An effect that is about to be made, or was made already."""
 
+    body: dict[str, Any] | None
+    """What was committed, None where it is still to be made."""
     sent: int
-    """How often it was sent without an outcome: it was in flight when a session ended."""
-    unusable: int
-    """How many of its replies were unusable."""
+    """How often it was begun before without an outcome: it was in flight when a session ended."""
+    wasted: int
+    """How often it was made and came to nothing."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """One call whose reply is to be committed."""
+def split_key(key: str) -> tuple[str, int]:
+    """The kind and the number of an effect's key: `update-12/q0` is number 12 of kind `update/q0`.
 
-    question: int
-    chunk: int | None
-    """Index of the chunk, None for the answer call."""
-    conversation: Conversation
-    usage: Usage
-    memory: str | None = None
-    """The new memory; None where it was carried over."""
-    tokens: int | None = None
-    """Tokens of `memory`."""
-    settled: bool = False
-    answer: str | None = None
+    Without a number it is 0: `answer/q0`. What follows the number is part of the kind: `tool-3-1`, the second call of
+    step 3, is number 3 of kind `tool-1`.
 
-
-@dataclass
-class QuestionState:
-    """How far one question of a run has come."""
-
-    question: int
-    next_chunk: int = 0
-    memory: str = ""
-    """Empty until the first update."""
-    settled: bool = False
-    answer: str | None = None
+    Raises:
+        ValueError: it does not begin with the name of a kind.
+    """
+    found = re.match(r"([a-z]+)(?:-(\d+))?", key)
+    if found is None:
+        raise ValueError(f"effect key {key!r}: begin it with the name of a kind in small letters")
+    return found[1] + key[found.end() :], int(found[2] or 0)

@@ -11,25 +11,17 @@ from memagent.events import Event
 from memagent.messages import Usage
 from memagent.runstore.records import RunRecord
 
-SUMS = [f"COALESCE(SUM(json_extract(usage, '$.{name}')), 0)" for name in Usage.model_fields]
+SUMS = ", ".join(
+    f"COALESCE(SUM(json_extract(usage, '$.{name}')), 0)" for name in Usage.model_fields
+)
 """Each number of the rows' usages, added up."""
 
 
-def text(db: sqlite3.Connection, run_id: str, place: int) -> str:
-    """The text of a chunk, empty where there is none."""
-    row = db.execute(
-        "SELECT text FROM chunks WHERE run = ? AND chunk = ?", (run_id, place)
-    ).fetchone()
-    return row[0] if row else ""
-
-
-def spent(db: sqlite3.Connection, run_id: str, question: int, place: int) -> Usage:
-    """What the call at a place has cost so far."""
-    (usage,) = db.execute(
-        "SELECT usage FROM steps WHERE run = ? AND question = ? AND chunk = ?",
-        (run_id, question, place),
-    ).fetchone()
-    return Usage() if usage is None else Usage.model_validate_json(usage)
+def record(row: tuple[Any, ...]) -> RunRecord:
+    """A row of the table of runs."""
+    run_id, created, updated, status, *parts = row
+    binding, settings, source = (json.loads(part) for part in parts)
+    return RunRecord(run_id, created, updated, status, binding, settings, source)
 
 
 def log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:
@@ -45,8 +37,29 @@ def log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Ev
     return numbered
 
 
-def record(row: tuple[Any, ...]) -> RunRecord:
-    """A row of the table of runs."""
-    run_id, created, updated, status, *parts = row
-    binding, settings, source = (json.loads(part) for part in parts)
-    return RunRecord(run_id, created, updated, status, binding, settings, source)
+def spent(db: sqlite3.Connection, place: tuple[str, str, int], usage: Usage) -> str:
+    """A usage as JSON, with what was spent on the effect before.
+
+    Args:
+        db: in a transaction.
+        place: run, kind and number of the effect.
+        usage: what is added.
+    """
+    found = db.execute(
+        "SELECT usage FROM effects WHERE run = ? AND kind = ? AND number = ? AND usage IS NOT NULL",
+        place,
+    ).fetchone()
+    if found is not None:
+        usage += Usage.model_validate_json(found[0])
+    return usage.model_dump_json(exclude_defaults=True)
+
+
+def to_json(body: dict[str, Any]) -> str:
+    """The body of an effect as it is stored."""
+    # Most scripts are not ASCII, and an escape takes six bytes. Half a surrogate pair needs one: SQLite refuses it.
+    text = json.dumps(body, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(body)
+    return text

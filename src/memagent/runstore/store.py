@@ -1,11 +1,11 @@
-"""The run store: runs, chunks, steps and events as rows, every step one transaction."""
+"""The run store: runs, their effects and their events as rows, every step one transaction."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,25 @@ from memagent.errors import RunMismatch, RunNotFound
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
 from memagent.runstore import rows
-from memagent.runstore.conversations import StoredConversations, pack
+from memagent.runstore.conversations import (
+    StoredConversations,
+    chunk_text,
+    read_body,
+    without_text,
+)
 from memagent.runstore.database import Database
-from memagent.runstore.effects import ANSWER, StoredEffects
 from memagent.runstore.lock import busy, remove_lock, run_lock
-from memagent.runstore.records import ANSWER_STEP, Pending, QuestionState, RunRecord, Step
+from memagent.runstore.records import Begun, RunRecord, split_key
 from memagent.trajectory import Conversation
+
+_NOTHING = Usage()
 
 
 class RunStore:
     """A file of runs. Thread-safe; several processes may use one file. Methods block for about 0.1 ms.
+
+    A run is made of effects: what its loop gets from outside, each under a key (`split_key`). An effect is begun, then
+    committed together with its events.
 
     Args:
         path: the SQLite file, made with mode 0600 where it is missing; None is a temporary store that
@@ -33,6 +42,7 @@ class RunStore:
 
     Raises:
         StoreError: the file cannot be opened as a run store (see its subclasses).
+        RunBusy: the file is of an earlier version, and a run in it is being worked on.
     """
 
     def __init__(self, path: str | Path | None, *, durable: bool = False) -> None:
@@ -62,16 +72,12 @@ class RunStore:
             RunMismatch: the id is taken.
         """
         now = time.time()
-        row = (
-            run_id,
-            now,
-            now,
-            "running",
-            *(json.dumps(part) for part in (binding, settings, source)),
-        )
+        parts = [json.dumps(part) for part in (binding, settings, source)]
         with self._db.write() as db:
             try:
-                db.execute("INSERT INTO runs VALUES (?,?,?,?,?,?,?)", row)
+                db.execute(
+                    "INSERT INTO runs VALUES (?,?,?,?,?,?,?)", (run_id, now, now, "running", *parts)
+                )
             except sqlite3.IntegrityError as error:
                 raise RunMismatch(f"run id {run_id!r} is taken; choose another --run-id") from error
 
@@ -92,12 +98,18 @@ class RunStore:
             raise RunNotFound(f"no run {run_id!r} in {where}; `memagent runs` lists what there is")
         return record
 
-    def runs(self) -> list[RunRecord]:
-        """All runs, newest first."""
-        return [
-            rows.record(row)
-            for row in self._db.read("SELECT * FROM runs ORDER BY created DESC, id DESC")
-        ]
+    def runs(self, *, limit: int | None = None, status: str | None = None) -> list[RunRecord]:
+        """The runs, newest first.
+
+        Args:
+            limit: at most so many; None lists all.
+            status: only those with it (`RunRecord.status`).
+        """
+        found = self._db.read(
+            "SELECT * FROM runs WHERE ?1 IS NULL OR status = ?1 ORDER BY created DESC, id DESC LIMIT ?2",
+            (status, -1 if limit is None else limit),
+        )
+        return [rows.record(row) for row in found]
 
     def set_status(self, run_id: str, *, at_work: bool) -> None:
         """Marks a run `running`, or as what it is without a worker: `finished` or `stopped`."""
@@ -115,8 +127,8 @@ class RunStore:
         record = self.find(run_id)
         if record is None:
             return False
-        states = self.state(run_id, len(record.binding["questions"]))
-        return all(state.answer is not None for state in states)
+        questions = range(len(record.binding["questions"]))
+        return all(self.count(run_id, f"answer/q{question}") for question in questions)
 
     def remove(self, run_id: str) -> None:
         """Forgets a run and all its steps.
@@ -132,15 +144,14 @@ class RunStore:
             remove_lock(self.path, run_id)
 
     def drop_unread(self, run_id: str) -> bool:
-        """Forgets a run of which no chunk was read, or no call made; its caller holds the run.
+        """Forgets a run without effects; its caller holds the run.
 
         Returns:
             Whether there was nothing to keep.
         """
         with self._db.write() as db:
             gone = db.execute(
-                "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM chunks WHERE run = id) "
-                "AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id)",
+                "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id)",
                 (run_id,),
             ).rowcount
         if gone:
@@ -167,166 +178,131 @@ class RunStore:
         finally:
             self._held.discard(run_id)
 
-    # --- steps
+    # --- effects and events
 
-    def begin(
+    def begin(self, run_id: str, key: str) -> Begun:
+        """Commits that an effect is about to be made, unless it is committed.
+
+        Returns:
+            What became of it before.
+        """
+        place = (run_id, *split_key(key))
+        with self._db.write() as db:
+            found = db.execute(
+                "SELECT body, sent, wasted FROM effects WHERE run = ? AND kind = ? AND number = ?",
+                place,
+            ).fetchone()
+            body, sent, wasted = found or (None, 0, 0)
+            if body is not None:
+                return Begun(json.loads(body), sent, wasted)
+            db.execute(
+                "INSERT INTO effects (run, kind, number, sent) VALUES (?,?,?,1) "
+                "ON CONFLICT DO UPDATE SET sent = sent + 1",
+                place,
+            )
+            return Begun(None, sent, wasted)
+
+    def commit(
         self,
         run_id: str,
-        chunk: int | None,
-        questions: Iterable[int],
-        *,
-        mark: dict[str, Any] | None = None,
-        text: str = "",
+        key: str,
+        body: dict[str, Any],
+        usage: Usage = _NOTHING,
         events: Sequence[Event] = (),
-    ) -> tuple[list[Event], list[Pending]]:
-        """Commits that calls are about to be sent for a chunk (or, with None, for the answers).
+    ) -> list[Event]:
+        """Commits what an effect was, with its events, all or nothing.
 
         Args:
             run_id: the run.
-            chunk: index of the chunk, None for the answers.
-            questions: whose calls they are.
-            mark: where the chunk lies, on its first reading.
-            text: the chunk as it is shown, on its first reading: kept once, whatever the number of questions.
+            key: of the effect.
+            body: JSON values. The text of the chunk that its `conversation` shows is cut out of that, and `hole` says
+                where it was.
+            usage: what it cost, beside what was spent on it before.
             events: what to log with it.
 
         Returns:
-            The events with their places in the log, and for each question what became of its call before.
+            The events with their places in the log.
         """
-        place = ANSWER_STEP if chunk is None else chunk
         with self._db.write() as db:
-            if mark is not None:
-                db.execute(
-                    "INSERT INTO chunks VALUES (?,?,?,?)", (run_id, place, json.dumps(mark), text)
-                )
-            pending = [
-                Pending(
-                    *db.execute(
-                        "INSERT INTO steps (run, question, chunk, sent) VALUES (?,?,?,1) "
-                        "ON CONFLICT DO UPDATE SET sent = sent + 1 RETURNING sent - 1, unusable",
-                        (run_id, question, place),
-                    ).fetchone()
-                )
-                for question in questions
-            ]
-            return rows.log(db, run_id, events), pending
+            return self._commit(db, run_id, key, body, usage, events)
 
-    def commit(self, run_id: str, step: Step, events: Sequence[Event]) -> list[Event]:
-        """Commits one call's outcome with its events, all or nothing."""
-        place = ANSWER_STEP if step.chunk is None else step.chunk
+    def record(
+        self, run_id: str, key: str, body: dict[str, Any], events: Sequence[Event] = ()
+    ) -> list[Event]:
+        """Begins and commits an effect at once; nothing is done, and no event returned, where it is committed."""
         with self._db.write() as db:
-            conversation, hole = pack(step.conversation, rows.text(db, run_id, place))
-            usage = rows.spent(db, run_id, step.question, place) + step.usage
-            db.execute(
-                "UPDATE steps SET committed = ?, memory = ?, tokens = ?, settled = ?, answer = ?, usage = ?, "
-                "conversation = ?, hole = ? WHERE run = ? AND question = ? AND chunk = ?",
-                (
-                    time.time(),
-                    step.memory,
-                    step.tokens,
-                    int(step.settled),
-                    step.answer,
-                    usage.model_dump_json(exclude_defaults=True),
-                    conversation,
-                    hole,
-                    run_id,
-                    step.question,
-                    place,
-                ),
-            )
-            return rows.log(db, run_id, events)
+            if read_body(self._db, run_id, *split_key(key)) is not None:
+                return []
+            return self._commit(db, run_id, key, body, _NOTHING, events)
 
     def spend(
         self,
         run_id: str,
-        question: int,
-        chunk: int | None,
+        key: str,
         usage: Usage,
-        events: Sequence[Event],
+        events: Sequence[Event] = (),
         *,
-        unusable: int = 0,
+        wasted: int = 0,
+        again: bool = False,
     ) -> list[Event]:
-        """Commits what a call cost that led to nothing, with its events; the call stays to be made.
+        """Commits what an effect cost that led to nothing, with its events; it stays to be made.
 
         Args:
             run_id: the run.
-            question: whose call it was.
-            chunk: index of the chunk, None for the answer.
-            usage: what it cost in this session.
+            key: of the effect.
+            usage: what it cost since this was last committed.
             events: what to log with it.
-            unusable: how many of its replies were unusable, earlier sessions included.
+            wasted: how many replies came to nothing since then.
+            again: it is about to be made again; False: it is not in flight any more.
+
+        Returns:
+            The events with their places in the log.
         """
-        place = ANSWER_STEP if chunk is None else chunk
         with self._db.write() as db:
-            usage = rows.spent(db, run_id, question, place) + usage
+            place = (run_id, *split_key(key))
             db.execute(
-                "UPDATE steps SET sent = 0, unusable = ?, usage = ? WHERE run = ? AND question = ? AND chunk = ?",
-                (
-                    unusable,
-                    usage.model_dump_json(exclude_defaults=True),
-                    run_id,
-                    question,
-                    place,
-                ),
+                "INSERT INTO effects (run, kind, number, sent, wasted, usage) VALUES (?,?,?,?,?,?) "
+                "ON CONFLICT DO UPDATE SET sent = excluded.sent, wasted = wasted + excluded.wasted, "
+                "usage = excluded.usage",
+                (*place, int(again), wasted, rows.spent(db, place, usage)),
             )
             return rows.log(db, run_id, events)
 
     def log(self, run_id: str, events: Sequence[Event]) -> list[Event]:
-        """Commits events that belong to no call."""
+        """Commits events that belong to no effect."""
         with self._db.write() as db:
             return rows.log(db, run_id, events)
 
     # --- reading back
 
-    def state(self, run_id: str, questions: int) -> list[QuestionState]:
-        """How far each question has come."""
-        states = [QuestionState(question) for question in range(questions)]
-        last = (
-            "SELECT question, MAX(chunk), MAX(settled) FROM steps "
-            "WHERE run = ? AND committed IS NOT NULL AND chunk >= 0 GROUP BY question"
-        )
-        for question, chunk, settled in self._db.read(last, (run_id,)):
-            states[question].next_chunk = chunk + 1
-            states[question].settled = bool(settled)
-            memory = self._db.read(
-                "SELECT memory FROM steps WHERE run = ? AND question = ? AND chunk >= 0 AND memory IS NOT NULL "
-                "ORDER BY chunk DESC LIMIT 1",
-                (run_id, question),
-            )
-            states[question].memory = memory[0][0] if memory else ""
-        answers = "SELECT question, answer FROM steps WHERE run = ? AND chunk = ? AND committed IS NOT NULL"
-        for question, answer in self._db.read(answers, (run_id, ANSWER_STEP)):
-            states[question].answer = answer
-        if states and (ended := self.effects(run_id).find(ANSWER)) is not None:
-            states[0].answer = ended["answer"]
-        return states
+    def effect(self, run_id: str, key: str) -> dict[str, Any] | None:
+        """What was committed under a key, None where nothing was."""
+        return read_body(self._db, run_id, *split_key(key))
 
-    def mark(self, run_id: str, chunk: int) -> dict[str, Any] | None:
-        """Where a chunk lies, as it was committed, or None if it was never read."""
+    def latest(self, run_id: str, kind: str) -> tuple[int, dict[str, Any]] | None:
+        """Number and body of the committed effect of a kind with the highest number."""
         found = self._db.read(
-            "SELECT mark FROM chunks WHERE run = ? AND chunk = ?", (run_id, chunk)
+            "SELECT number, body FROM effects WHERE run = ? AND kind = ? AND committed IS NOT NULL "
+            "ORDER BY number DESC LIMIT 1",
+            (run_id, kind),
         )
-        return json.loads(found[0][0]) if found else None
+        return (found[0][0], json.loads(found[0][1])) if found else None
 
-    def last_mark(self, run_id: str) -> dict[str, Any] | None:
-        """Where the furthest chunk lies, None before the first."""
-        found = self._db.read(
-            "SELECT mark FROM chunks WHERE run = ? ORDER BY chunk DESC LIMIT 1", (run_id,)
-        )
-        return json.loads(found[0][0]) if found else None
+    def count(self, run_id: str, kind: str) -> int:
+        """How many effects of a kind are committed."""
+        return self._db.read(
+            "SELECT COUNT(*) FROM effects WHERE run = ? AND kind = ? AND committed IS NOT NULL",
+            (run_id, kind),
+        )[0][0]
 
     def usage(self, run_id: str, question: int | None = None) -> Usage:
-        """What the run's calls cost, for one question or all."""
-        columns = ", ".join(rows.SUMS)
-        spent, values = "SELECT usage FROM steps WHERE run = ?", [run_id]
+        """What the run's calls cost, for one question or all. A tool session is one question."""
+        where, values = "FROM effects WHERE run = ?", [run_id]
         if question is not None:
-            spent, values = f"{spent} AND question = ?", [run_id, question]
-        if not question:  # a tool session is one question
-            spent, values = (
-                f"{spent} UNION ALL SELECT usage FROM effects WHERE run = ?",
-                [*values, run_id],
-            )
-        row = self._db.read(f"SELECT {columns} FROM ({spent})", values)[0]
-        return Usage(**dict(zip(Usage.model_fields, row, strict=True)))
+            of_session = "OR kind NOT GLOB '*/q[0-9]*'" if question == 0 else ""
+            where, values = f"{where} AND (kind GLOB ? {of_session})", [run_id, f"*/q{question}"]
+        found = self._db.read(f"SELECT {rows.SUMS} {where}", values)[0]
+        return Usage(**dict(zip(Usage.model_fields, found, strict=True)))
 
     def events(self, run_id: str, after: int = -1) -> Iterator[Event]:
         """The run's events with `seq > after`, in order, read as they are consumed."""
@@ -342,9 +318,27 @@ class RunStore:
         return -1 if seq is None else seq
 
     def conversations(self, run_id: str, question: int = 0) -> Sequence[Conversation]:
-        """The question's conversations in order, read from disk as they are indexed."""
+        """The question's conversations in order, read from disk as they are indexed; that of chunk i is the ith."""
         return StoredConversations(self._db, run_id, question)
 
-    def effects(self, run_id: str) -> StoredEffects:
-        """What a tool session did."""
-        return StoredEffects(self._db, run_id)
+    # --- within a transaction
+
+    def _commit(
+        self,
+        db: sqlite3.Connection,
+        run_id: str,
+        key: str,
+        body: dict[str, Any],
+        usage: Usage,
+        events: Sequence[Event],
+    ) -> list[Event]:
+        place = (run_id, *split_key(key))
+        if body.get("conversation") is not None:
+            text = chunk_text(self._db, run_id, body["conversation"].get("chunk"))
+            body = without_text(body, text)
+        db.execute(
+            "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) "
+            "ON CONFLICT DO UPDATE SET committed = excluded.committed, usage = excluded.usage, body = excluded.body",
+            (*place, time.time(), rows.spent(db, place, usage), rows.to_json(body)),
+        )
+        return rows.log(db, run_id, events)

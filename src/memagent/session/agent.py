@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from memagent.errors import ConfigError, RunMismatch
-from memagent.events import Event, SessionStarted
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
-from memagent.models.limit import Limits, UsageLimit
-from memagent.models.spec import open_model
+from memagent.models.limit import Limits
 from memagent.prompts.session import SessionPrompts
-from memagent.run.agent import Agent
+from memagent.run.agent import Agent, OnEvent
 from memagent.run.result import SessionResult
-from memagent.run.runner import Journal
 from memagent.run.stream import EventStream
 from memagent.runstore import RunStore
-from memagent.runstore.effects import ANSWER
 from memagent.session.context.archive import READ_ARCHIVED
-from memagent.session.loop import Session
+from memagent.session.loop import ToolLoop
 from memagent.session.plan import Protocol, ToolPlan, ToolSettings
 from memagent.threads import in_thread
-from memagent.tokens import TokenCounter
 from memagent.tools import Tool, Toolset
-from memagent.trajectory import StopReason, Trajectory
 
 
 class ToolAgent(Agent):
@@ -50,8 +43,6 @@ class ToolAgent(Agent):
         early: share of the limit from which a summary is begun in the background; default: when it is due.
         prompts: the wording: a TOML file or `SessionPrompts`; default memagent's own.
         base_url: the server's address, or a list of several; default as `memagent.models.spec.open_model` finds it.
-        api_key: the server's key; default from `MEMAGENT_API_KEY` or `OPENAI_API_KEY`.
-        tokenizer: what counts tokens instead of the model's own counter.
         sampling: temperature and top_p.
         seed: of the run; each call's seed is derived from it.
         limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money.
@@ -79,8 +70,6 @@ class ToolAgent(Agent):
         early: float | None = None,
         prompts: SessionPrompts | str | PathLike[str] | None = None,
         base_url: str | Sequence[str] | None = None,
-        api_key: str | None = None,
-        tokenizer: str | Path | TokenCounter | None = None,
         sampling: Sampling | None = None,
         seed: int = 0,
         limits: Limits | None = None,
@@ -93,7 +82,8 @@ class ToolAgent(Agent):
                 f"a tool is named {READ_ARCHIVED.name!r}, as is the one that every session has: give it another name"
             )
         self.prompts = SessionPrompts.load(prompts)
-        self.settings = ToolSettings.chosen(
+        self.settings = ToolSettings.choose(
+            {},
             working_context=working_context,
             max_summaries=max_summaries,
             max_steps=max_steps,
@@ -104,22 +94,25 @@ class ToolAgent(Agent):
             sampling=sampling,
             seed=seed,
         )
-        opened = open_model(model, base_url=base_url, api_key=api_key, tokenizer=tokenizer)
-        super().__init__(opened, concurrency=concurrency, limits=limits, store=store)
+        super().__init__(
+            model, base_url=base_url, concurrency=concurrency, limits=limits, store=store
+        )
 
-    def run(self, task: str, *, run_id: str | None = None) -> SessionResult:
+    def run(
+        self, task: str, *, run_id: str | None = None, on_event: OnEvent | None = None
+    ) -> SessionResult:
         """Works on the task until it is answered, or a limit is reached.
 
         Args:
             task: what to do.
             run_id: names the run. An existing run of the same task, tools and settings is finished, or its result
                 returned.
+            on_event: called with each event, in this thread.
 
         Raises:
             MemagentError: see `memagent.errors`; `error.run_id` names the run that can be resumed.
         """
-        stream = self.stream(task, run_id=run_id)
-        return self._finish(stream.run_id, stream.finish())
+        return self._finish(self.stream(task, run_id=run_id), on_event)
 
     async def arun(self, task: str, *, run_id: str | None = None) -> SessionResult:
         """`run`, awaited."""
@@ -127,9 +120,9 @@ class ToolAgent(Agent):
 
     def stream(self, task: str, *, run_id: str | None = None) -> SessionStream:
         """Runs the session as an async iterator of events; `.result` when it is through."""
-        return SessionStream(self, task, run_id)
+        return self._stream(task, run_id)
 
-    def resume(self, run_id: str) -> SessionResult:
+    def resume(self, run_id: str, *, on_event: OnEvent | None = None) -> SessionResult:
         """Finishes a run of this agent: no committed call is sent again, and no finished tool runs again.
 
         A tool that was under way runs again if it is idempotent; else the model is told that it was interrupted.
@@ -139,8 +132,7 @@ class ToolAgent(Agent):
             RunMismatch: this agent's settings or tools differ from the run's.
             ConfigError: the run has more steps or summaries than `max_steps` or `max_summaries` allow.
         """
-        stream = self.resume_stream(run_id)
-        return self._finish(stream.run_id, stream.finish())
+        return self._finish(self.resume_stream(run_id), on_event)
 
     async def aresume(self, run_id: str) -> SessionResult:
         """`resume`, awaited."""
@@ -154,7 +146,7 @@ class ToolAgent(Agent):
             raise RunMismatch(
                 f"run {run_id!r} reads a document: resume it with MemoryAgent, or `memagent resume`"
             )
-        return SessionStream(self, binding["questions"][0], run_id)
+        return self._stream(binding["questions"][0], run_id)
 
     async def plan(self, task: str, *, working_context: int | None = None) -> ToolPlan:
         """Asks the model for its window and counter, and renders the prompt.
@@ -183,16 +175,26 @@ class ToolAgent(Agent):
             window=window,
         )
 
+    def recipe(self) -> dict[str, Any]:
+        """See `Agent.recipe`."""
+        return {**self.model.recipe, **self.settings.model_dump(mode="json")}
+
+    def _stream(self, task: str, run_id: str | None) -> SessionStream:
+        async def prepare(window: int | None) -> ToolPlan:
+            return await self.plan(task, working_context=window)
+
+        return SessionStream(ToolLoop(self, prepare), run_id)
+
+    def _reseed(self, seed: int | None) -> None:
+        if seed is not None:
+            self.settings = self.settings.model_copy(update={"seed": seed})
+
     def __repr__(self) -> str:
         return f"ToolAgent({self.model.name!r}, tools={list(self.tools)})"
 
 
 class SessionStream(EventStream[SessionResult]):
-    """One tool session as an async iterator of events; `result` when it is through."""
-
-    def __init__(self, agent: ToolAgent, task: str, run_id: str | None) -> None:
-        super().__init__(run_id)
-        self._agent, self._task_text = agent, task
+    """One tool session as an async iterator of events; `result` at its end."""
 
     @property
     def result(self) -> SessionResult:
@@ -202,61 +204,3 @@ class SessionStream(EventStream[SessionResult]):
             ConfigError: the events were not consumed to the end.
         """
         return self.outcome
-
-    async def _run(self) -> AsyncGenerator[Event]:
-        agent = self._agent
-        store = await in_thread(lambda: agent.store)
-        known = await in_thread(store.find, self.run_id)
-        window = None
-        # A document's run has another window, and is refused for what it is.
-        if known is not None and known.binding["agent"] == "tools":
-            window = known.binding["budget"]["window"]
-        plan = await agent.plan(self._task_text, working_context=window)
-        opened = Journal.open(
-            store,
-            self.run_id,
-            binding=plan.binding(),
-            settings={"model": agent.model.name, **agent.settings.model_dump(mode="json")},
-            source={"name": "", "path": None},
-        )
-        async with opened as journal:
-            model = agent.model
-            if agent.limits is not None:
-                spent = await in_thread(store.usage, self.run_id)
-                model = model.around(UsageLimit(model.inner, agent.limits, spent=spent))
-            session = Session(plan, model, journal)
-            started = SessionStarted(
-                run_id=self.run_id,
-                model=plan.model,
-                task=plan.task,
-                tools=tuple(plan.tools),
-                counter=plan.counter.name,
-                working_context=plan.working_context,
-            )
-            async with aclosing(session.events(started)) as events:
-                async for event in events:
-                    yield event
-            self._outcome = await in_thread(_result, store, self.run_id, session)
-
-
-def _result(store: RunStore, run_id: str, session: Session) -> SessionResult:
-    """Reads a session's result from the store. Blocks."""
-    effects = store.effects(run_id)
-    ended = effects.find(ANSWER)
-    answer = None if ended is None else ended["answer"]
-    reason, detail = session.stopped or (StopReason.ANSWERED, "")
-    segments = effects.segments()
-    if session.unfinished:
-        segments = [*segments, *session.unfinished]
-    return SessionResult(
-        task=session.plan.task,
-        answer=answer,
-        stop_reason=reason,
-        usage=store.usage(run_id),
-        steps=session.steps,
-        summaries=session.summaries,
-        run_id=run_id,
-        trajectory=Trajectory(segments, answer, reason),
-        detail=detail,
-        truncated=session.truncated,
-    )

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar
 
 from memagent.compaction import Compaction
 from memagent.errors import CompactionFailed, ConfigError, LimitReached, OutOfSummaries
-from memagent.events import Acted, Answered, Compacted, Event, Stopped
-from memagent.messages import (
-    ChatRequest,
-    Completion,
-    FinishReason,
-    Message,
-    Usage,
-)
-from memagent.models.base import ChatModel
-from memagent.prompts.reply import UnusableReply
-from memagent.run.exchange import NOT_EMPTY, UNUSABLE_RETRIES, seed_of
-from memagent.run.log import Effects, Remembered
-from memagent.run.runner import Journal
-from memagent.runstore.effects import ANSWER, SEGMENT
+from memagent.events import Acted, Answered, Compacted, Event, SessionStarted, Stopped
+from memagent.messages import Message, Usage
+from memagent.run.agent import Agent
+from memagent.run.exchange import Caller, Exchange, Record, Reply, Unusable
+from memagent.run.log import Log
+from memagent.run.result import SessionResult
+from memagent.run.stream import Loop
+from memagent.runstore import RunRecord
 from memagent.session.act import Act, read_act
-from memagent.session.context.buffer import SummaryBuffer
 from memagent.session.plan import ToolPlan
-from memagent.session.segments import sampled, segments
+from memagent.session.segments import conversation_of, segments
 from memagent.session.tool_calls import ToolCalls
 from memagent.threads import in_thread
-from memagent.tools.base import ToolOutput
-from memagent.trajectory import Conversation, StopReason
+from memagent.trajectory import Conversation, StopReason, Trajectory
 
 CUT_OFF = "the reply was cut off by its token limit"
+ANSWER = "answer/q0"
+Prepare = Callable[[int | None], Awaitable[ToolPlan]]
+"""Makes the plan, with the working context of the run that is resumed."""
 
 
 class _Stop(Exception):
@@ -41,78 +36,75 @@ class _Stop(Exception):
         self.reason, self.detail = reason, detail
 
 
-class Session:
+class ToolLoop(Loop[SessionResult]):
     """One run of one task.
 
+    A resumed run walks the same steps; what was committed is handed back instead of made.
+
     Args:
-        plan: what was resolved before the first call.
-        model: where requests go.
-        journal: the run that this session commits to.
+        host: the agent.
+        prepare: makes the plan.
     """
 
-    def __init__(self, plan: ToolPlan, model: ChatModel, journal: Journal) -> None:
-        self.plan, self.journal = plan, journal
-        self.steps = 0
-        """Made so far: replies of the model that called a tool, or meant to."""
-        self.summaries = 0
-        self.stopped: tuple[StopReason, str] | None = None
-        """Why there is no answer, with a sentence of detail."""
-        self.truncated = False
-        """The answer was cut off by its token limit."""
-        self.unfinished: tuple[Conversation, ...] = ()
-        """What was said in the working context in which the session stopped."""
-        self._effects = Effects(journal)
+    agent: ClassVar[str] = "tools"
+
+    def __init__(self, host: Agent, prepare: Prepare) -> None:
+        self.host = host
+        self.source = {"name": "", "path": None}
+        self._prepare = prepare
+        self._steps = 0
+        """Replies so far that called a tool, or meant to."""
+        self._summaries = 0
         self._segments = 0
-        self._has_room = False
-        """In this step the context is as small as it can be: what is cut off now would be cut off again."""
-        self._model = Remembered(model, self._effects, self._told)
-        self._buffer = plan.buffer(self._model)
-        self._tools = plan.tools
+        self._answer: str | None = None
+        self._truncated = False
+        self._stopped: _Stop | None = None
+        self._unfinished: tuple[Conversation, ...] = ()
+        """What was said in the working context in which the session stopped."""
 
-    async def events(self, started: Event) -> AsyncGenerator[Event]:
-        """Runs to the end: the committed events first, verbatim, then the new ones as they are committed.
+    async def prepare(self, known: RunRecord | None) -> ToolPlan:
+        """See `Loop.prepare`."""
+        self.plan = await self._prepare(
+            None if known is None else known.binding["budget"]["window"]
+        )
+        return self.plan
 
-        Args:
-            started: the event that opens a new run's log.
+    async def run(self, log: Log, caller: Caller, *, fresh: bool) -> SessionResult:
+        """See `Loop.run`.
 
         Raises:
-            ModelError: a call failed for good; the run stays resumable.
-            StoreError: a step could not be committed.
             ConfigError: more steps or summaries were made than this agent may make.
         """
-        replayed, written = False, 0
-        async with aclosing(self.journal.replay()) as committed:
-            async for event in committed:
-                replayed = True
-                if event.type == "compacted":
-                    written = event.compaction.stage
-                yield event
-        if (ended := await self._effects.find(ANSWER)) is not None:
+        self._log, self._caller, plan = log, caller, self.plan
+        if (ended := await log.effect(ANSWER)) is not None:
             # Whatever this agent's limits are: it is over, and nobody is asked for anything.
-            self.steps, self.summaries = ended["steps"], ended["summaries"]
-            self.truncated = ended.get("truncated", False)
-            return
-        await self._check_limits(written)
-        if not replayed:
-            await self._effects.log(started)
-            for event in self._effects.news():
-                yield event
-        async with self._buffer as buffer:
-            await buffer.open(self.plan.prompt)
-            self._tools = self.plan.toolset(buffer)
+            self._steps, self._summaries = ended["steps"], ended["summaries"]
+            self._answer, self._truncated = ended["answer"], ended.get("truncated", False)
+            return await in_thread(self._result)
+        await self._check_limits()
+        if fresh:
+            started = SessionStarted(
+                run_id=log.run_id,
+                model=plan.model,
+                task=plan.task,
+                tools=tuple(plan.tools),
+                counter=plan.counter.name,
+                working_context=plan.window,
+            )
+            await log.add(started)
+        async with plan.buffer(caller.model, log) as buffer:
+            await buffer.open(plan.prompt)
+            self._buffer = buffer
+            self._tools = plan.toolset(buffer)
             try:
-                async with aclosing(self._steps(buffer)) as news:
-                    async for event in news:
-                        yield event
+                await self._act_until_answered()
             except _Stop as stop:
-                self.stopped = stop.reason, stop.detail
-                self.unfinished = sampled(buffer.messages)
+                self._stopped = stop
+                self._unfinished = conversation_of(buffer.messages)
                 await self._log_stop(stop)
-        # A summary that was begun early may have ended just now.
-        for event in self._effects.news():
-            yield event
+        return await in_thread(self._result)
 
-    async def _check_limits(self, summaries: int) -> None:
+    async def _check_limits(self) -> None:
         """Refuses to replay a part of what was made.
 
         Raises:
@@ -120,19 +112,25 @@ class Session:
         """
         settings = self.plan.settings
         made = (
-            ("max_steps", settings.max_steps, await self._effects.count("act")),
-            ("max_summaries", settings.max_summaries, summaries),
+            ("max_steps", settings.max_steps, await self._log.count("act")),
+            ("max_summaries", settings.max_summaries, await in_thread(self._written)),
         )
         for name, most, count in made:
             if count > most:
                 raise ConfigError(
-                    f"{name}={most!r} is less than run {self.journal.run_id!r} has used, which is {count}: "
+                    f"{name}={most!r} is less than run {self._log.run_id!r} has used, which is {count}: "
                     f"resume it with {name}={count} or more"
                 )
 
+    def _written(self) -> int:
+        """Summaries that earlier sessions wrote. Blocks."""
+        events = self._log.store.events(self._log.run_id)
+        stages = [event.compaction.stage for event in events if event.type == "compacted"]
+        return stages[-1] if stages else 0
+
     async def _log_stop(self, stop: _Stop) -> None:
         """Commits that the session stopped, unless that is the last that the log says."""
-        store, run_id = self.journal.store, self.journal.run_id
+        store, run_id = self._log.store, self._log.run_id
         stopped = Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
 
         def last() -> Event | None:
@@ -140,207 +138,191 @@ class Session:
 
         said = await in_thread(last)
         if said is None or said.model_copy(update={"seq": stopped.seq}) != stopped:
-            await self._effects.log(stopped)
+            await self._log.add(stopped)
 
-    async def _steps(self, buffer: SummaryBuffer) -> AsyncGenerator[Event]:
+    # --- steps
+
+    async def _act_until_answered(self) -> None:
         """Makes steps until there is an answer.
 
         Raises:
             _Stop: there is none.
         """
-        tools = ToolCalls(self._tools, self._effects, self.plan.neutraliser)
+        buffer = self._buffer
+        calls = ToolCalls(self._tools, self._log, self.plan.neutraliser)
         while True:
-            if self.steps >= (most := self.plan.settings.max_steps):
+            if self._steps >= (most := self.plan.settings.max_steps):
                 raise _Stop(
                     StopReason.OUT_OF_STEPS,
                     f"there is no answer after max_steps={most}; allow more and resume the run",
                 )
-            await self._make_room(buffer)
-            for event in self._effects.news():
-                yield event
-            act = await self._act(buffer)
-            for event in self._effects.news():
-                yield event
+            while buffer.due and await self._compact():
+                pass
+            act = await self._act()
             if act.answers:
                 said = (*buffer.messages, Message(role="assistant", content=act.shown))
                 await self._end(said, act.said, truncated=act.truncated)
-                break
-            outputs: dict[int, ToolOutput] = {}
-            async with aclosing(tools.run(self.steps, act.calls)) as running:
-                async for place, output in running:
-                    outputs[place] = output
-                    for event in self._effects.news():
-                        yield event
-            self.steps += 1
-            results = [(call, outputs[place]) for place, call in enumerate(act.calls)]
-            answers = [output.text for call, output in results if tools.ends(call, output)]
+                return
+            outputs = await calls.run(self._steps, act.calls)
+            self._steps += 1
+            results = list(zip(act.calls, outputs, strict=True))
+            answers = [output.text for call, output in results if calls.ends(call, output)]
             if answers:
                 await self._end(buffer.messages, answers[0], truncated=False)
-                break
+                return
             for call, output in results:
                 message = Message(role="tool", content=output.text, tool_call_id=call.id)
                 await buffer.append(message, ok=output.ok)
             if act.problem is not None:
                 await buffer.append(Message(role="user", content=act.problem))
-        for event in self._effects.news():
-            yield event
 
-    # --- the model's turn
-
-    async def _act(self, buffer: SummaryBuffer) -> Act:
+    async def _act(self) -> Act:
         """The model's next usable reply, part of the context when it calls a tool.
 
-        One that its token limit cut off is asked for again, once with as much room as there can be.
+        A reply that its token limit cut off before it called a tool is asked for again, once, with as much room as
+        there can be.
 
         Raises:
             _Stop: a limit is reached, or no reply was usable.
         """
-        key, detail, attempt = f"room-{self.steps}", "", 0
-        made = await self._effects.find(key)
-        self._has_room = made is not None
-        if made is not None and made["compact"]:
-            await self._compact(buffer, force=True)
-        while attempt <= UNUSABLE_RETRIES:
-            request = await self._request(buffer, attempt)
-            try:
-                completion = await self._model.complete(request)
-            except LimitReached as limit:
-                raise _Stop(StopReason.LIMIT, str(limit)) from limit
-            try:
-                act = self._read(completion)
-            except UnusableReply as error:
-                detail, attempt = str(error), attempt + 1
-                cut = completion.finish_reason is FinishReason.LENGTH
-                if cut and not self._has_room:
-                    # Committed first: where a replay finds it, it does the same.
-                    body = {"compact": 2 * buffer.room < self.plan.working_context}
-                    await self._effects.once(key, body)
-                    self._has_room = True
-                    if body["compact"] and await self._compact(buffer, force=True):
-                        attempt = 0
-                if cut:
-                    detail += " (a larger working_context gives it more)"
-                continue
-            if not act.answers:
-                said = Message(role="assistant", content=act.shown, tool_calls=act.calls)
-                await buffer.append(said)
-            return act
-        raise _Stop(
-            StopReason.UNUSABLE_REPLY,
-            f"step {self.steps}: {detail}, {1 + UNUSABLE_RETRIES} times in a row",
-        )
-
-    async def _request(self, buffer: SummaryBuffer, attempt: int) -> ChatRequest:
-        # After an unusable reply: without reasoning, which may have used up the output, and not empty.
-        settings, thinking = self.plan.settings, False if attempt else None
-        room = buffer.room
-        if thinking is not None:  # some templates write more then
-            room = await self.plan.room(buffer.messages, buffer.tools, thinking=thinking)
-        return ChatRequest(
-            messages=buffer.messages,
-            max_tokens=max(1, room),
-            sampling=settings.sampling,
-            seed=seed_of(settings.seed, 0, f"act-{self.steps}", attempt),
-            thinking=thinking,
-            # With calls of the server's own, a pattern would keep the model from making them.
-            pattern=NOT_EMPTY if attempt and not buffer.tools else None,
-            tools=buffer.tools,
-            kind="act",
-            parts={"task": self.plan.task},
-        )
-
-    def _read(self, completion: Completion) -> Act:
-        """What a reply says.
-
-        Raises:
-            UnusableReply: nothing, or not yet: it was cut off, and might not be with more room.
-        """
-        act = read_act(
-            completion, native=self.plan.native, step=self.steps, tools=tuple(self._tools)
-        )
-        if act.is_cut_off and not self._has_room:
-            raise UnusableReply(CUT_OFF)
+        buffer = self._buffer
+        reply = await self._ask(f"act-{self._steps}", final=False)
+        if reply.value.is_cut_off:
+            if 2 * buffer.room < self.plan.window:
+                await self._compact(force=True)
+            reply = await self._ask(f"act-{self._steps}/room", final=True)
+        act = reply.value
+        if not act.answers:
+            said = Message(role="assistant", content=act.shown, tool_calls=act.calls)
+            await buffer.append(said)
         return act
 
-    def _told(self, request: ChatRequest, completion: Completion) -> Sequence[Event]:
-        if request.kind != "act":
-            self.plan.prompts.read_summary(completion)
-            return ()
-        act = self._read(completion)
-        return [
-            Acted(
-                step=self.steps,
+    async def _ask(self, key: str, *, final: bool) -> Reply[Act]:
+        """Asks what to do next.
+
+        Args:
+            key: of the exchange.
+            final: what is cut off now would be cut off again, and is taken as it is.
+
+        Raises:
+            _Stop: a limit is reached, or no reply was usable.
+        """
+        buffer, native = self._buffer, self.plan.native
+
+        def record(reply: Reply[Act]) -> Record:
+            act = reply.value
+            if act.is_cut_off and not final:
+                return {}, ()
+            acted = Acted(
+                step=self._steps,
                 text=act.said,
                 calls=act.calls,
-                prompt_tokens=self._buffer.tokens,
-                usage=completion.usage,
+                prompt_tokens=buffer.tokens,
+                usage=reply.completion.usage,
             )
-        ]
+            return {}, [acted]
+
+        exchange = Exchange(
+            key=key,
+            kind="act",
+            messages=buffer.messages,
+            read=lambda completion: read_act(
+                completion, native=native, step=self._steps, tools=tuple(self._tools)
+            ),
+            rejects=lambda act: CUT_OFF if act.is_cut_off and not final else None,
+            most=max(1, buffer.room),
+            least=1,
+            bound=buffer.tokens,
+            near=0,
+            tools=buffer.tools,
+            parts={"task": self.plan.task},
+            record=record,
+        )
+        try:
+            return await self._caller.ask(exchange)
+        except LimitReached as limit:
+            raise _Stop(StopReason.LIMIT, str(limit)) from limit
+        except Unusable as error:
+            raise _Stop(StopReason.UNUSABLE_REPLY, f"step {self._steps}: {error}") from error
 
     # --- the context
 
-    async def _make_room(self, buffer: SummaryBuffer) -> None:
-        """Compacts while it is due.
-
-        Raises:
-            _Stop: it cannot be done.
-        """
-        while buffer.due and await self._compact(buffer):
-            pass
-
-    async def _compact(self, buffer: SummaryBuffer, *, force: bool = False) -> bool:
-        """Compacts once, and says whether anything was done.
+    async def _compact(self, *, force: bool = False) -> bool:
+        """Compacts once, and returns whether anything was done.
 
         Args:
-            buffer: the context.
             force: also where it is not due, after a reply that was cut off; it may be that nothing can be spared.
 
         Raises:
             _Stop: it cannot be done.
         """
+        buffer = self._buffer
         before = buffer.messages
-        self._model.unusable.discard("summary")
         try:
             done = await buffer.compact(force=force)
         except OutOfSummaries as error:
-            why = f"step {self.steps}: {CUT_OFF}, and " if force else ""
+            why = f"step {self._steps}: {CUT_OFF}, and " if force else ""
             raise _Stop(StopReason.OUT_OF_SUMMARIES, f"{why}{error}") from error
         except CompactionFailed as error:
             # A replay comes to the same, unless it was for want of a summary.
-            if force and "summary" not in self._model.unusable:
+            if force and not isinstance(error.__cause__, Unusable):
                 return False
             raise _Stop(StopReason.UNUSABLE_REPLY, str(error)) from error
         except LimitReached as limit:
             raise _Stop(StopReason.LIMIT, str(limit)) from limit
         if done is None:
             return False
-        self.summaries = buffer.summaries
+        self._summaries = buffer.summaries
         await self._keep(segments(before, done), done)
         return True
 
-    async def _keep(
-        self, conversations: Sequence[Conversation], done: Compaction | None = None
-    ) -> None:
+    async def _keep(self, conversations: Sequence[Conversation], done: Compaction) -> None:
         """Commits conversations that are over, the last one with what ended it."""
-        for place, conversation in enumerate(conversations, start=1):
-            events: list[Event] = []
-            if done is not None and place == len(conversations):
-                # They are in the store already.
-                bare = done.model_copy(update={"conversations": ()})
-                events.append(Compacted(step=self.steps, compaction=bare))
-            body = conversation.model_dump(mode="json", exclude={"turns"})
-            await self._effects.once(f"{SEGMENT}-{self._segments}", body, *events)
+        bodies = [{"conversation": _dump(conversation)} for conversation in conversations]
+        # The conversations are in the store already.
+        bare = done.model_copy(update={"conversations": ()})
+        compacted = Compacted(step=self._steps, compaction=bare)
+        for place, body in enumerate(bodies, start=1):
+            events = [compacted] if place == len(bodies) else []
+            await self._log.record(f"segment-{self._segments}", body, *events)
             self._segments += 1
 
     async def _end(self, messages: tuple[Message, ...], answer: str, *, truncated: bool) -> None:
-        """Commits the last conversation and the answer."""
-        await self._keep(sampled(messages))
-        answered = Answered(answer=answer, form_found=True, truncated=truncated, usage=Usage())
-        self.truncated = truncated
+        """Commits the answer with the last conversation."""
+        self._answer, self._truncated = answer, truncated
+        (conversation,) = conversation_of(messages)
         body = {
             "answer": answer,
-            "steps": self.steps,
-            "summaries": self.summaries,
+            "steps": self._steps,
+            "summaries": self._summaries,
             "truncated": truncated,
+            "conversation": _dump(conversation),
         }
-        await self._effects.once(ANSWER, body, answered)
+        answered = Answered(answer=answer, form_found=True, truncated=truncated, usage=Usage())
+        await self._log.record(ANSWER, body, answered)
+
+    def _result(self) -> SessionResult:
+        """Blocks."""
+        store, run_id = self._log.store, self._log.run_id
+        usage, limits = store.usage(run_id), self.host.limits
+        reason = StopReason.ANSWERED if self._stopped is None else self._stopped.reason
+        conversations = store.conversations(run_id)
+        if self._unfinished:
+            conversations = [*conversations, *self._unfinished]
+        return SessionResult(
+            task=self.plan.task,
+            answer=self._answer,
+            stop_reason=reason,
+            usage=usage,
+            steps=self._steps,
+            summaries=self._summaries,
+            run_id=run_id,
+            trajectory=Trajectory(conversations, self._answer, reason),
+            detail="" if self._stopped is None else self._stopped.detail,
+            truncated=self._truncated,
+            cost=None if limits is None else limits.price(usage),
+        )
+
+
+def _dump(conversation: Conversation) -> dict[str, object]:
+    return conversation.model_dump(mode="json", exclude={"turns"})

@@ -1,36 +1,33 @@
-"""What a tool session needs to know before its first call: settings, and the plan they resolve to."""
+"""What a tool session resolves before its first call: settings, the prompt, the working context."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
-from memagent.budget import DEFAULT_WINDOW
-from memagent.errors import ConfigError, WindowUnknown
-from memagent.messages import Leaf, Message, Sampling, ToolSpec
+from memagent.messages import Message
 from memagent.models.base import ChatModel
-from memagent.models.retry import patiently
 from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
+from memagent.run.log import Log
+from memagent.run.plan import Plan, Settings, check_text, choose_window
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.buffer import SummaryBuffer
-from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
 from memagent.tools import Tool, Toolset
 from memagent.tools.protocol import describe
-from memagent.tools.wording import sendable, shown
+from memagent.tools.wording import sendable
 
 Protocol = Literal["native", "text"]
 """How calls travel: in fields of the server's own, or in the text of messages."""
 
 
-class ToolSettings(Leaf):
-    """A tool agent's settings as plain data."""
+class ToolSettings(Settings):
+    """A tool agent's settings, declared once."""
 
     working_context: int | None = Field(default=None, gt=0)
     max_summaries: int = Field(default=7, ge=0)
@@ -39,8 +36,6 @@ class ToolSettings(Leaf):
     protocol: Protocol = "native"
     instructions: str = Field(default="", strict=True)
     early: float | None = Field(default=None, gt=0, lt=1)
-    sampling: Sampling = Sampling()
-    seed: int = 0
 
     @field_validator("instructions")
     @classmethod
@@ -49,36 +44,15 @@ class ToolSettings(Leaf):
             raise ValueError("it holds half a surrogate pair; give what can be encoded")
         return text
 
-    @classmethod
-    def chosen(cls, **given: Any) -> Self:
-        """What was given, else the defaults.
-
-        Raises:
-            ConfigError: a setting has a bad value.
-        """
-        fields = {name: value for name, value in given.items() if value is not None}
-        try:
-            return cls.model_validate(fields)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise ConfigError(
-                f"{first['loc'][-1]}={shown(first['input'])}: {first['msg']}"
-            ) from error
-
 
 @dataclass(frozen=True)
-class ToolPlan:
+class ToolPlan(Plan):
     """Everything that a session needs to know, resolved before the first call."""
 
     task: str
     settings: ToolSettings
     prompts: SessionPrompts
     tools: Toolset
-    model: str
-    """The model's name."""
-    counter: TokenCounter
-    working_context: int
-    """Most tokens of prompt plus output of a call."""
     prompt: tuple[Message, ...]
     """What stands first in every request."""
     neutraliser: Neutraliser
@@ -111,21 +85,10 @@ class ToolPlan:
             ConfigError: the task is no text, or empty.
             WindowUnknown: neither the model nor the settings say how large the window is.
         """
-        if not isinstance(cast("object", task), str) or not task.strip():
-            raise ConfigError(f"the task is {shown(task)}: give a text that is not empty")
-        if sendable(task) != task:
-            raise ConfigError(
-                f"the task {shown(task)} holds half a surrogate pair: give what can be encoded"
-            )
-        asked = settings.working_context
-        if asked is None and window is None:
-            raise WindowUnknown(
-                f"the model {model!r} does not say how large its window is: give working_context="
-            )
-        if asked is not None and window is not None and asked > window:
-            raise ConfigError(
-                f"working_context={asked!r} is over the {window} tokens that {model!r} reports"
-            )
+        check_text("the task", task)
+        working_context = choose_window(
+            model, settings.working_context, window, name="working_context"
+        )
         frame = (
             prompts.render("native")
             if settings.protocol == "native"
@@ -140,7 +103,9 @@ class ToolPlan:
             tools=tools,
             model=model,
             counter=counter,
-            working_context=asked or min(window or DEFAULT_WINDOW, DEFAULT_WINDOW),
+            window=working_context,
+            sampling=settings.sampling,
+            seed=settings.seed,
             prompt=(
                 Message(role="system", content=system),
                 Message(role="user", content=neutraliser.safe(task)),
@@ -153,13 +118,13 @@ class ToolPlan:
         """Whether calls travel in fields of the server's own."""
         return self.settings.protocol == "native"
 
-    def buffer(self, model: ChatModel) -> SummaryBuffer:
-        """The working context, still empty."""
+    def buffer(self, model: ChatModel, log: Log) -> SummaryBuffer:
+        """The working context, still empty; its summaries are committed to the log."""
         settings = self.settings
         return SummaryBuffer(
             model,
-            working_context=self.working_context,
-            window=self.working_context,
+            working_context=self.window,
+            window=self.window,
             max_summaries=settings.max_summaries,
             summary_tokens=settings.summary_tokens,
             tools=[*self.tools.specs, READ_ARCHIVED],
@@ -169,6 +134,7 @@ class ToolPlan:
             sampling=settings.sampling,
             seed=settings.seed,
             early=settings.early,
+            log=log,
         )
 
     def toolset(self, buffer: SummaryBuffer) -> Toolset:
@@ -176,23 +142,8 @@ class ToolPlan:
         tools: list[Tool] = [*self.tools.values(), buffer.archive_tool]
         return Toolset(tools)
 
-    async def room(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, thinking: bool
-    ) -> int:
-        """Tokens that a prompt leaves for the output, 0 or less where it leaves none. Waits for a server that counts.
-
-        Raises:
-            ModelError: the server cannot be asked.
-        """
-
-        def count() -> int:
-            return self.counter.count_messages(messages, thinking=thinking, tools=tools)
-
-        prompt = await patiently(lambda: in_thread(count), name=self.model)
-        return self.working_context - prompt
-
     def binding(self) -> dict[str, Any]:
-        """What a run is bound to: all that shapes its prompts and replies."""
+        """See `Plan.binding`."""
         offered = [
             [tool.spec.model_dump(mode="json"), tool.idempotent, tool.final]
             for tool in self.tools.values()
@@ -209,6 +160,6 @@ class ToolPlan:
             "prompts": f"{self.prompts.name}:{self.prompts.hash}",
             "counter": self.counter.name,
             "tools": {"names": list(self.tools), "digest": digest},
-            "budget": {"window": self.working_context},
+            "budget": {"window": self.window},
             **settings,
         }

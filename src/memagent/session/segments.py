@@ -7,7 +7,7 @@ from memagent.messages import Message
 from memagent.trajectory import Conversation
 
 
-def sampled(messages: tuple[Message, ...]) -> tuple[Conversation, ...]:
+def conversation_of(messages: tuple[Message, ...]) -> tuple[Conversation, ...]:
     """The conversation that a context is: up to the model's last words, since it saw nothing of what stands behind.
 
     Without any words of the model there is none.
@@ -22,7 +22,7 @@ def segments(before: tuple[Message, ...], done: Compaction) -> list[Conversation
     A summary behind all that the model said is the end of that conversation. Else (a turn was left out, or there were
     several passes) the context stands by itself, so that nothing that was sampled is lost.
     """
-    own = sampled(before)
+    own = conversation_of(before)
     for context, summary in zip(own, done.conversations, strict=False):
         if summary.messages[: len(context.messages)] == context.messages:
             return list(done.conversations)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-
 from memagent.events import Event, ToolInterrupted, ToolReturned
 from memagent.messages import ToolCall, Usage
 from memagent.prompts import Neutraliser
-from memagent.run.log import Effects
-from memagent.run.runner import together
+from memagent.run.log import Log
+from memagent.run.sync import together
 from memagent.threads import in_thread
 from memagent.tools import Toolset
 from memagent.tools.base import ToolOutput
@@ -25,44 +22,36 @@ class ToolCalls:
 
     Args:
         tools: that the model is offered.
-        effects: of the run.
+        log: of the run.
         neutraliser: counts what is made harmless in an output before the model sees it.
     """
 
-    def __init__(self, tools: Toolset, effects: Effects, neutraliser: Neutraliser) -> None:
-        self._tools, self._effects, self._neutraliser = tools, effects, neutraliser
+    def __init__(self, tools: Toolset, log: Log, neutraliser: Neutraliser) -> None:
+        self._tools, self._log, self._neutraliser = tools, log, neutraliser
 
-    async def run(
-        self, step: int, calls: tuple[ToolCall, ...]
-    ) -> AsyncGenerator[tuple[int, ToolOutput]]:
+    async def run(self, step: int, calls: tuple[ToolCall, ...]) -> list[ToolOutput]:
         """Runs the calls of one reply: together where none of them changes anything, else one after the other.
 
         Args:
             step: of the reply.
             calls: in their order.
 
-        Yields:
-            The place of a call and its output, as they come.
+        Returns:
+            Their outputs, in the same order.
         """
-        if not all(self._idempotent(call) for call in calls):
-            for place, call in enumerate(calls):
-                yield await self._once(step, place, call)
-            return
-        if calls:
-            running = (self._once(step, place, call) for place, call in enumerate(calls))
-            async with aclosing(together(running)) as through:
-                async for output in through:
-                    yield output
+        if calls and all(self._idempotent(call) for call in calls):
+            return await together(self._once(step, *numbered) for numbered in enumerate(calls))
+        return [await self._once(step, *numbered) for numbered in enumerate(calls)]
 
     def ends(self, call: ToolCall, output: ToolOutput) -> bool:
         """Whether a call's output is the answer of the session."""
         return output.ok and call.name in self._tools and self._tools[call.name].final
 
-    async def _once(self, step: int, place: int, call: ToolCall) -> tuple[int, ToolOutput]:
+    async def _once(self, step: int, place: int, call: ToolCall) -> ToolOutput:
         key = f"tool-{step}-{place}"
-        begun = await self._effects.begin(key)
+        begun = await self._log.begin(key)
         if begun.body is not None:
-            return place, ToolOutput(**begun.body)
+            return ToolOutput(**begun.body)
         events: list[Event] = []
         if begun.sent and not self._idempotent(call):
             output = ToolOutput(INTERRUPTED.format(name=call.name), ok=False)
@@ -78,8 +67,8 @@ class ToolCalls:
             neutralised=len(joiners),
         )
         body = {"text": output.text, "ok": output.ok}
-        await self._effects.commit(key, body, Usage(), [*events, returned])
-        return place, output
+        await self._log.commit(key, body, Usage(), [*events, returned])
+        return output
 
     def _idempotent(self, call: ToolCall) -> bool:
         # A tool that is not there does nothing, however often.

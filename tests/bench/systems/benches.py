@@ -3,7 +3,7 @@
 from typing import Any
 
 from memagent import ChatRequest, RunStore, ScriptedModel
-from memagent.memory.plan import Settings
+from memagent.memory.plan import MemorySettings
 from memagent.models.base import ChatModel
 from memagent.models.scripted import Respond
 from memagent.prompts import PromptSet
@@ -55,6 +55,6 @@ def setting(model: ChatModel, store: RunStore, **settings: Any) -> Setting:
     return Setting(
         model=model,
         prompts=PLAIN,
-        settings=Settings(**settings),
+        settings=MemorySettings(**settings),
         store=store,
     )

@@ -14,6 +14,8 @@ from memagent.messages import Message, Sampling, ToolSpec
 from memagent.models.base import ChatModel
 from memagent.models.retry import patiently
 from memagent.prompts.session import SessionPrompts
+from memagent.run.exchange import Caller
+from memagent.run.log import Log
 from memagent.session.context.archive import READ_ARCHIVED, Archive, FileArchive, ReadArchived
 from memagent.session.context.compaction import State, compacted, state_of
 from memagent.session.context.early import Beginner
@@ -73,6 +75,7 @@ class SummaryBuffer:
         seed: the summary calls' seeds are made from it.
         early: share of the limit from which a summary is begun in the background (0.7, say); None waits until it
             is due.
+        log: of the run that the summaries belong to: they are committed, and returned when it is replayed.
 
     Raises:
         ConfigError: a setting has a bad value.
@@ -94,6 +97,7 @@ class SummaryBuffer:
         sampling: Sampling | None = None,
         seed: int = 0,
         early: float | None = None,
+        log: Log | None = None,
     ) -> None:
         for name, size in (
             ("working_context", working_context), ("window", window), ("summary_tokens", summary_tokens),
@@ -119,6 +123,7 @@ class SummaryBuffer:
         self._archive = archive
         self._opened: _Opened | None = None
         self._early = Beginner(early)
+        self._log = log
         self._spent = Spent()
         self._lock = asyncio.Lock()
 
@@ -152,12 +157,20 @@ class SummaryBuffer:
                 is_native=self._native,
                 idempotent=self._idempotent,
                 model=self._model.name,
-                windows=(await self._model.window(), window),
+                windows=(None if self._log else await self._model.window(), window),
                 working_context=context,
                 summary_tokens=summary,
             )
             state = await self._counting(state_of, plan, Past(), ())
-            summariser = Summariser(plan, self._model, self._sampling, self._seed)
+            caller = Caller(
+                self._model,
+                plan.counter,
+                plan.window,
+                sampling=self._sampling,
+                seed=self._seed,
+                log=self._log,
+            )
+            summariser = Summariser(plan, caller)
             self._opened = _Opened(plan, summariser, state)
 
     async def append(self, message: Message | Mapping[str, Any], *, ok: bool = True) -> None:

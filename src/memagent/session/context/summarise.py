@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from memagent.chunking.fitting import within
-from memagent.errors import CompactionFailed, ContextOverflow, ModelError
-from memagent.messages import (
-    ChatRequest,
-    Completion,
-    FinishReason,
-    Message,
-    Sampling,
-    Usage,
-)
-from memagent.models.base import ChatModel
-from memagent.prompts import UnusableReply
+from memagent.errors import CompactionFailed, LimitReached, ModelError
+from memagent.messages import FinishReason, Message, Usage
+from memagent.run.exchange import Caller, Exchange, Unusable
 from memagent.session.context.clip import clipped
 from memagent.session.context.plan import Past, SessionPlan
 from memagent.session.context.split import fits
@@ -26,9 +17,6 @@ from memagent.threads import in_thread
 from memagent.tokens.measured import well_formed
 from memagent.trajectory import Conversation
 
-UNUSABLE_RETRIES = 2
-"""How often a call is sent again when its reply is empty, ends inside its reasoning or calls a tool."""
-
 
 @dataclass
 class Spent:
@@ -36,15 +24,6 @@ class Spent:
 
     usage: Usage = field(default_factory=Usage)
     retried: list[str] = field(default_factory=list[str])
-
-    def wasted(self, completion: Completion, reason: str) -> None:
-        """A reply was no summary."""
-        spent = completion.usage
-        self.usage += Usage(
-            retries=spent.retries + 1,
-            retry_tokens=spent.retry_tokens + spent.prompt_tokens + spent.completion_tokens,
-        )
-        self.retried.append(reason)
 
     def take(self, other: Spent) -> None:
         """Adds what the other one holds, and leaves it empty."""
@@ -86,13 +65,13 @@ class Summariser:
 
     Args:
         plan: the session's.
-        model: is asked.
-        sampling: of the calls.
-        seed: their seeds are made from it.
+        caller: makes the calls.
     """
 
-    def __init__(self, plan: SessionPlan, model: ChatModel, sampling: Sampling, seed: int) -> None:
-        self._plan, self._model, self._sampling, self._seed = plan, model, sampling, seed
+    def __init__(self, plan: SessionPlan, caller: Caller) -> None:
+        self._plan, self._caller = plan, caller
+        self._written: Counter[str] = Counter()
+        """Calls of each kind that are over: the next one's number."""
         self._through: _Passes | None = None
 
     async def summary(
@@ -121,8 +100,7 @@ class Summariser:
         summary, past, turns = passes.summary, passes.past, passes.turns
         for number in range(passes.number, most):
             messages, taken = await in_thread(next_pass, self._plan, past, turns)
-            parts = {"early": "yes"} if early else {}
-            reply = await self._ask(messages, f"{stage}:{number}", spent, parts)
+            reply = await self._ask(messages, spent, early=early)
             summary = Summary(
                 reply.text,
                 reply.cut,
@@ -137,55 +115,37 @@ class Summariser:
             self._through = _Passes(whole, summary, past, turns, number + 1)
         raise CompactionFailed("a summary took more passes than there are turns")
 
-    async def _ask(
-        self, messages: tuple[Message, ...], place: str, spent: Spent, parts: Mapping[str, str]
-    ) -> Summary:
-        plan, detail = self._plan, ""
-        for attempt in range(1 + UNUSABLE_RETRIES):
-            # After an unusable reply: without reasoning, which may have used up the output.
-            thinking = False if attempt else None
-            prompt = await in_thread(plan.count, messages, thinking=thinking)
-            room = min(plan.summary, plan.window - prompt)
-            if room < (plan.summary + 1) // 2:
-                raise ContextOverflow(
-                    f"a summary's prompt takes {prompt} tokens of {plan.window}, which leaves no room for "
-                    f"{plan.summary}: the counter {plan.counter.name!r} does not count as this model does",
-                    attempts=0,
-                )
-            request = ChatRequest(
-                messages=messages,
-                max_tokens=room,
-                sampling=self._sampling,
-                seed=_seed_of(self._seed, place, attempt),
-                thinking=thinking,
-                tools=plan.tools,
-                kind="summary",
-                parts=parts,
-            )
-            try:
-                completion = await self._model.complete(request)
-            except ModelError as error:
-                spent.usage += Usage(retries=error.attempts)
-                raise
-            spent.retried += [failure.error for failure in completion.failures]
-            try:
-                text = plan.prompts.read_summary(completion)
-            except UnusableReply as error:
-                detail = str(error)
-                spent.wasted(completion, detail)
-                continue
-            spent.usage += completion.usage
-            cut_off = completion.finish_reason is FinishReason.LENGTH
-            kept, cut, joiners = await in_thread(self._bounded, text, cut_off)
-            reply = Message(role="assistant", content=completion.text)
-            conversation = Conversation(
-                messages=(*messages, reply), kind="summary", tokens=completion.tokens
-            )
-            return Summary(kept, cut, joiners, (conversation,))
-        raise CompactionFailed(
-            f"no summary was written: {detail}, {1 + UNUSABLE_RETRIES} times in a row; the history is as it was, so "
-            f"that it may be tried again, with another model or more summary_tokens"
+    async def _ask(self, messages: tuple[Message, ...], spent: Spent, *, early: bool) -> Summary:
+        plan, kind = self._plan, "early" if early else "summary"
+        exchange = Exchange(
+            key=f"{kind}-{self._written[kind]}",
+            kind="summary",
+            messages=messages,
+            read=plan.prompts.read_summary,
+            most=plan.summary,
+            tools=plan.tools,
+            parts={"early": "yes"} if early else {},
+            # Nobody asks for an early one again, and a compaction waits for it: a replay has to meet its failure too.
+            keeps_failure=early,
         )
+        try:
+            reply = await self._caller.ask(exchange)
+        except Unusable as error:
+            self._written[kind] += early
+            raise CompactionFailed(
+                f"no summary was written: {error}; the history is as it was, so that it may be tried again, with "
+                f"another model or more summary_tokens"
+            ) from error
+        except (ModelError, LimitReached):
+            self._written[kind] += early
+            raise
+        finally:
+            spent.usage += exchange.usage
+            spent.retried += exchange.reasons
+        self._written[kind] += 1
+        cut_off = reply.completion.finish_reason is FinishReason.LENGTH
+        kept, cut, joiners = await in_thread(self._bounded, reply.value, cut_off)
+        return Summary(kept, cut, joiners, (reply.conversation(),))
 
     def _bounded(self, text: str, cut_off: bool) -> tuple[str, bool, int]:
         safe, joiners = self._plan.neutraliser(well_formed(text))
@@ -232,9 +192,3 @@ def _holds(plan: SessionPlan, past: Past) -> bool:
 
 def _with(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:
     return joined((*messages, Message(role="user", content=text)))
-
-
-def _seed_of(seed: int, place: str, attempt: int) -> int:
-    """The engine's seed for one call: 31 bits, the same in every process and on every resume."""
-    key = f"{seed}:summary:{place}:{attempt}".encode()
-    return int.from_bytes(hashlib.blake2b(key, digest_size=4).digest()) & 0x7FFFFFFF

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memagent.errors import ConfigError, RunBusy, RunMismatch
-from memagent.run.runner import Journal, check_run_id, new_run_id, prefetch, run_sync, together
+from memagent.run.sync import Journal, check_run_id, new_run_id, prefetch, run_sync, together
 from memagent.runstore import RunStore
 
 
@@ -62,7 +62,7 @@ def test_a_sync_call_from_inside_is_refused_not_deadlocked() -> None:
 
 INTERRUPTED = """
 import asyncio, sys
-from memagent.run.runner import run_sync
+from memagent.run.sync import run_sync
 
 async def work():
     print("working", flush=True)
@@ -119,7 +119,7 @@ def test_whatever_interrupts_the_caller_stops_the_work() -> None:
 def test_sync_calls_work_after_a_fork() -> None:
     assert run_sync(double(1)) == 2
     code = (
-        "import os\nfrom memagent.run.runner import run_sync\n"
+        "import os\nfrom memagent.run.sync import run_sync\n"
         "async def one(): return 1\n"
         "run_sync(one())\npid = os.fork()\n"
         "if pid == 0: os._exit(0 if run_sync(one()) == 1 else 1)\n"

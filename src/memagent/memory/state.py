@@ -1,0 +1,100 @@
+"""How far the questions of a reading have come, as the store holds it, and the results that follow from that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memagent.models.limit import Limits
+from memagent.run.result import Result
+from memagent.runstore import RunStore
+from memagent.trajectory import StopReason, Trajectory
+
+
+@dataclass
+class State:
+    """How far one question has come."""
+
+    question: int
+    next_chunk: int = 0
+    memory: str = ""
+    """Empty until the first update."""
+    tokens: int = 0
+    """Of the memory."""
+    carried: int | None = None
+    """The update that wrote it."""
+    settled: bool = False
+    """The exit gate ended the reading for this question."""
+    answer: str | None = None
+    truncated: bool = False
+    """The answer was cut off by its token limit."""
+    partial: bool = False
+    """The answer is from the memory so far: a usage limit stopped the reading."""
+    stopped: tuple[StopReason, str] | None = None
+    """Why it stopped in this session, with a sentence of detail."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it wants an answer, or more of the document."""
+        return self.answer is None and self.stopped is None
+
+    @property
+    def reason(self) -> StopReason:
+        """Why its run ended."""
+        if self.stopped is not None:
+            return self.stopped[0]
+        return StopReason.SETTLED if self.settled else StopReason.ANSWERED
+
+
+def restore(store: RunStore, run_id: str) -> list[State]:
+    """How far each question of a run has come. Blocks for about 0.3 ms a question, however long the run is."""
+    questions = store.get(run_id).binding["questions"]
+    return [_restore(store, run_id, question) for question in range(len(questions))]
+
+
+def _restore(store: RunStore, run_id: str, question: int) -> State:
+    state = State(question)
+    if (found := store.latest(run_id, f"update/q{question}")) is not None:
+        number, body = found
+        state.next_chunk, state.settled = number + 1, body.get("settled", False)
+        state.carried = body.get("carried")
+        if state.carried is not None:
+            written = store.effect(run_id, f"update-{state.carried}/q{question}")
+            assert written is not None, "a memory is carried from an update that is committed"
+            state.memory, state.tokens = written["memory"], written["tokens"]
+    if (ended := store.effect(run_id, f"answer/q{question}")) is not None:
+        state.answer, state.truncated = ended["answer"], ended.get("truncated", False)
+    return state
+
+
+def read_results(
+    store: RunStore, run_id: str, states: list[State] | None = None, limits: Limits | None = None
+) -> list[Result]:
+    """One result a question. Blocks.
+
+    Args:
+        store: where the run is.
+        run_id: the run.
+        states: how far the questions came, and why they stopped; None reads it from the store.
+        limits: name prices.
+    """
+    questions: list[str] = store.get(run_id).binding["questions"]
+    results: list[Result] = []
+    for state in restore(store, run_id) if states is None else states:
+        usage = store.usage(run_id, state.question)
+        conversations = store.conversations(run_id, state.question)
+        result = Result(
+            question=questions[state.question],
+            answer=state.answer,
+            memory=state.memory,
+            stop_reason=state.reason,
+            usage=usage,
+            chunks=state.next_chunk,
+            run_id=run_id,
+            trajectory=Trajectory(conversations, state.answer, state.reason),
+            detail="" if state.stopped is None else state.stopped[1],
+            truncated=state.truncated,
+            partial=state.partial,
+            cost=None if limits is None else limits.price(usage),
+        )
+        results.append(result)
+    return results

@@ -1,0 +1,184 @@
+"""Rewrites the file of an earlier version: a copy first, then everything in one transaction."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import ExitStack
+from pathlib import Path
+
+from memagent.errors import RunBusy
+from memagent.runstore.files import back_up
+from memagent.runstore.lock import remove_lock, run_lock
+from memagent.runstore.records import split_key
+from memagent.runstore.schema import EFFECTS, VERSION
+
+_BOOLEAN = "json(CASE WHEN {} THEN 'true' ELSE 'false' END)"
+_CUT_OFF = json.dumps(
+    {"text": "", "reasoning": "(not kept)", "finish_reason": "length", "usage": {"calls": 0}}
+)
+"""Stands for a reply that was cut off, of which version 2 kept no more than that: as `act-N`."""
+_LAST_SEGMENT = (
+    "(SELECT {} FROM effects2 AS segment WHERE segment.run = effects2.run AND key GLOB 'segment-*' "
+    "ORDER BY place DESC LIMIT 1)"
+)
+_REWRITE = (
+    # Version 1 had no effects.
+    """
+    CREATE TABLE IF NOT EXISTS effects
+      (run TEXT, key TEXT, place INTEGER, sent INTEGER, committed REAL, body TEXT, usage TEXT)
+    """,
+    "ALTER TABLE effects RENAME TO effects2",
+    EFFECTS,
+    # Chunks: kept once.
+    """
+    INSERT INTO effects (run, kind, number, sent, committed, body)
+    SELECT run, 'chunk', chunk, 1, runs.created, json_object('mark', json(mark), 'text', text)
+    FROM chunks JOIN runs ON runs.id = run ORDER BY run, chunk
+    """,
+    # Updates; `wrote` is the number of the one that wrote the memory.
+    f"""
+    INSERT INTO effects (run, kind, number, sent, wasted, committed, usage, body)
+    SELECT run, 'update/q' || question, chunk, sent, unusable, committed, usage, CASE
+      WHEN committed IS NULL THEN NULL
+      WHEN memory IS NULL THEN json_remove(body, '$.memory', '$.tokens')
+      ELSE body END
+    FROM (
+      SELECT steps.*, steps.rowid AS place, json_object(
+        'conversation', json(conversation), 'hole', hole, 'reply', json(reply_of(conversation)), 'memory', memory,
+        'tokens', tokens, 'carried', wrote, 'settled', {_BOOLEAN.format("settled")}
+      ) AS body
+      FROM steps LEFT JOIN (
+        SELECT rowid AS step, MAX(CASE WHEN memory IS NOT NULL THEN chunk END)
+          OVER (PARTITION BY run, question ORDER BY chunk) AS wrote
+        FROM steps WHERE chunk >= 0
+      ) ON step = steps.rowid
+      WHERE chunk >= 0
+    )
+    ORDER BY place
+    """,
+    # Answers; how they were read stands in the events.
+    f"""
+    INSERT INTO effects (run, kind, number, sent, wasted, committed, usage, body)
+    SELECT steps.run, 'answer/q' || steps.question, 0, sent, unusable, committed, usage,
+      CASE WHEN committed IS NOT NULL THEN json_object(
+        'answer', answer, 'truncated', {_BOOLEAN.format("truncated")},
+        'form_found', {_BOOLEAN.format("form_found")}, 'conversation', json(conversation), 'hole', hole,
+        'reply', json(reply_of(conversation))
+      ) END
+    FROM steps LEFT JOIN (
+      SELECT run, json_extract(body, '$.question') AS question, json_extract(body, '$.truncated') AS truncated,
+        json_extract(body, '$.form_found') AS form_found
+      FROM events WHERE json_extract(body, '$.type') = 'answered'
+    ) AS answered ON answered.run = steps.run AND answered.question = steps.question
+    WHERE chunk = -1 ORDER BY steps.rowid
+    """,
+    # A reply that was cut off was paid for and forgotten, and `room-N` said that it was: it becomes `act-N`, and what
+    # came after it `act-N/room`.
+    """
+    UPDATE effects2 SET key = 'act' || substr(key, 5) || '/room', (sent, committed, body, usage) = (
+      SELECT sent, committed, body, usage FROM effects2 AS act
+      WHERE act.run = effects2.run AND act.key = 'act' || substr(effects2.key, 5)
+    ) WHERE key GLOB 'room-*'
+    """,
+    f"""
+    UPDATE effects2
+    SET sent = 1, committed = (SELECT created FROM runs WHERE id = run), usage = NULL, body = '{_CUT_OFF}'
+    WHERE EXISTS (
+      SELECT 1 FROM effects2 AS room WHERE room.run = effects2.run AND room.key = effects2.key || '/room'
+    )
+    """,
+    # The last conversation of a session belongs to its answer. Without an answer it is told from one that a
+    # compaction ended by that compaction's event.
+    f"""
+    UPDATE effects2 SET body = json_set(
+      body, '$.truncated', {_BOOLEAN.format("json_extract(body, '$.truncated')")}, '$.form_found', json('true'),
+      '$.conversation', json({_LAST_SEGMENT.format("body")}), '$.hole', NULL,
+      '$.reply', json(reply_of({_LAST_SEGMENT.format("body")}))
+    ) WHERE key = 'answer' AND body IS NOT NULL
+    """,
+    f"""
+    DELETE FROM effects2 WHERE key GLOB 'segment-*' AND place = {_LAST_SEGMENT.format("place")} AND (
+      EXISTS (
+        SELECT 1 FROM effects2 AS answer
+        WHERE answer.run = effects2.run AND answer.key = 'answer' AND answer.body IS NOT NULL
+      )
+      OR json_extract(body, '$.kind') = 'act'
+      AND place = (SELECT MAX(place) FROM effects2 AS e WHERE e.run = effects2.run AND e.key != 'answer')
+      AND 'compacted' != (
+        SELECT json_extract(events.body, '$.type') AS type FROM events
+        WHERE events.run = effects2.run AND type IN ('compacted', 'acted', 'tool_returned') ORDER BY seq DESC LIMIT 1
+      )
+    )
+    """,
+    """
+    INSERT INTO effects (run, kind, number, sent, wasted, committed, usage, body)
+    SELECT run, kind_of(key), number_of(key), sent,
+      MAX(0, COALESCE(json_extract(usage, '$.retries'), 0) - (key GLOB '*/room')), committed, usage,
+      CASE
+        WHEN key GLOB 'segment-*' AND body IS NOT NULL THEN json_object('conversation', json(body))
+        WHEN (key GLOB 'act-*' OR key GLOB 'summary-*' OR key GLOB 'early-*') AND json_type(body, '$.failed') IS NULL
+          AND body IS NOT NULL THEN json_object('reply', json(body))
+        ELSE body
+      END
+    FROM effects2 ORDER BY run, place
+    """,
+    "DROP TABLE effects2",
+    "DROP TABLE steps",
+    "DROP TABLE chunks",
+    f"PRAGMA user_version = {VERSION}",
+)
+
+
+def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
+    """Makes the store a file of this version, unless another process was faster.
+
+    Args:
+        db: in a transaction, which the caller commits.
+        path: the file. A copy is left beside it, with `.version` and the version behind its name.
+        held: takes the locks of the runs; the caller closes it behind the transaction.
+
+    Raises:
+        RunBusy: a run is being worked on.
+        StoreError: the copy cannot be written.
+    """
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version >= VERSION:
+        return
+    for run_id, status in db.execute("SELECT id, status FROM runs").fetchall():
+        with ExitStack() as lock:
+            try:
+                lock.enter_context(run_lock(path, run_id))
+            except RunBusy as error:
+                raise RunBusy(
+                    f"the run store {str(path)!r} has to be rewritten for this version of memagent, and run {run_id!r} "
+                    f"in it is being worked on: finish or stop it first"
+                ) from error
+            lock.callback(remove_lock, path, run_id)
+            # Of finished runs there may be thousands, more than a process may have files open.
+            if status != "finished":
+                held.enter_context(lock.pop_all())
+    back_up(path, path.with_name(f"{path.name}.version{version}"))
+    for name, function in (
+        ("kind_of", _kind_of),
+        ("number_of", _number_of),
+        ("reply_of", _reply_of),
+    ):
+        db.create_function(name, 1, function, deterministic=True)
+    for statement in _REWRITE:
+        db.execute(statement)
+
+
+def _kind_of(key: str) -> str:
+    return split_key("answer/q0" if key == "answer" else key)[0]
+
+
+def _number_of(key: str) -> int:
+    return split_key(key)[1]
+
+
+def _reply_of(conversation: str | None) -> str | None:
+    """What is left of the reply that a conversation ends with."""
+    if conversation is None:
+        return None
+    return json.dumps({"text": json.loads(conversation)["messages"][-1]["content"]})
