@@ -111,4 +111,4 @@ def test_the_list_can_be_narrowed(memagent: Process, book: Path) -> None:
     assert memagent("runs", "--status", "odd").returncode == 2
     shown = memagent("show", "two")
     assert "\nread        1 chunk\n" in shown.stdout
-    assert "\nusage       1 call, " in shown.stdout
+    assert "\nusage       1 call · " in shown.stdout

@@ -19,12 +19,13 @@ def test_a_run_as_differences(invoke: Invoke, made: str, book: Path) -> None:
     assert done.stdout.endswith(f"\nanswer: {FACT}\n")
 
 
-def test_json_has_every_event(invoke: Invoke, made: str) -> None:
+def test_json_has_every_event(invoke: Invoke, made: str, book: Path) -> None:
     said = only_json(invoke("show", made, "--display", "json").stdout)
-    assert said["answers"] == {"0": FACT}
+    (result,) = said["results"]
+    assert (result["answer"], result["document"]) == (FACT, str(book))
     assert [event["seq"] for event in said["events"]] == list(range(len(said["events"])))
     assert said["events"][-1]["answer"] == FACT
-    assert said["usage"]["calls"] > 5
+    assert result["usage"]["calls"] > 5
     assert invoke("show", made, "--display", "none").stdout == f"{FACT}\n"
 
 

@@ -89,9 +89,8 @@ def test_show(invoke: Invoke, finished: str) -> None:
 
 def test_show_as_json_has_every_event(invoke: Invoke, finished: str) -> None:
     said = only_json(invoke("show", finished, "--display", "json").stdout)
-    assert (said["kind"], said["task"], said["answer"], said["steps"]) == (
-        *("tools", TASK, "1813", 9),
-    )
+    (result,) = said["results"]
+    assert (result["task"], result["answer"], result["steps"]) == (TASK, "1813", 9)
     assert [event["seq"] for event in said["events"]] == list(range(len(said["events"])))
     kinds = {event["type"] for event in said["events"]}
     assert kinds >= {"session_started", "acted", "tool_returned", "compacted", "answered"}

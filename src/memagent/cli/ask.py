@@ -16,6 +16,7 @@ from memagent.cli.session import drive
 from memagent.cli.setup import Ask, chosen_display, chosen_store
 from memagent.cli.source import expected_chars
 from memagent.cli.watch import watch, watcher
+from memagent.errors import StoreError
 from memagent.terminal import Paper
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def ask(given: Ask) -> None:
     with reported(outcome):
         questions, document = given.asked(), given.document()
         opened = chosen_store(given.store, durable=given.durable)
-        outcome.watch_store(opened)
+        outcome.store = opened
         agent = given.agent(opened)
         stream = agent.stream(document, questions, run_id=given.run_id)
         run(agent, stream, document, opened, shown, outcome)
@@ -62,9 +63,10 @@ def run(
 
     Raises:
         Exit: code 6, if an answer is missing.
+        StoreError: the store's file was deleted during the run.
         MemagentError: what ended the run early.
     """
-    begun = time.monotonic()
+    begun, inode = time.monotonic(), _inode(store)
     outcome.run_id = stream.run_id
     tally = Tally(
         chars=None if document is None else expected_chars(document),
@@ -73,8 +75,19 @@ def run(
     watch(agent, stream, watcher(display, tally))
     seconds = time.monotonic() - begun
     code = report(store, store.get(stream.run_id), tally, display, outcome, seconds=seconds)
+    if _inode(store) != inode:
+        raise StoreError(
+            f"the run store {str(store.path)!r} was deleted or replaced during the run: run {stream.run_id!r} is lost"
+        )
     if code:
         raise typer.Exit(code)
+
+
+def _inode(store: RunStore) -> int | None:
+    try:
+        return None if store.path is None else store.path.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def estimate(given: Ask) -> None:

@@ -39,10 +39,9 @@ def demo(
     model: Annotated[
         str,
         opt.option(
-            None,
             "extractive answers a question about the book; nano, or transformers:FOLDER, has to find a fact that is "
             "hidden in it.",
-            metavar="SPEC",
+            "SPEC",
             default=True,
         ),
     ] = EXTRACTIVE,
@@ -54,7 +53,7 @@ def demo(
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, opt.option(None, "Chooses the fact and its place.", default=True)] = 0,
+    seed: Annotated[int, opt.option("Chooses the fact and its place.", default=True)] = 0,
     display: opt.DisplayOption = None,
     json: opt.Json = False,
 ) -> None:

@@ -94,8 +94,6 @@ class Outcome:
     """As `--max-calls` was given."""
     again: str = ""
     """Further flags that a resumed run needs once more."""
-    inode: int | None = None
-    """Of the store's file, while a run is written to it."""
 
     def tell(self, error: dict[str, str | None]) -> None:
         """Prints an error as JSON if that is asked for, unless the result is out already."""
@@ -109,7 +107,7 @@ class Outcome:
 
     def resume_command(self, run_id: str | None) -> str | None:
         """How to resume the run; None if it is not in the store, has its answers, or needs a Python program."""
-        if self.store is None or run_id is None or self.store_is_gone:
+        if self.store is None or run_id is None:
             return None
         try:
             record = self.store.find(run_id)
@@ -137,39 +135,6 @@ class Outcome:
         if command is not None:
             say("resume with:", command, style="dim")
 
-    def watch_store(self, store: RunStore) -> None:
-        """Remembers the store's file: somebody may delete it while a run is written to it."""
-        self.store = store
-        self.inode = _inode(store.path)
-
-    @property
-    def store_is_gone(self) -> bool:
-        """Whether the store's file was deleted, or replaced, during the run."""
-        return self.store is not None and self.inode not in (None, _inode(self.store.path))
-
-    def check_store(self) -> None:
-        """Says that the run is lost if the store's file was deleted.
-
-        Raises:
-            Exit: code 5.
-        """
-        if self.store is None or not self.store_is_gone:
-            return
-        where = repr(str(self.store.path))
-        say(
-            "error:",
-            f"the run store {where} was deleted or replaced during the run: run {self.run_id!r} is lost",
-            style="bold red",
-        )
-        raise typer.Exit(CODES[StoreError])
-
-
-def _inode(path: Path | None) -> int | None:
-    try:
-        return None if path is None else path.stat().st_ino
-    except OSError:
-        return 0
-
 
 @contextmanager
 def reported(outcome: Outcome) -> Generator[None]:
@@ -177,10 +142,8 @@ def reported(outcome: Outcome) -> Generator[None]:
     try:
         yield
         sys.stdout.flush()
-        outcome.check_store()
     except MemagentError as error:
         _report(error, str(error), error.run_id, outcome)
-        outcome.check_store()
         if isinstance(error, PASSING) or not isinstance(error, LASTING):
             outcome.say_resume(error.run_id)
         raise typer.Exit(code_of(error)) from error
@@ -194,8 +157,7 @@ def reported(outcome: Outcome) -> Generator[None]:
         raise typer.Exit(BROKEN_PIPE) from error
     except typer.Exit as stop:
         if stop.exit_code in (0, NO_ANSWER):
-            outcome.check_store()
-        raise
+            raise
     except Exception as error:  # the last place where anything can be said
         if isinstance(error, OSError) and error.errno in OUTPUT_ERRORS:
             _drop_output()

@@ -98,40 +98,31 @@ def costs(usage: Usage, tally: Tally) -> list[str]:
     made = [plural(tally.made, "chunk")]
     if tally.steps:
         made = [plural(tally.steps, "step"), plural(tally.summaries, "summary")]
+    return [*made, *spent(usage), " and ".join(reasons)]
+
+
+def spent(usage: Usage) -> list[str]:
+    """What calls took, as the parts of a line."""
     parts = [
-        *made,
         plural(usage.calls, "call"),
         f"{amount(usage.prompt_tokens)} prompt + {amount(usage.completion_tokens)} completion tokens",
-        " and ".join(reasons),
     ]
     if usage.retries:
         lost = f" ({amount(usage.retry_tokens)} tokens)" if usage.retry_tokens else ""
         parts.append(plural(usage.retries, "retry") + lost)
-    return parts
-
-
-def spent(usage: Usage) -> str:
-    """What a run took, in full."""
-    said = (
-        f"{plural(usage.calls, 'call')}, {usage.prompt_tokens:,} prompt and {usage.completion_tokens:,} completion "
-        "tokens"
-    )
-    if usage.cached_tokens:
-        said += f", {usage.cached_tokens:,} of them cached"
-    if usage.retries:
-        said += f", {usage.retries:,} sent again ({usage.retry_tokens:,} tokens)"
     if usage.repeated:
-        said += f", {usage.repeated:,} repeated after an interruption"
-    return said
+        parts.append(f"{usage.repeated:,} repeated after an interruption")
+    return parts
 
 
 def as_json(store: RunStore, record: RunRecord, tally: Tally) -> dict[str, Any]:
     """One object for one question; for several the run's id and a list of such objects."""
-    objects = [_object(store, record, tally, number) for number in range(len(tally.notebooks))]
+    objects = [result(store, record, tally, number) for number in range(len(tally.notebooks))]
     return objects[0] if len(objects) == 1 else {"run_id": record.id, "results": objects}
 
 
-def _object(store: RunStore, record: RunRecord, tally: Tally, number: int) -> dict[str, Any]:
+def result(store: RunStore, record: RunRecord, tally: Tally, number: int) -> dict[str, Any]:
+    """What came of one question, as JSON."""
     book = tally.notebooks[number]
     said: dict[str, Any] = {
         "answer": book.answer,

@@ -28,9 +28,8 @@ class Resume(Served):
     document: Annotated[
         str | None,
         opt.option(
-            None,
             "The document again, if it came from standard input or has moved; - is standard input.",
-            metavar="FILE",
+            "FILE",
         ),
     ] = None
     max_calls: opt.MaxCalls = None
@@ -55,8 +54,7 @@ def resume(given: Resume) -> None:
     )
     with reported(outcome):
         existing_store(given.store).close()
-        opened = chosen_store(given.store, durable=given.durable)
-        outcome.watch_store(opened)
+        outcome.store = opened = chosen_store(given.store, durable=given.durable)
         record = opened.get(given.run_id)
         if record.status == "finished":
             report(opened, record, Tally.of(opened, record), shown, outcome)

@@ -41,12 +41,10 @@ def list_runs(
     context: typer.Context,
     search: Annotated[
         str | None,
-        option(None, "Only runs with this text in their question or document.", metavar="TEXT"),
+        option("Only runs with this text in their question or document.", "TEXT"),
     ] = None,
-    status: Annotated[Status | None, option(None, "Only runs of this status.")] = None,
-    limit: Annotated[
-        int | None, option(None, "Only the newest N of them.", metavar="N", low=1)
-    ] = None,
+    status: Annotated[Status | None, option("Only runs of this status.")] = None,
+    limit: Annotated[int | None, option("Only the newest N of them.", "N", low=1)] = None,
     store: opt.Store = None,
     display: opt.DisplayOption = None,
     json: opt.Json = False,
@@ -105,14 +103,14 @@ def prune(
     context: typer.Context,
     older_than: Annotated[
         str | None,
-        option(None, "Runs that have not changed for this long: 45m, 12h, 30d, 8w.", metavar="AGE"),
+        option("Runs that have not changed for this long: 45m, 12h, 30d, 8w.", "AGE"),
     ] = None,
     finished: Annotated[
-        bool, option(None, "Only runs that have their answers.", "--finished")
+        bool, option("Only runs that have their answers.", None, "--finished")
     ] = False,
-    yes: Annotated[bool, option(None, "Do not ask.", "--yes", "-y")] = False,
+    yes: Annotated[bool, option("Do not ask.", None, "--yes", "-y")] = False,
     dry_run: Annotated[
-        bool, option(None, "List what would be removed, and remove nothing.", "--dry-run", "-n")
+        bool, option("List what would be removed, and remove nothing.", None, "--dry-run", "-n")
     ] = False,
     store: opt.Store = None,
 ) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from json import loads
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from memagent.cli import options as opt
-from memagent.cli.options import Display
+from memagent.cli.options import MODEL, RUN, TEXT, Display, argument, option
 from memagent.errors import ConfigError, StoreError
 from memagent.terminal import on_terminal
 
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from memagent.models.limit import Limits
     from memagent.runstore import RunRecord, RunStore
 
+BASE_URL = (
+    "The server's address, up to /v1; several with commas between. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, then "
+    "localhost."
+)
+HEADER = "A header to send with every request; may be repeated. It is not stored."
+EXTRA_BODY = """Further fields of every chat request: '{"top_k": 20}'. null leaves a field out."""
 GIVEN = ("prompts", "seed")
 """Options that the agent takes as they are, beside its settings."""
 
@@ -29,11 +35,19 @@ GIVEN = ("prompts", "seed")
 class Served:
     """The options that say where a server is and how it is asked."""
 
-    base_url: opt.BaseUrl = None
-    timeout: opt.Timeout = None
-    headers: opt.Headers = None
-    extra_body: opt.ExtraBody = None
-    retries: opt.Retries = None
+    base_url: Annotated[str | None, option(BASE_URL, "URL", panel=MODEL)] = None
+    timeout: Annotated[
+        float | None,
+        option("Seconds to wait for a reply. Default: 600.", "SECONDS", panel=MODEL, low=0.001),
+    ] = None
+    headers: Annotated[
+        list[str] | None, option(HEADER, "'NAME: VALUE'", "--header", panel=MODEL)
+    ] = None
+    extra_body: Annotated[str | None, option(EXTRA_BODY, "JSON", panel=MODEL)] = None
+    retries: Annotated[
+        int | None,
+        option("How often a failed call is sent again. Default: 4.", "N", panel=MODEL, low=0),
+    ] = None
 
     def server(self) -> dict[str, Any]:
         """The arguments of `open_model` that these options give.
@@ -77,13 +91,16 @@ class Served:
 class Ask(Served):
     """The options of `ask`; `estimate` has those that shape the calls."""
 
-    doc: opt.Doc
-    question: opt.Question = None
-    questions: opt.Questions = None
+    doc: Annotated[str, argument("DOC", "A text file, plain or gzip; [b]-[/] is standard input.")]
+    question: Annotated[str | None, argument("QUESTION", "What to find out.")] = None
+    questions: Annotated[
+        list[str] | None,
+        option("Repeat it to ask several in one pass.", "QUESTION", "-q", "--question"),
+    ] = None
     model: opt.Model = None
     tokenizer: opt.Tokenizer = None
     temperature: opt.Temperature = None
-    seed: opt.Seed = 0
+    seed: Annotated[int, option("Seed of the run.", panel=MODEL, default=True)] = 0
     window: opt.Window = None
     chunk_tokens: opt.ChunkTokens = None
     memory_tokens: opt.MemoryTokens = None
@@ -92,11 +109,19 @@ class Ask(Served):
     prompts: opt.Prompts = None
     gate: opt.GateOption = None
     trust: opt.TrustOption = None
-    encoding: opt.Encoding = None
-    errors: opt.ErrorsOption = "strict"
+    encoding: Annotated[
+        str | None, option("The document's encoding. Default: detected.", "NAME", panel=TEXT)
+    ] = None
+    errors: Annotated[
+        Literal["strict", "replace"],
+        option("Stop at a byte that does not decode, or replace it.", panel=TEXT, default=True),
+    ] = "strict"
     store: opt.Store = None
     durable: opt.Durable = False
-    run_id: opt.RunId = None
+    run_id: Annotated[
+        str | None,
+        option("Name of the run. An unfinished run of that name is resumed.", "ID", panel=RUN),
+    ] = None
     max_calls: opt.MaxCalls = None
     display: opt.DisplayOption = None
     json: opt.Json = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,7 @@ from memagent.cli.exits import Outcome, reported
 from memagent.cli.history import History
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
-from memagent.cli.results import is_session, spent
+from memagent.cli.results import is_session, result, spent
 from memagent.cli.runs import status_of
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.cli.steps import Outline, Steps
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 def show(
     run_id: opt.RunArgument,
     question: Annotated[
-        int | None, opt.option(None, "One question of several, from 0.", metavar="N", low=0)
+        int | None, opt.option("One question of several, from 0.", "N", low=0)
     ] = None,
     chunk: Annotated[
         int | None,
-        opt.option(None, "The whole conversation about this chunk, from 0.", metavar="N", low=0),
+        opt.option("The whole conversation about this chunk, from 0.", "N", low=0),
     ] = None,
     step: Annotated[
         int | None,
-        opt.option(None, "This step of a tool session in full, from 0.", metavar="N", low=0),
+        opt.option("This step of a tool session in full, from 0.", "N", low=0),
     ] = None,
     store: opt.Store = None,
     display: opt.DisplayOption = None,
@@ -122,43 +122,24 @@ def _header(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str,
         ("budget", allowed),
         ("counted by", binding["counter"]),
         made,
-        ("usage", spent(store.usage(record.id))),
+        ("usage", " · ".join(spent(store.usage(record.id)))),
     ]
 
 
-def _write_json(store: RunStore, record: RunRecord, tally: Tally, chosen: Iterable[int]) -> None:
+def _write_json(store: RunStore, record: RunRecord, tally: Tally, chosen: Sequence[int]) -> None:
     """One object, its events written as they are read: a run may have millions."""
-    books = {number: tally.notebooks[number] for number in chosen}
-    if is_session(record):
-        said = {
-            "kind": "tools",
-            "task": books[0].question,
-            "tools": record.binding["tools"]["names"],
-            "steps": tally.steps,
-            "answer": books[0].answer,
-            "truncated": books[0].truncated,
-        }
-    else:
-        said = {
-            "kind": "document",
-            "document": record.source["name"],
-            "questions": record.binding["questions"],
-            "answers": {number: book.answer for number, book in books.items()},
-            "truncated": {number: book.truncated for number, book in books.items()},
-            "memories": {number: book.memory for number, book in books.items()},
-        }
-    said |= {
+    said = {
         "run_id": record.id,
         "status": status_of(store, record),
         "created": record.created,
         "updated": record.updated,
         "binding": record.binding,
-        "usage": store.usage(record.id).model_dump(),
+        "results": [result(store, record, tally, number) for number in chosen],
     }
     print(dumps(said, ensure_ascii=False)[:-1] + ', "events": [', end="")
     comma = ""
     for event in store.events(record.id):
-        if getattr(event, "question", None) in (None, *books):
+        if getattr(event, "question", None) in (None, *chosen):
             print(comma + event.model_dump_json(), end="")
             comma = ", "
     print("]}")
