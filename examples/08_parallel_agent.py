@@ -192,7 +192,7 @@ class ParallelLoop(Loop[Result]):
             key="answer/q0",
             kind="answer",
             messages=plan.render("answer", 0, progress.memory),
-            read=lambda completion: read_answer(completion, plan.prompts.answer_form),
+            read=lambda completion: read_answer(completion, plan.prompts),
             most=plan.budget.output,
             bound=plan.bound("answer", 0, progress.tokens),
             parts=plan.parts(0, progress.memory),

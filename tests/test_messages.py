@@ -1,7 +1,7 @@
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from memagent.errors import ConfigError
 from memagent.messages import (
@@ -12,10 +12,38 @@ from memagent.messages import (
     ToolCall,
     ToolSpec,
     Usage,
+    describe_problem,
 )
 
 CALL = ToolCall(id="a1", name="add", arguments='{"a": 1}')
 SENT = {"id": "a1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+
+
+def _one_line(text: str) -> str:
+    if "\n" in text:
+        raise ValueError("must be one line")
+    return text
+
+
+class Setting(BaseModel, extra="forbid"):
+    window: int = Field(default=1, gt=0)
+    gate: Literal["off", "both"] = "off"
+    name: Annotated[str, AfterValidator(_one_line)] = ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"window": 0}, "window must be greater than 0, got 0"),
+        ({"gate": "ajar"}, "gate must be 'off' or 'both', got 'ajar'"),
+        ({"name": "a\nb"}, "name must be one line, got 'a\\nb'"),
+        ({"wimdow": 9}, "wimdow is unknown"),
+    ],
+)
+def test_a_problem_is_a_sentence(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Setting.model_validate(fields)
+    assert describe_problem(caught.value) == problem
 
 
 def calls(*served: dict[str, Any]) -> tuple[ToolCall, ...]:
@@ -134,7 +162,7 @@ def test_what_others_send_is_read(form: dict[str, Any], message: Message) -> Non
         ({"role": "assistant", "tool_calls": [{"function": function("")}]}, "name"),
         ({"role": "assistant", "tool_calls": [{"function": function("f", 3)}]}, "arguments"),
         ({"role": "assistant", "tool_calls": "f"}, "tool_calls"),
-        ("hello", "the whole"),
+        ("hello", "must be a valid dictionary or .*, got 'hello'"),
         ({"role": "assistant", "function_call": function("f")}, "use tool_calls"),
         (ToolCall(id="1", name="f", arguments="{}"), r"give message.model_dump\(\)"),
         ({"role": "user" * 10_000}, "role"),

@@ -15,6 +15,7 @@ from memagent.memory.plan import MemoryPlan
 from memagent.tokens import TokenCounter
 from memagent_bench.grid import Job
 from memagent_bench.perf.chunks import book
+from memagent_bench.published import ONE_SHOT
 from memagent_bench.systems.map_reduce import MapReduce, Sizes
 from memagent_bench.systems.registry import SYSTEMS
 
@@ -88,7 +89,8 @@ class Forecast:
             return Cost()
         if asks == "once":
             prompt = frames["answer"] + budget.question + JOINT_SLACK + tokens
-            return Cost(1, min(prompt, budget.window - budget.output), budget.output)
+            most = prompt if system == ONE_SHOT else budget.window - budget.output
+            return Cost(1, min(prompt, most), budget.output)
         chunks = -(-tokens // budget.chunk)
         each = frames["update"] + budget.question + JOINT_SLACK
         if system == MapReduce.name:

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from memagent.errors import RunMismatch
+from memagent.runstore import list_differences
 from memagent.tasks import Sample, Task
-from memagent_bench.folder import differences
 from memagent_bench.grid import Cell, Facts, Grid, Job
 
 CHARS_IN_FLIGHT = 256 * 1024 * 1024
@@ -115,7 +115,7 @@ class Drafts:
 
     def _compare(self, job: Job, facts: Facts) -> None:
         """Data may differ though the options do not: found in another folder, or made by another version."""
-        if said := differences(self._known.get(job.cell, facts), facts):
+        if said := list_differences(self._known.get(job.cell, facts), facts):
             raise RunMismatch(
                 f"the records of {job.task!r} at {job.length} were made with other data: {said}. Use the same data and "
                 f"version to go on, or another --out"

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from filelock import FileLock, Timeout
-
 from memagent.errors import (
     ConfigError,
-    RunBusy,
     RunMismatch,
     StoreCorrupt,
     StoreError,
@@ -24,13 +21,13 @@ from memagent.errors import (
 )
 from memagent.memory.plan import MemoryPlan
 from memagent.messages import Usage
-from memagent.runstore import RunStore
+from memagent.runstore import RunStore, hold_folder, list_differences
 from memagent_bench.options import DataOptions
 from memagent_bench.records import RESULTS, RecordFile
 
 logger = logging.getLogger("memagent.bench")
 
-SETTINGS, RUNS, SPENT, LOCK = "run.json", "runs.sqlite", "spent.json", ".lock"
+SETTINGS, RUNS, SPENT = "run.json", "runs.sqlite", "spent.json"
 FORMAT = 1
 
 Binding: TypeAlias = Mapping[str, Any]
@@ -83,7 +80,7 @@ def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
         RunMismatch: its records were made with another binding; the message names what differs.
         StoreError: something in it cannot be read or written.
     """
-    with bound(path, binding):
+    with bind_folder(path, binding):
         records = RecordFile(path)
         try:
             store = RunStore(path / RUNS)
@@ -96,7 +93,7 @@ def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
 
 
 @contextmanager
-def bound(path: Path, binding: Binding) -> Generator[None]:
+def bind_folder(path: Path, binding: Binding) -> Generator[None]:
     """Makes a folder, holds it for one process alone, and sees to it that all in it has the same binding. Blocks.
 
     Raises:
@@ -108,7 +105,7 @@ def bound(path: Path, binding: Binding) -> Generator[None]:
         raise StoreReadOnly(
             f"cannot make the folder {str(path)!r}: {error.strerror}; use another --out"
         ) from error
-    with held(path):
+    with hold_folder(path):
         _bind(path, binding)
         yield
 
@@ -159,6 +156,8 @@ def binding_of(plan: MemoryPlan, options: DataOptions) -> Binding:
         "hotpotqa": [_content(file) for file in options.hotpotqa],
         "squad": None if options.squad is None else _content(options.squad),
         "paragraphs": [_content(file) for file in options.paragraphs],
+        # Run ids hang on the binding: those of other suites stay as they are.
+        **({} if options.sample_file is None else {"sample_file": _content(options.sample_file)}),
     }
 
 
@@ -173,29 +172,6 @@ def _content(file: Path) -> str:
 
 def _digest(binding: Binding) -> str:
     return hashlib.sha256(json.dumps(binding, sort_keys=True).encode()).hexdigest()[:16]
-
-
-@contextmanager
-def held(path: Path) -> Generator[None]:
-    """Holds a folder of results for one process alone.
-
-    Raises:
-        RunBusy: another process holds it.
-        StoreReadOnly: it cannot be written.
-    """
-    try:
-        lock = FileLock(path / LOCK, timeout=0, thread_local=False)
-        lock.acquire()
-    except Timeout as error:
-        raise RunBusy(
-            f"another process is writing to {str(path)!r}: wait for it, or use another --out"
-        ) from error
-    except OSError as error:
-        raise StoreReadOnly(f"cannot write to {str(path)!r}: {error.strerror}") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _bind(path: Path, binding: Binding) -> None:
@@ -237,17 +213,8 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _compare(before: Binding, now: Binding, path: Path) -> None:
-    if said := differences(before, now):
+    if said := list_differences(before, now):
         raise RunMismatch(
             f"the records in {str(path)!r} were made with other settings: {said}. Use the same ones to go on "
             f"(what is measured may be added to), or another --out"
         )
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What two mappings do not have in common, in words; empty where they are the same."""
-    return "; ".join(
-        f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
-        for name in sorted({*before, *now})
-        if before.get(name) != now.get(name)
-    )

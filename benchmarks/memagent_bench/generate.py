@@ -45,15 +45,17 @@ def write_samples(
 def line(sample: Sample, facts: dict[str, str | int | bool]) -> bytes:
     """One sample as a line of JSON.
 
-    `index`, `input`, `outputs` and `length` are RULER's (`length` is what the prompt and its reply take);
-    `context_span` says from where to where in `input` the document stands, in characters.
+    `index`, `input`, `outputs`, `length` and `answer_prefix` are RULER's: a model gets `input` and `answer_prefix`,
+    and `length` is what both and the reply take. `context_span` says from where to where in `input` the document
+    stands, in characters.
     """
     start = len(sample.before)
     fields = {
         "index": sample.index,
-        "input": sample.prompt,
+        "input": sample.before + sample.context + sample.after,
         "outputs": sample.outputs,
         "length": sample.tokens,
+        "answer_prefix": sample.answer_prefix,
         "max_length": sample.length,
         "tokens_to_generate": sample.generate,
         "question": sample.question,

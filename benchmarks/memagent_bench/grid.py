@@ -69,6 +69,8 @@ class Grid:
     """Tasks that are not measured beyond a length."""
     first: int = 0
     """Index of the first sample."""
+    counts: Mapping[Cell, int] = field(default_factory=dict[Cell, int])
+    """Samples of cells that have another number of them than `samples`."""
 
     def jobs(self, done: AbstractSet[Key] = frozenset()) -> Iterator[list[Job]]:
         """What is not done yet, the jobs of one sample together; short samples first, for early results."""
@@ -76,7 +78,8 @@ class Grid:
             for task in self.tasks:
                 if length > self.longest.get(task, length):
                     continue
-                for index in range(self.first, self.first + self.samples):
+                samples = self.counts.get((task, length), self.samples)
+                for index in range(self.first, self.first + samples):
                     every = [Job(self.suite, task, length, index, name) for name in self.systems]
                     left = [job for job in every if job.key not in done]
                     if left:

@@ -73,6 +73,7 @@ def record_of(
         chars=len(sample.context),
         bytes=made.bytes,
         evidence=sample.evidence,
+        competing=sample.competing,
         facts=dict(task.facts),
         run_id=outcome.run_id,
         chunks=outcome.chunks,

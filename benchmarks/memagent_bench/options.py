@@ -36,6 +36,8 @@ class DataOptions:
     squad: Path | None = None
     paragraphs: tuple[Path, ...] = ()
     """Further paragraphs to hide the gold ones among."""
+    sample_file: Path | None = None
+    """A user's own samples."""
 
 
 MakeTask = Callable[[int, DataOptions], Task]

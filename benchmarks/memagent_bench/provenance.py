@@ -68,11 +68,14 @@ async def server_of(model: ChatModel) -> str | None:
     Raises:
         ModelError: a server cannot be reached.
     """
+    return ", ".join([await _server(server) for server in servers_of(model)]) or None
+
+
+def servers_of(model: ChatModel) -> list[Server]:
+    """The servers behind a model; none for one in this process."""
     while isinstance(model, Wrapper):
         model = model.inner
-    if not isinstance(model, OpenAIModel):
-        return None
-    return ", ".join([await _server(server) for server in model.servers])
+    return model.servers if isinstance(model, OpenAIModel) else []
 
 
 async def _server(server: Server) -> str:

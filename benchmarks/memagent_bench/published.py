@@ -16,6 +16,8 @@ RULER_TASKS: tuple[str, ...] = tuple(_FILE["ruler"]["tasks"])
 """RULER's 13 tasks in its order."""
 EFFECTIVE: float = _FILE["ruler"]["threshold"] / 100
 """Mean score from which on RULER calls a length effective: Llama-2-7B-chat's at 4K (arXiv 2404.06654)."""
+ONE_SHOT = "published"
+"""The system that asks as RULER does: its means alone are held against `EFFECTIVE`."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ class Record(Leaf):
     outputs: tuple[str, ...]
     question: str
     detail: str = ""
-    """Why there is no answer: class and message of the error, or the stop's detail."""
+    """Why there is no answer: class and message of the error, or the stop's detail. Of the system `published` with an
+    answer: the temperature, and where the answer prefix stood."""
     tokens: int
     """Of the sample, by the length tokenizer."""
     chars: int
@@ -65,6 +66,8 @@ class Record(Leaf):
     bytes: int
     """Of the document, in UTF-8."""
     evidence: tuple[Evidence, ...] = ()
+    competing: tuple[int, ...] | None = None
+    """See `memagent.tasks.Sample`."""
     facts: dict[str, str | int | bool] = Field(default_factory=dict)
     """What the task says of its data."""
     run_id: str | None = None

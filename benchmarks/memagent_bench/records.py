@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from memagent.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly
-from memagent.messages import Leaf
+from memagent.messages import Leaf, describe_problem
 from memagent_bench.record import Record
 
 logger = logging.getLogger("memagent.bench")
@@ -159,9 +159,7 @@ def _parse(line: bytes, kind: type[R], path: Path, number: int) -> R:
     try:
         return kind.model_validate_json(line)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the line"
         raise StoreCorrupt(
-            f"{str(path)!r}, line {number} is no record ({where}: {first['msg']}); remove that line to go on "
+            f"{str(path)!r}, line {number} is no record ({describe_problem(error)}); remove that line to go on "
             f"without it"
         ) from error

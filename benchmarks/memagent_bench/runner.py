@@ -142,7 +142,7 @@ class Runner:
         except FATAL:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a system raises, the other samples go on
-            failure, outcome = error, await self._failed(error, run_id, account)
+            failure, outcome = error, await self._note_failure(error, run_id, account)
         if outcome.status is not Status.ANSWERED and self._meter.reached:
             # Ended from outside: how it would have ended, nobody knows.
             self._summary.cut += 1
@@ -165,7 +165,7 @@ class Runner:
             raise TypeError(f"{job.system!r} gave {outcome!r:.80}, which is no Outcome")
         return outcome
 
-    async def _failed(self, error: Exception, run_id: str, account: Account) -> Outcome:
+    async def _note_failure(self, error: Exception, run_id: str, account: Account) -> Outcome:
         store = self._folder.store
         kept = await in_thread(store.find, run_id) is not None
         return Outcome(

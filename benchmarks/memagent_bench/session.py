@@ -61,13 +61,17 @@ class Benchmark:
             plan, await plan.counting(tokens_ratio, plan.counter, self.grid.options.counter)
         )
 
-    def left(self, plan: MemoryPlan) -> list[list[Job]]:
+    def left(self, plan: MemoryPlan | None = None) -> list[list[Job]]:
         """What a folder that is not open has no record of. Blocks.
 
+        Args:
+            plan: with whose settings its records have to be made; None where the server was not asked.
+
         Raises:
-            RunMismatch: its records were made with other settings.
+            RunMismatch: they were made with others.
         """
-        check_folder(self.out, binding_of(plan, self.grid.options))
+        if plan is not None:
+            check_folder(self.out, binding_of(plan, self.grid.options))
         if not (self.out / RESULTS).exists():
             return list(self.grid.jobs())
         return list(self.grid.jobs(_known(self.out, self.grid.suite)[0]))
@@ -119,7 +123,7 @@ class Session:
         jobs = list(bench.grid.jobs(done))
         if not jobs:
             return Summary()
-        meter = Meter(await self._limited())
+        meter = Meter(await self._limit())
         # The window as it is now: a server that comes back with another one must not change the records.
         settings = bench.settings.model_copy(update={"window": self.plan.budget.window})
         setting = Setting(meter, bench.prompts, settings, folder.store)
@@ -138,16 +142,16 @@ class Session:
         with watcher:
             return await runner.run(jobs)
 
-    async def _limited(self) -> ChatModel:
+    async def _limit(self) -> ChatModel:
         """The model with its limits: a call is checked when its turn comes."""
         bench, model = self.benchmark, self.benchmark.model
         if bench.limits != Limits():
-            spent = await in_thread(spent_before, self.folder, self.plan)
+            spent = await in_thread(sum_spent, self.folder, self.plan)
             model = UsageLimit(model, bench.limits, spent=spent)
         return ConcurrencyLimit(model, bench.concurrency)
 
 
-def spent_before(folder: Folder, plan: MemoryPlan) -> Usage:
+def sum_spent(folder: Folder, plan: MemoryPlan) -> Usage:
     """What earlier sessions took of the benchmark's model.
 
     That is: of the runs that are kept, unfinished ones too, of the other records, and of what else ended in order.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from memagent_bench.lengths import show_length
@@ -23,14 +23,53 @@ class Mean:
     n: int
     missing: int
     """Samples without an answer."""
+    tasks: int
+    """Tasks that have records."""
+    asked: int
+    """These, and what else was asked for."""
 
     def __str__(self) -> str:
         missing = f", {self.missing} missing" if self.missing else ""
-        return f"{self.score:.3f} (n={self.n}{missing})"
+        tasks = f", {self.tasks} of {self.asked} tasks" if self.tasks < self.asked else ""
+        return f"{self.score:.3f} (n={self.n}{missing}{tasks})"
 
 
-def means(records: Sequence[Record]) -> list[Mean]:
-    """Every system's mean at every length that it has records of."""
+@dataclass(frozen=True)
+class TaskMean:
+    """Of one system, task and length."""
+
+    system: str
+    task: str
+    length: int
+    score: float
+    """Samples without an answer count as 0."""
+    n: int
+    missing: int
+
+
+def task_means(records: Sequence[Record]) -> list[TaskMean]:
+    """Every system's mean of every task and length that it has records of."""
+    cells: dict[tuple[str, str, int], list[float | None]] = defaultdict(list)
+    for record in records:
+        cells[record.system, record.task, record.length].append(record.score)
+    return [
+        TaskMean(
+            *cell,
+            score=sum(score or 0.0 for score in scores) / len(scores),
+            n=len(scores),
+            missing=scores.count(None),
+        )
+        for cell, scores in sorted(cells.items())
+    ]
+
+
+def means(records: Sequence[Record], asked: Mapping[int, Collection[str]]) -> list[Mean]:
+    """Every system's mean at every length that it has records of.
+
+    Args:
+        records: of one suite.
+        asked: tasks that were asked for, by length.
+    """
     by_task: dict[tuple[str, int], dict[str, list[float | None]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -45,9 +84,17 @@ def means(records: Sequence[Record]) -> list[Mean]:
             / len(tasks),
             n=sum(map(len, tasks.values())),
             missing=sum(scores.count(None) for scores in tasks.values()),
+            tasks=len(tasks),
+            asked=len(tasks.keys() | _alike(asked.get(length, ()), tasks)),
         )
         for (system, length), tasks in sorted(by_task.items())
     ]
+
+
+def _alike(asked: Collection[str], tasks: Collection[str]) -> set[str]:
+    """Of the tasks that were asked for, the controls where these are controls, and else the others."""
+    controls = any(task.endswith(CONTROL) for task in tasks)
+    return {task for task in asked if task.endswith(CONTROL) is controls}
 
 
 def lines(found: Sequence[Mean]) -> list[str]:

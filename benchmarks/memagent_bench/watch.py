@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import IO, Self
 
 from memagent import terminal
@@ -20,6 +22,18 @@ NEARLY = 0.98
 """How far a job counts as done at most before it is: predictions are rough."""
 DETAIL = 120
 """Characters shown of why there is no answer."""
+
+
+@dataclass
+class Pace:
+    """Of one system: what calls no model is done in no time, and says nothing of what does."""
+
+    left: float = 0.0
+    """Tokens of the jobs that have not ended."""
+    done: float = 0.0
+    """Of those that have."""
+    seconds: float = 0.0
+    """That these took, one after another."""
 
 
 class Board:
@@ -43,11 +57,13 @@ class Board:
         self.before, self.meter = before, meter
         self.ended = self.answered = self.failed = self.stopped = 0
         self.latest: Record | None = None
-        self._all = sum(weights.values())
-        self._through = 0.0
-        self._open: dict[Job, Account] = {}
+        self._open: dict[Job, tuple[Account, float]] = {}
+        self._paces: defaultdict[str, Pace] = defaultdict(Pace)
+        for job, tokens in weights.items():
+            self._paces[job.system].left += tokens
         self._clock = clock
-        self._begun = clock()
+        self._begun = self._busy_since = clock()
+        self._busy = 0.0
 
     @property
     def total(self) -> int:
@@ -61,12 +77,21 @@ class Board:
 
     def begin(self, job: Job, account: Account) -> None:
         """Takes note of a beginning."""
-        self._open[job] = account
+        now = self._clock()
+        if not self._open:
+            self._busy_since = now
+        self._open[job] = (account, now)
 
     def end(self, job: Job, record: Record | None) -> None:
         """Takes note of an end; without a record the sample could not be made."""
-        self._open.pop(job, None)
-        self._through += self.weights.get(job, 0.0)
+        now, tokens = self._clock(), self.weights.get(job, 0.0)
+        pace = self._paces[job.system]
+        pace.left -= tokens
+        if (begun := self._open.pop(job, None)) is not None:
+            pace.done += tokens
+            pace.seconds += now - begun[1]
+            if not self._open:
+                self._busy += now - self._busy_since
         self.ended += 1
         if record is not None:
             self.latest = record
@@ -79,11 +104,9 @@ class Board:
         """How much of this session's work is done, 0 to 1, by tokens."""
         if self.ended == len(self.weights):
             return 1.0
-        under_way = sum(
-            min(account.tokens, NEARLY * self.weights.get(job, 0.0))
-            for job, account in list(self._open.items())  # drawn by another thread
-        )
-        return min((self._through + under_way) / self._all, 0.999) if self._all else 0.0
+        whole = sum(self.weights.values())
+        left = sum(pace.left for pace in self._count_open().values())
+        return min(1 - left / whole, 0.999) if whole else 0.0
 
     @property
     def elapsed(self) -> float:
@@ -97,11 +120,31 @@ class Board:
 
     @property
     def left(self) -> float | None:
-        """Seconds until everything is done, at this session's pace; None where nobody can tell yet."""
-        fraction = self.fraction
-        if fraction < 0.001 or self.elapsed < 1:
+        """Seconds until everything is done, each system at its pace of this session; None where nobody can tell yet.
+
+        Jobs beside each other take as many seconds as there are of them: what is left is divided by how many were at
+        work at once on average.
+        """
+        if self.ended == len(self.weights):
+            return 0.0
+        paces = self._count_open().values()
+        if self.elapsed < 1 or any(pace.left >= 1 and not pace.done for pace in paces):
             return None
-        return self.elapsed * (1 - fraction) / fraction
+        busy = self._busy + (self._clock() - self._busy_since if self._open else 0.0)
+        spent = sum(pace.seconds for pace in paces)
+        ahead = sum(pace.left * pace.seconds / pace.done for pace in paces if pace.done)
+        return ahead * busy / spent if spent else 0.0
+
+    def _count_open(self) -> dict[str, Pace]:
+        """The paces, with what jobs under way have done."""
+        paces = {system: replace(pace) for system, pace in self._paces.items()}
+        now = self._clock()
+        for job, (account, begun) in list(self._open.items()):  # drawn by another thread
+            if done := min(account.tokens, NEARLY * self.weights.get(job, 0.0)):
+                pace = paces[job.system]
+                pace.left, pace.done = pace.left - done, pace.done + done
+                pace.seconds += now - begun
+        return paces
 
     def facts(self) -> list[str]:
         """Counts for one line."""

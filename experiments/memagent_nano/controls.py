@@ -14,10 +14,10 @@ from memagent.messages import ChatRequest
 from memagent.models.transformers.model import TransformersModel
 from memagent.prompts import PromptSet
 from memagent.tasks import SCORERS
+from memagent.tasks.statistics import estimate
 from memagent_bench.diagnose.diagnosis import open_runs
 from memagent_bench.record import Record
 from memagent_bench.records import read_records
-from memagent_bench.stats import estimate
 from memagent_bench.systems.base import Status
 from memagent_nano.lessons import GREEDY, PROMPTS
 

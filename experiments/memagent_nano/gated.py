@@ -8,7 +8,7 @@ from pathlib import Path
 from memagent.models.transformers.model import TransformersModel
 from memagent.prompts import PromptSet
 from memagent.prompts.promptset import Gate
-from memagent_bench.folder import held
+from memagent.runstore import hold_folder
 from memagent_nano.lessons import (
     PROMPTS,
     SPREAD,
@@ -35,7 +35,7 @@ def make(place: Place, stage: str) -> None:
         RunBusy: another process is at it.
     """
     file = place.of(stage) / f"{GATED}.jsonl"
-    with held(place.of(stage)):
+    with hold_folder(place.of(stage)):
         if not file.is_file():
             new = file.with_suffix(".new")
             write(lessons(place.size, place.policy(stage), DOCUMENTS), new)

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from memagent.errors import ConfigError
+from memagent.runstore import hold_folder
 from memagent.terminal import duration
-from memagent_bench.folder import held
 from memagent_nano import direct, lessons
 from memagent_nano.lessons import Lesson
 from memagent_nano.stages import GATED, ROLLOUTS, SETTLING, Place
@@ -55,7 +55,7 @@ def make(
         raise ConfigError(
             f"cannot make the folder {str(place.lessons)!r} ({error.strerror}): give another --out"
         ) from error
-    with held(place.lessons):
+    with hold_folder(place.lessons):
         makers = _makers(place, _tokenizer(place))
         for name, file in files.items():
             if not file.is_file():

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from memagent.tasks.statistics import Estimate, estimate
 from memagent_bench.lengths import show_length
 from memagent_bench.report.canvas import as_png, new_figure, style
 from memagent_bench.report.heatmap import HeatMap, heat_map_png
 from memagent_bench.report.theme import mark
-from memagent_bench.stats import Estimate, estimate
 from memagent_nano.readings import Reading
 from memagent_nano.results import Results
 from memagent_nano.survival import SYSTEM, Forecast, Point

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from memagent.errors import ConfigError
+from memagent.runstore import hold_folder
 from memagent.terminal import plural
 from memagent_bench.diagnose.diagnosis import diagnose
 from memagent_bench.diagnose.traces import Fate, Trace
-from memagent_bench.folder import held
 from memagent_bench.record import Record
 from memagent_bench.records import read_records
 
@@ -109,7 +109,7 @@ def keep(new: Iterable[Reading], file: Path) -> list[Reading]:
         RunBusy: another process is writing there.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    with held(file.parent):
+    with hold_folder(file.parent):
         before = read(file) if file.is_file() else []
         found = {one.key: one for one in (*before, *new)}
         whole = [found[key] for key in sorted(found)]

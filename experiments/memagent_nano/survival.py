@@ -13,9 +13,10 @@ from statistics import mean
 import numpy as np
 
 from memagent.errors import ConfigError
+from memagent.tasks.statistics import Array, estimate
 from memagent_bench import diagnose
 from memagent_bench.diagnose.traces import Fate
-from memagent_bench.stats import Array, Difference, estimate, paired_difference
+from memagent_bench.significance import Difference, paired_difference
 from memagent_nano.readings import Reading
 
 SYSTEM = "memory"

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import mean
 from typing import TypeVar
 
+from memagent.tasks.statistics import estimate
 from memagent_bench.lengths import show_length
-from memagent_bench.stats import estimate, non_inferiority
+from memagent_bench.significance import non_inferiority
 from memagent_nano.direct import DIRECT
 from memagent_nano.kept import KINDS
 from memagent_nano.measure import LONGER, TRAINED

@@ -17,13 +17,16 @@
     │   └── DocumentRequired      a resumed run needs its source handed in again
     ├── ModelError                a call failed; `.retryable`, `.retry_after`, `.attempts`
     │   ├── ConnectionFailed      (retryable)
+    │   │   └── TLSFailed         a certificate is not trusted, or http and https are mixed up
     │   ├── RequestTimeout        (retryable)
     │   ├── ServerBusy            429, 503 (retryable)
     │   ├── ServerFailed          other 5xx (retryable)
     │   ├── BadResponse           the reply is no chat completion (retryable)
     │   ├── AuthenticationFailed  wrong or missing key
     │   ├── ModelNotFound         the server does not serve that model
+    │   ├── NoReply               the model refused, or called a tool that it was not given
     │   ├── ContextOverflow       the prompt is over the model's window
+    │   ├── PromptTruncated       the server cut the prompt and answered what was left of it
     │   ├── DeviceFull            the prompt does not fit the memory of the device (models in this process)
     │   └── RequestRefused        other 4xx
     ├── ToolError                 a tool, or the server that it comes from, failed; a model is told the message
@@ -144,6 +147,12 @@ class ConnectionFailed(ModelError):
     retryable = True
 
 
+class TLSFailed(ConnectionFailed):
+    """No encrypted connection comes about: the certificate is not trusted, or http and https are mixed up."""
+
+    retryable = False
+
+
 class RequestTimeout(ModelError):
     """The server did not answer in time."""
 
@@ -176,8 +185,16 @@ class ModelNotFound(ModelError):
     """The server does not serve the model that was named."""
 
 
+class NoReply(ModelError):
+    """The model answered with no text: it refused, or called a tool that it was not given."""
+
+
 class ContextOverflow(ModelError):
     """Prompt and output do not fit the model's window."""
+
+
+class PromptTruncated(ModelError):
+    """The server cut the prompt without a word: it reports far fewer tokens than the prompt has."""
 
 
 class DeviceFull(ModelError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import reprlib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Literal, NoReturn, Self
@@ -24,6 +26,20 @@ SHOWN = 300
 
 Role = Literal["system", "user", "assistant", "tool"]
 CallKind = Literal["update", "answer", "act", "summary", "other"]
+
+
+def describe_problem(error: ValidationError) -> str:
+    """The first problem that validation found, as part of a sentence: "window must be greater than 0, got 0"."""
+    problem = error.errors(include_url=False)[0]
+    where = ".".join(map(str, problem["loc"]))
+    if problem["type"] == "missing":
+        return f"{where} is missing"
+    if problem["type"] == "extra_forbidden":
+        return f"{where} is unknown"
+    what = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    what = re.sub(r"^\w+ should ", "must ", what)
+    subject = f"{where} " if what.startswith("must ") else f"{where}: "
+    return f"{subject if where else ''}{what}, got {reprlib.repr(problem['input'])}"
 
 
 class Leaf(BaseModel):
@@ -154,10 +170,8 @@ class Message(Leaf):
         try:
             served = _ServedMessage.model_validate(fields)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "the whole"
             raise ConfigError(
-                f"{repr(fields)[:SHOWN]} is no message of a chat ({where}: {first['msg']}); give a mapping with a "
+                f"{repr(fields)[:SHOWN]} is no message of a chat ({describe_problem(error)}); give a mapping with a "
                 f"role and a content of text"
             ) from error
         if served.tool_calls and served.role != "assistant":
@@ -213,6 +227,8 @@ class ChatRequest(Leaf):
     messages: tuple[Message, ...]
     max_tokens: int = Field(gt=0)
     """Most tokens that may be generated."""
+    prompt_tokens: int | None = None
+    """What the sender counted the prompt as, or an upper bound; None where it did not count."""
     sampling: Sampling = Sampling()
     seed: int | None = None
     """Seed for the engine's sampler; None leaves it to the engine."""

@@ -6,6 +6,7 @@ MemagentError
 └── TrainingError             training stopped; the last checkpoint is whole and can be resumed
     ├── RewardFailed          no rollout of a whole batch could be scored
     ├── RolloutsFailed        no rollout of a whole batch came to an end
+    ├── EngineMismatch        what was sampled is not the policy that is trained
     ├── OutOfMemory           the batch does not fit the device
     ├── DiskFull              a checkpoint or log cannot be written
     └── CheckpointMismatch    the folder holds a run with other settings
@@ -30,6 +31,10 @@ class RewardFailed(TrainingError):
 
 class RolloutsFailed(TrainingError):
     """No rollout of a whole batch came to an end."""
+
+
+class EngineMismatch(TrainingError):
+    """What was sampled is not the policy that is trained: the engine has other weights."""
 
 
 class OutOfMemory(TrainingError):

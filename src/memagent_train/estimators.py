@@ -1,11 +1,10 @@
-"""From rewards to a loss: every estimator of the algorithm, as a pure function of tensors.
+"""From rewards to what TRL's loss is fed: every estimator of ours, as a pure function of tensors.
 
 Letters of a tensor's name are its dimensions: B groups of a batch, G rollouts of a group, C conversations of a
 rollout, N rows (conversations of a batch), T tokens of a row. A reward of NaN stands for none.
 
-Sources: GRPO (DeepSeekMath, arXiv 2402.03300), DAPO (arXiv 2503.14476), MemAgent (arXiv 2507.02259), k3 (Schulman,
-"Approximating KL Divergence", joschu.net/blog/kl-approx.html), truncated importance sampling (Ionides 2008; for
-rollout engines Yao et al. 2025, fengyao.notion.site/off-policy-rl).
+Sources: GRPO (DeepSeekMath, arXiv 2402.03300), DAPO (arXiv 2503.14476), MemAgent (arXiv 2507.02259), truncated
+importance sampling (Ionides 2008; for rollout engines Yao et al. 2025, fengyao.notion.site/off-policy-rl).
 """
 
 # ruff: noqa: N803, N806  (names of tensors end in their dimensions)
@@ -119,56 +118,8 @@ def broadcast_to_tokens(advantages_N: Tensor, mask_NT: Tensor) -> Tensor:
     return advantages_N[:, None] * mask_NT
 
 
-def clipped_surrogate(
-    ratio: Tensor, advantages: Tensor, epsilon_low: float, epsilon_high: float
-) -> Tensor:
-    """Clip-higher (DAPO, Eq. 8): min(r A, clip(r, 1 - low, 1 + high) A), to be maximised.
-
-    Args:
-        ratio: probability now / probability when sampled.
-        advantages: of a shape that fits the ratio's.
-        epsilon_low: what a ratio may lose.
-        epsilon_high: what it may gain.
-
-    Returns:
-        Of the ratio's shape.
-    """
-    clipped = ratio.clamp(1 - epsilon_low, 1 + epsilon_high)
-    return torch.minimum(ratio * advantages, clipped * advantages)
-
-
-def batch_token_mean(values_NT: Tensor, mask_NT: Tensor) -> Tensor:
-    """Mean over all sampled tokens of the batch (DAPO); 0 where there are none.
-
-    Args:
-        values_NT: one a token.
-        mask_NT: 1 for a sampled token, 0 for others; or weights.
-
-    Returns:
-        A scalar.
-    """
-    return (values_NT * mask_NT).sum() / mask_NT.sum().clamp(min=STD_FLOOR)
-
-
-def group_token_mean(values_NT: Tensor, mask_NT: Tensor, group_N: Tensor) -> Tensor:
-    """Mean over groups of the mean over a group's sampled tokens.
-
-    MemAgent's Multi-Conv loss (arXiv 2507.02259): the sum over the rollouts, conversations and tokens of a group is
-    divided by its number of tokens.
-
-    Args:
-        values_NT: one a token.
-        mask_NT: 1 for a sampled token, 0 for others.
-        group_N: number of a row's group, from 0.
-
-    Returns:
-        A scalar; groups without a sampled token do not count.
-    """
-    return batch_token_mean(values_NT, mask_NT * row_weights(mask_NT.sum(dim=1), group_N)[:, None])
-
-
 def row_weights(tokens_N: Tensor, group_N: Tensor) -> Tensor:
-    """Weights of rows that turn a mean over the tokens of a batch into the mean over groups.
+    """Weights of rows that turn a mean over the tokens of a batch into the mean over groups (MemAgent's loss).
 
     With n groups, n_g tokens in group g and n_all in the batch, a row of group g weighs n_all / (n * n_g): the
     weighted tokens of every group add up to n_all / n, and those of the batch still to n_all.
@@ -199,16 +150,3 @@ def truncated_weights(trained_NT: Tensor, sampled_NT: Tensor, cap: float) -> Ten
         weights_NT.
     """
     return (trained_NT - sampled_NT).exp().clamp(max=cap)
-
-
-def k3_kl(policy: Tensor, reference: Tensor) -> Tensor:
-    """Schulman's k3 estimate of KL(policy || reference) for tokens that the policy sampled; never negative.
-
-    With x = reference - policy it is exp(x) - x - 1.
-
-    Args:
-        policy: log-probabilities.
-        reference: log-probabilities of the same tokens, of that shape.
-    """
-    difference = reference - policy
-    return difference.exp() - difference - 1

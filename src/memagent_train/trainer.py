@@ -8,14 +8,13 @@ TRL's loss, optimizer, distribution and checkpoints are used as they are; what t
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 import torch
-from accelerate.utils import DistributedType, gather_object, is_peft_model
+from accelerate.utils import gather_object
 from datasets import Dataset
 from peft import PeftConfig, PeftModel
 from torch import Tensor
@@ -31,10 +30,11 @@ from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.arguments import check_arguments
 from memagent_train.batches import deal, padding_row, tensors
 from memagent_train.device import memory_for
-from memagent_train.errors import CheckpointMismatch, TrainingError
+from memagent_train.errors import CheckpointMismatch, EngineMismatch, TrainingError
 from memagent_train.estimators import row_weights, truncated_weights
 from memagent_train.figures import facts, figures, raise_if_nothing_scored
 from memagent_train.order import DataOrder, StepSampler
+from memagent_train.reference import frozen_copy, prepared
 from memagent_train.refill import Rolled, roll_informative
 from memagent_train.rollouts import Rollout
 
@@ -48,6 +48,10 @@ Batch = dict[str, Tensor]
 
 class RolloutTrainer(GRPOTrainer):
     """Trains a policy on rollouts that a function makes."""
+
+    largest_gap = 0.2
+    """Mean difference of log-probabilities, in nats a token, above which a step stops. Other arithmetic (bf16 against
+    fp32) makes a few hundredths; a server that went on with its first weights made 0.4."""
 
     def __init__(
         self,
@@ -92,7 +96,7 @@ class RolloutTrainer(GRPOTrainer):
         self._drift: list[Tensor] = []
         bare = model.get_base_model() if isinstance(model, PeftModel) else model
         self._takes_positions = "position_ids" in inspect.signature(bare.forward).parameters
-        reference = _reference(model, args, peft_config)
+        reference = frozen_copy(model, args, peft_config)
         super().__init__(
             model=model,
             reward_funcs=_no_reward,
@@ -135,7 +139,8 @@ class RolloutTrainer(GRPOTrainer):
         Before the first update of a step, the trainer's log-probabilities are compared with the sampling engine's.
 
         Raises:
-            TrainingError: it is no finite number.
+            EngineMismatch: they are too far apart.
+            TrainingError: the loss is no finite number.
         """
         loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         if self._step % self._micro_steps < self.batch.micro_batches:
@@ -310,8 +315,16 @@ class RolloutTrainer(GRPOTrainer):
         self._drift = []
         sums = torch.stack([gaps.sum(), gaps.new_tensor(len(gaps) - 1), gaps.max()])
         all_sums = cast("Tensor", self.accelerator.gather(sums)).view(-1, 3)
-        mean = all_sums[:, 0].sum() / all_sums[:, 1].sum().clamp(min=1)
-        self.note({"logprob_gap/mean": mean.item(), "logprob_gap/max": all_sums[:, 2].max().item()})
+        mean = (all_sums[:, 0].sum() / all_sums[:, 1].sum().clamp(min=1)).item()
+        self.note({"logprob_gap/mean": mean, "logprob_gap/max": all_sums[:, 2].max().item()})
+        if mean > self.largest_gap:
+            raise EngineMismatch(
+                f"the trainer's log-probabilities of step {self.step + 1} differ from the sampling engine's by "
+                f"{mean:.3f} a token, and the limit is {self.largest_gap}: the engine draws with other weights (as a "
+                f"restarted server does), or with another temperature than it reports (vLLM needs "
+                f"--logprobs-mode processed_logprobs). Run the same command again: it loads the weights of the last "
+                f"checkpoint anew"
+            )
 
     def _passes(self) -> float:
         """Passes over the data that this step ends, refills not counted."""
@@ -321,26 +334,7 @@ class RolloutTrainer(GRPOTrainer):
         self.beta = self.algorithm.beta
         cast("GRPOConfig", self.args).beta = self.beta
         add_fused_lm_head(reference, temperature=self.temperature)
-        self.ref_model = self.accelerator.prepare_model(reference, evaluation_mode=True)
-
-
-def _reference(
-    model: PreTrainedModel | PeftModel, args: GRPOConfig, peft_config: PeftConfig | None
-) -> PreTrainedModel | None:
-    """A frozen copy of the policy, where one is needed and TRL would load it anew by the model's name.
-
-    Sharded models are left to TRL, which loads and shards the reference as it does the policy. The copy is made
-    before TRL sees the model: it replaces a bound method, which a later copy would still call on the original.
-    """
-    adapted = peft_config is not None or is_peft_model(model)
-    sharded = args.distributed_state.distributed_type in (  # pyright: ignore[reportOptionalMemberAccess]
-        DistributedType.FSDP,
-        DistributedType.DEEPSPEED,
-    )
-    if not args.beta or adapted or sharded:
-        return None
-    args.beta = 0.0
-    return copy.deepcopy(cast("PreTrainedModel", model)).requires_grad_(False).eval()
+        self.ref_model = prepared(reference, self.accelerator)
 
 
 def _no_reward(prompts: Sequence[str], **_: Any) -> list[float | None]:

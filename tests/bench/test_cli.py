@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,8 +140,11 @@ def test_displays(invoke: Invoke, tmp_path: Path) -> None:
             "score": said["means"][0]["score"],
             "n": 2,
             "missing": 0,
+            "tasks": 1,
+            "tasks_asked": 1,
         }
     ]
+    assert [(task["task"], task["n"]) for task in said["tasks"]] == [("chain", 2)]
     assert (said["missing"], said["impossible"], said["limit"]) == ([], [], None)
     (line,) = invoke(*args, "--display", "none").stdout.splitlines()
     assert line.split("\t") == ["memory", "1500", str(said["means"][0]["score"]), "2", "0"]
@@ -296,6 +300,17 @@ def test_samples_that_cannot_be_made(invoke: Invoke, tmp_path: Path) -> None:
     assert len(read_records(tmp_path / "out")) == 1
 
 
+def test_a_mean_over_some_of_the_tasks_says_so(invoke: Invoke, tmp_path: Path) -> None:
+    args = ("ruler", "--model", "extractive", "--systems", "bm25", "--lengths", "4k", "-n", "1")
+    args = (*args, "--tasks", "vt,cwe,qa_1", "--out", tmp_path / "out")
+    done = invoke(*args)
+    assert done.exit_code == 2
+    assert "not measured in full: qa_1 at 4K" in done.stderr
+    assert "(n=2, 2 of 3 tasks)" in done.stdout
+    (mean,) = only_json(invoke(*args, "--display", "json").stdout)["means"]
+    assert (mean["tasks"], mean["tasks_asked"]) == (2, 3)
+
+
 def test_two_at_once(
     start: Start,
     invoke: Invoke,
@@ -333,7 +348,9 @@ def test_a_signal_keeps_what_is_done(
     process.send_signal(number)
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == code
-    assert f"Resume with: memagent-bench tracking --model openai:x --base-url {server.url}" in stderr
+    assert (
+        f"Resume with: memagent-bench tracking --model openai:x --base-url {server.url}" in stderr
+    )
     server.default = say("17")
     assert invoke(*args).exit_code == 0
     records = read_records(tmp_path / "out")
@@ -389,6 +406,19 @@ def test_report_writes_a_page(invoke: Invoke, measured: Path, tmp_path: Path) ->
     done = invoke("report", tmp_path / "none")
     assert (done.exit_code, "no records in" in done.stderr) == (5, True)
     assert invoke("report", measured, "--margin", "0").exit_code == 2
+
+
+def test_a_page_of_several_folders_overwrites_none_of_theirs(
+    invoke: Invoke, measured: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(measured, other)
+    assert invoke("report", measured).exit_code == 0
+    before = (measured / "report.html").read_bytes()
+    done = invoke("report", measured, other)
+    assert (done.exit_code, "--out" in done.stderr) == (2, True)
+    assert (measured / "report.html").read_bytes() == before
+    assert invoke("report", measured, other, "--out", tmp_path / "both").exit_code == 0
 
 
 def test_diagnose_says_where_memories_lost_it(invoke: Invoke, measured: Path) -> None:

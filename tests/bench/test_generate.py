@@ -54,7 +54,9 @@ def test_fields_are_rulers_and_the_span_is_the_document(tmp_path: Path) -> None:
     for i, row in enumerate(rows):
         sample = task.sample(i)
         start, end = row["context_span"]
-        assert row["input"] == sample.prompt
+        assert row["input"] + row["answer_prefix"] == sample.prompt
+        assert row["input"].endswith("Name all of them.")
+        assert row["answer_prefix"].endswith(" are")
         assert row["input"][start:end] == sample.context
         assert row["outputs"] == list(sample.outputs)
         assert row["length"] == sample.tokens <= row["max_length"] == 1024

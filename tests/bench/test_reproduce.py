@@ -11,10 +11,10 @@ from tests.models.chat_server import Script, say
 from typer.testing import Result
 
 from memagent.errors import ConfigError
+from memagent.tasks.statistics import wilson
 from memagent_bench.records import read_records
 from memagent_bench.reproduce.protocol import CHECKPOINTS, SYSTEM, parts, settings
 from memagent_bench.reproduce.verdict import Agreement, verdicts
-from memagent_bench.stats import wilson
 
 Invoke = Callable[..., Result]
 BOTH = ("qa", "ruler")
@@ -170,6 +170,28 @@ def test_a_dry_run_with_data_needs_nothing(
     assert done.exit_code == 0, done.output
     assert "needed" not in done.stderr
     assert "at 1,000 tokens/s" in done.stdout
+
+
+def test_a_dry_run_asks_no_server(invoke: Invoke, served: tuple[str, ...], tmp_path: Path) -> None:
+    nobody = ("--base-url", "http://127.0.0.1:9/v1", "--model", "tiny", *served[-4:])
+    more = ("--suites", "ruler", "--lengths", "8k", "--dry-run")
+    done = invoke("reproduce", "memagent-7b", *nobody, *more)
+    assert done.exit_code == 0, done.output
+    assert "GPT-2's tokenizer" in done.stderr
+    assert "1,408 records" in done.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_leaves_out_what_is_done(
+    invoke: Invoke, server: Script, served: tuple[str, ...], squad: Path
+) -> None:
+    server.serve_models({"id": "tiny", "max_model_len": 9216})
+    more = ("--suites", "ruler", "--lengths", "8k", "--squad", squad)
+    invoke("reproduce", "memagent-7b", *served, *more, "--yes", "--max-calls", "160")
+    nobody = ("--base-url", "http://127.0.0.1:9/v1", *served[2:])
+    done = invoke("reproduce", "memagent-7b", *nobody, *more, "--dry-run", "--display", "json")
+    assert done.exit_code == 0, done.output
+    assert 0 < json.loads(done.stdout)["forecast"]["records"] < 1408
 
 
 @pytest.mark.parametrize(

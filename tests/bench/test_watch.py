@@ -10,7 +10,7 @@ from memagent.cli.options import Display
 from memagent_bench.grid import Job
 from memagent_bench.meter import Account, Meter
 from memagent_bench.systems.base import Status
-from memagent_bench.table import lines, means
+from memagent_bench.table import lines, means, task_means
 from memagent_bench.watch import Board, LiveWatcher, PlainWatcher, SilentWatcher, line_of, watcher
 
 JOBS = [Job("tracking", "a", 1000, index, "memory") for index in range(4)]
@@ -55,8 +55,34 @@ def test_time_left_goes_by_tokens_and_counts_what_is_under_way(board: Board, clo
     assert board.facts()[-1] == "1 without an answer"
 
 
+def test_time_left_goes_by_the_pace_of_each_system(clock: Clock) -> None:
+    """What calls no model is done at once; the others would seem to take as long for each of their many tokens."""
+    fast = [Job("ruler", "a", 1000, index, "bm25") for index in range(2)]
+    board = Board(
+        {**dict.fromkeys(fast, 10.0), **dict.fromkeys(JOBS, 9000.0)}, 0, Meter(model()), clock
+    )
+    clock.now = 3.0  # data were made
+    board.begin(fast[0], Account())
+    clock.now = 3.1
+    board.end(fast[0], record(system="bm25"))
+    assert board.left is None, "nothing is known of the other system"
+    board.begin(JOBS[0], Account())
+    clock.now = 3.6
+    board.end(JOBS[0], record())
+    assert board.left == pytest.approx(3 * 0.5 + 0.1)
+    for job in JOBS[1:3]:
+        board.begin(job, Account())
+    clock.now = 4.6
+    for job in JOBS[1:3]:
+        board.end(job, record())
+    # 2.6 s of work were done in 1.6 s
+    assert board.left == pytest.approx((2.5 / 3 + 0.1) * 1.6 / 2.6)
+
+
 def test_plain_lines(board: Board, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     shown = PlainWatcher(board)
+    for job in JOBS[:2]:
+        shown.began(job, Account())
     clock.now = 8.0
     shown.ended(JOBS[0], record())
     shown.ended(JOBS[1], record(score=None, status=Status.STOPPED, detail="no\x1bway\nback"))
@@ -101,16 +127,24 @@ def test_means_count_each_task_the_same_and_the_missing_as_zero() -> None:
     records += [record(0, task="b", score=0.5), record(1, task="b", score=None)]
     records += [record(0, system="direct", length=2048, score=None)]
     records += [record(0, task="b_no_context", score=0.0)]
-    found = means(records)
+    found = means(records, {1000: ["a", "b", "c", "b_no_context"]})
     assert [(m.system, m.length, m.score, m.n, m.missing) for m in found] == [
         ("direct", 2048, 0.0, 1, 1),
         ("memory", 1000, (1 + 0.25) / 2, 5, 1),
         ("memory (no context)", 1000, 0.0, 1, 0),
     ]
     assert lines(found) == [
-        "                     1000                    2K",
-        "direct               -                       0.000 (n=1, 1 missing)",
-        "memory               0.625 (n=5, 1 missing)  -",
-        "memory (no context)  0.000 (n=1)             -",
+        "                     1000                                  2K",
+        "direct               -                                     0.000 (n=1, 1 missing)",
+        "memory               0.625 (n=5, 1 missing, 2 of 3 tasks)  -",
+        "memory (no context)  0.000 (n=1)                           -",
     ]
     assert lines([]) == []
+
+
+def test_each_task_has_its_mean() -> None:
+    records = [record(0, score=1.0), record(1, score=None), record(0, task="b", score=0.5)]
+    assert [(m.task, m.score, m.n, m.missing) for m in task_means(records)] == [
+        ("a", 0.5, 2, 1),
+        ("b", 0.5, 1, 0),
+    ]

@@ -2,7 +2,7 @@
 
 import json
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from tokenizers import (
 
 from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolCall, ToolSpec
-from memagent.tokens import ByteBound, Tiktoken, TokenCounter, TokenizerFile
+from memagent.tokens import ByteBound, Tiktoken, TokenCounter, TokenizerFile, measured
+from memagent.tokens.measured import MeasuredText
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "data" / "tokenizer"
@@ -154,6 +155,16 @@ if GPT2.is_file():
     MAKERS["gpt2"] = lambda _: TokenizerFile(GPT2)
 
 
+@pytest.fixture(scope="module", params=["one part", "parts of a word"])
+def parts(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whether a text is tokenised whole, or in as many parts as it has stable points."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "parts of a word":
+            for name, value in (("FIRST_SHARE", 0), ("STEP_SHARE", 0), ("STEP_CHARS", 6)):
+                patch.setattr(measured, name, value)
+        yield
+
+
 @pytest.fixture(scope="module", params=list(MAKERS))
 def counter(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -207,24 +218,42 @@ PARTS |= st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 TEXTS = (st.lists(PARTS, max_size=20) | st.lists(PARTS, min_size=20, max_size=60)).map("".join)
 
 
+@pytest.mark.usefixtures("parts")
 @given(text=TEXTS, data=st.data())
 def test_prefixes_are_counted_exactly(
     counter: TokenCounter, text: str, data: st.DataObject
 ) -> None:
-    measured = counter.measure(text)
-    assert measured.tokens == counter.count(text)
+    text_measured = counter.measure(text)
+    tokens = counter.count(text)
     ends = data.draw(st.lists(st.integers(0, len(text)), max_size=5))
-    ends += [
-        measured.chars_within(limit) for limit in (1, measured.tokens // 2, measured.tokens - 1)
-    ]
+    ends += [text_measured.chars_within(limit) for limit in (1, tokens // 2, tokens - 1)]
     for end in ends:
-        assert measured.tokens_of_prefix(end) == counter.count(text[:end])
+        assert text_measured.tokens_of_prefix(end) == counter.count(text[:end])
+    assert text_measured.tokens == tokens
 
 
+@pytest.mark.usefixtures("parts")
+@given(text=TEXTS, more=TEXTS, data=st.data())
+def test_what_is_known_of_a_text_holds_for_one_that_goes_on(
+    counter: TokenCounter, text: str, more: str, data: st.DataObject
+) -> None:
+    known = counter.measure(text)
+    if not isinstance(known, MeasuredText):
+        return
+    known.chars_within(data.draw(st.integers(1, 99)))
+    start = data.draw(st.integers(0, len(text)))
+    rest = known.rest(start, text[start:] + more)
+    end = data.draw(st.integers(0, len(text) - start + len(more)))
+    assert rest.tokens_of_prefix(end) == counter.count((text[start:] + more)[:end])
+    assert rest.tokens == counter.count(text[start:] + more)
+
+
+@pytest.mark.usefixtures("parts")
 @given(text=TEXTS)
 def test_guides_grow_with_the_limit_and_end_with_the_text(counter: TokenCounter, text: str) -> None:
-    measured = counter.measure(text)
-    guides = [measured.chars_within(limit) for limit in range(-1, measured.tokens + 2)]
+    text_measured = counter.measure(text)
+    tokens = counter.count(text)
+    guides = [text_measured.chars_within(limit) for limit in range(-1, tokens + 2)]
     assert guides == sorted(guides)
     assert guides[0] == 0
     assert guides[-1] == len(text)
@@ -233,9 +262,9 @@ def test_guides_grow_with_the_limit_and_end_with_the_text(counter: TokenCounter,
 
 def test_guides_are_near_what_fits(counter: TokenCounter) -> None:
     text = "The old prince's house stood there, and they'll go; in 1805 it was new. " * 40
-    measured = counter.measure(text)
+    guide = counter.measure(text)
     for limit in (10, 50, 111):
-        assert abs(counter.count(text[: measured.chars_within(limit)]) - limit) <= 2
+        assert abs(counter.count(text[: guide.chars_within(limit)]) - limit) <= 2
 
 
 def test_long_runs_are_counted(counter: TokenCounter) -> None:
@@ -248,8 +277,8 @@ def test_long_runs_are_counted(counter: TokenCounter) -> None:
         "!" * 5000,
         "👍" * 3000,
     ):
-        measured = counter.measure(run)
-        assert measured.tokens_of_prefix(len(run) // 2) == counter.count(run[: len(run) // 2])
+        guide = counter.measure(run)
+        assert guide.tokens_of_prefix(len(run) // 2) == counter.count(run[: len(run) // 2])
 
 
 def test_the_counter_says_what_it_is(counter: TokenCounter) -> None:
@@ -287,6 +316,6 @@ def test_tools_and_calls_are_counted_or_refused(counter: TokenCounter) -> None:
 
 def test_surrogates_do_no_harm(counter: TokenCounter) -> None:
     text = "a\ud800b\udfff c"
-    measured = counter.measure(text)
-    assert measured.tokens == counter.count(text)
-    assert measured.tokens_of_prefix(2) == counter.count(text[:2])
+    guide = counter.measure(text)
+    assert guide.tokens == counter.count(text)
+    assert guide.tokens_of_prefix(2) == counter.count(text[:2])

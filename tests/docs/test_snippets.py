@@ -34,7 +34,7 @@ from typing import Any
 
 import pytest
 from tests.engines.tiny_model import chat_settings
-from tests.models.chat_server import Handler, Script, Server, say
+from tests.models.chat_server import Handler, Script, Server, chat, send
 
 from memagent.run.agent import Agent
 
@@ -130,7 +130,8 @@ def test_links_of_the_readme_lead_somewhere() -> None:
 def url(tmp_path: Path) -> Iterator[str]:
     """A chat server that lists two models, one with its window."""
     with Server(("127.0.0.1", 0), Handler) as http:
-        http.script = Script(default=say("She marries Pierre."))
+        reply = chat("She marries Pierre.") | {"usage": None}  # the pages' prompts differ in length
+        http.script = Script(default=send(200, reply))
         http.script.serve_models(
             {"id": "Qwen/Qwen3-4B", "max_model_len": 40960}, {"id": "gpt-4.1-mini"}
         )

@@ -31,11 +31,43 @@ def text_of(source: Any, **options: Any) -> str:
     return "".join(open_document(source, **options).read())  # type: ignore[attr-defined]
 
 
-def test_a_str_is_text_even_when_it_names_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "a.txt"
-    file.write_text("content")
-    assert text_of(str(file)) == str(file)
-    assert text_of(file) == "content"
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("a.txt", r"Path\('a.txt'\)"),
+        ("~/a.txt", "Path"),
+        ("https://example.com/book", "download it"),
+    ],
+)
+def test_a_str_is_text_with_a_warning_where_it_names_a_file_or_a_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, advice: str
+) -> None:
+    (tmp_path / "a.txt").write_text("content")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.warns(UserWarning, match=f"is read as the text itself.*{advice}"):
+        assert text_of(text) == text
+    assert text_of(Path("a.txt")) == "content"
+
+
+@pytest.mark.parametrize(
+    "text", ["gone.txt", "a.txt\n", "x\0y", "see https://example.com", "y" * 9999]
+)
+def test_other_strs_bring_no_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "a.txt").write_text("content")
+    monkeypatch.chdir(tmp_path)
+    assert text_of(text) == text
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("content")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert text_of(Path("~/a.txt")) == "content"
+    assert open_document(Path("~/a.txt")).path == str(tmp_path / "a.txt")
+    with pytest.raises(DocumentNotFound, match="nobody-of-that-name"):
+        open_document(Path("~nobody-of-that-name/a.txt"))
 
 
 def test_a_path_document_knows_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from tests.engines.fixtures import API_KEY, WINDOW, StartServer
 from tests.engines.metrics import Metrics
 from tests.engines.servers import EngineServer, ServerDied
 
+from memagent.models.dialects import DIALECTS
+
 ROOT = Path(__file__).resolve().parents[2]
 KEY = {"Authorization": f"Bearer {API_KEY}"}
 ANSWERED = {"vllm": "vllm:request_success_total", "sglang": "sglang:num_requests_total"}
@@ -49,6 +51,17 @@ def test_its_template_honours_enable_thinking(engine: EngineServer) -> None:
         for kwargs in ({}, {"enable_thinking": True}, {"enable_thinking": False})
     ]
     assert tokens[0] == tokens[1] < tokens[2]
+
+
+def test_it_goes_on_where_an_assistants_message_ends(engine: EngineServer) -> None:
+    asked = [{"role": "user", "content": "Where was the prince?"}]
+    begun = [*asked, {"role": "assistant", "content": "The prince was"}]
+    fields = DIALECTS[engine.engine].continues
+    plain, continued, closed = (
+        chat(engine, **body).raise_for_status().json()["usage"]["prompt_tokens"]
+        for body in ({"messages": asked}, {"messages": begun, **fields}, {"messages": begun})
+    )
+    assert plain < continued < closed, "without the fields the turn is closed and another begun"
 
 
 def test_it_asks_for_the_key(engine: EngineServer) -> None:

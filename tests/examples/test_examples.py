@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.models.chat_server import Handler, Script, running, say, send
+from tests.models.chat_server import Handler, Script, chat, running, send
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -70,7 +70,7 @@ def vllm() -> Iterator[Script]:
     with running() as script:
         script.be_vllm(window=8192)
         script.others["/metrics"] = metrics
-        script.default = say("In 1813.")
+        script.default = send(200, chat("In 1813.") | {"usage": None})
         yield script
 
 

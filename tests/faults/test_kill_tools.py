@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memagent.runstore.effects import ANSWER
 from tests.faults.kill_tools_driver import ITEMS
 from tests.session.adding import answer_of
 
 from memagent import RunStore
 from memagent.events import Event
 from memagent.run.exchange import seed_of
-from memagent.runstore.effects import ANSWER
 
 ROOT = Path(__file__).parents[2]
 KILLS = 35

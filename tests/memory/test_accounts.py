@@ -84,7 +84,7 @@ class Slow(ByteBound):
 async def test_a_cancelled_commit_is_through_before_the_run_is_let_go(store: RunStore) -> None:
     slow = agent(store, fine, tokenizer=Slow())
     task = asyncio.create_task(slow.aask(TEXT, "Who?", run_id="r1"))
-    while not slow.model.inner.inner.requests:  # type: ignore[attr-defined]  # noqa: ASYNC110
+    while not slow.model.inner.inner.inner.requests:  # type: ignore[attr-defined]  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     task.cancel()

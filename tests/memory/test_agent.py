@@ -128,7 +128,7 @@ def test_an_empty_document_is_refused_and_nothing_is_sent(
         agent.ask(document, "Who?")
     assert error.value.run_id is None
     assert agent.store.runs() == []  # there is nothing to resume
-    assert agent.model.inner.requests == []  # type: ignore[attr-defined]
+    assert agent.model.inner.inner.requests == []  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("question", ["", "  ", "\n"])
@@ -204,7 +204,6 @@ def test_runs_keep_settings_and_never_a_secret(tmp_path: Path) -> None:
     agent = MemoryAgent(
         "vllm:some/model",
         base_url="http://user:pa55word@localhost:1234/v1",
-        api_key="sk-verysecret",
         window=4096,
         tokenizer="bytes",
         sampling=Sampling(temperature=0),
@@ -212,10 +211,11 @@ def test_runs_keep_settings_and_never_a_secret(tmp_path: Path) -> None:
     )
     recipe = json.dumps(agent.recipe())
     assert "pa55word" not in recipe
-    assert "sk-verysecret" not in recipe
     assert json.loads(recipe)["base_url"] == "http://localhost:1234/v1"
     assert json.loads(recipe)["sampling"] == {"temperature": 0.0, "top_p": 0.95}
-    assert "sk-verysecret" not in repr(agent.model)
+    assert "pa55word" not in repr(agent.model)
+    keyed = MemoryAgent("vllm:some/model", api_key="sk-verysecret", store=None)
+    assert "sk-verysecret" not in json.dumps(keyed.recipe()) + repr(keyed.model)
 
 
 def test_resume_of_many_questions_gives_a_list(agent: MemoryAgent) -> None:

@@ -13,6 +13,8 @@ from tests.models.chat_server import (
     Script,
     chat,
     counts,
+    deltas,
+    events,
     hang_up,
     send,
 )
@@ -25,6 +27,7 @@ from memagent.errors import (
     ConfigError,
     ConnectionFailed,
     ContextOverflow,
+    PromptTruncated,
     TokenizerError,
 )
 from memagent.messages import ChatRequest, FinishReason, Message
@@ -263,8 +266,8 @@ async def test_counting_shows_no_secret(
     server.be_vllm()
     second.be_vllm()
     urls = [one.url.replace("://", "://user:word-1%21@") for one in (server, second)]
-    headers = {"X-Auth": "token-abcdefgh"}
-    model = OpenAIModel("tiny", base_url=urls, api_key=KEY, default_headers=headers)
+    headers = {"X-Auth": "token-abcdefgh", "X-Key": KEY}
+    model = OpenAIModel("tiny", base_url=urls, default_headers=headers)
     counter = await model.counter()
     words = f"no: {KEY} word-1! token-abcdefgh"
     for one in (server, second):
@@ -275,7 +278,7 @@ async def test_counting_shows_no_secret(
         one.others["/tokenize"] = send(500, {"error": {"message": words}})
         one.models = send(403, {"error": {"message": words}})
     shown = [repr(model), str(caught.value), repr(caught.value.__cause__), repr(model.servers)]
-    alone = OpenAIModel("tiny", base_url=urls, api_key=KEY, default_headers=headers)
+    alone = OpenAIModel("tiny", base_url=urls, default_headers=headers)
     await alone.complete(request())
     await alone.counter()
     for one in (model, alone):
@@ -349,3 +352,92 @@ async def test_a_server_that_counts_nothing_does_not_count(server: Script) -> No
     server.be_vllm()
     server.others["/tokenize"] = send(200, {"tokens": []})
     assert (await found(server, tokenizer=str(TOKENIZER))).name == LOCAL.name
+
+
+LONG = Message(role="user", content="Natasha marries Pierre in the end. " * 30)
+
+
+def took(prompt: int, cached: int | None = None) -> Any:
+    """A reply to a prompt of that many tokens, as the server says."""
+    details = {} if cached is None else {"prompt_tokens_details": {"cached_tokens": cached}}
+    return send(
+        200, chat() | {"usage": {"prompt_tokens": prompt, "completion_tokens": 1} | details}
+    )
+
+
+async def ask_plain(
+    server: Script, reply: Any, *, counted: int | None = None, **options: Any
+) -> None:
+    server.default = reply
+    model = OpenAIModel("tiny", base_url=server.url, **options)
+    try:
+        await model.complete(request(LONG.content, prompt_tokens=counted))
+    finally:
+        await model.aclose()
+
+
+@pytest.mark.parametrize("counted", [None, 10_000])
+async def test_a_prompt_that_the_server_cut_is_an_error(
+    server: Script, counted: int | None
+) -> None:
+    whole = LOCAL.count_messages((LONG,))
+    with pytest.raises(PromptTruncated, match=r"num_ctx.*--window.*--tokenizer") as caught:
+        await ask_plain(server, took(whole // 2), counted=counted, tokenizer=TOKENIZER)
+    assert f"{whole // 2} tokens of a prompt of " in str(caught.value)
+    assert len(server.bodies) == 1
+
+
+async def test_a_streamed_prompt_that_the_server_cut_is_an_error(server: Script) -> None:
+    server.default = events(*deltas("a"))
+    model = OpenAIModel("tiny", base_url=server.url, tokenizer=TOKENIZER)
+    with pytest.raises(PromptTruncated):
+        async for _ in model.stream(request(LONG.content)):
+            pass
+    await model.aclose()
+
+
+async def test_a_counting_server_that_cuts_prompts_is_found_out(server: Script) -> None:
+    server.be_vllm()
+    with pytest.raises(PromptTruncated):
+        await ask_plain(server, took(20))
+
+
+async def test_what_is_nearly_all_of_a_prompt_is_no_cut(server: Script) -> None:
+    whole = LOCAL.count_messages((LONG,))
+    await ask_plain(server, took(int(whole * 0.95) - 32), tokenizer=TOKENIZER)
+    await ask_plain(server, took(100), counted=130, tokenizer=TOKENIZER)  # a bound by parts
+
+
+async def test_cached_tokens_that_are_left_out_are_no_cut(server: Script) -> None:
+    whole = LOCAL.count_messages((LONG,))
+    await ask_plain(server, took(10, cached=whole - 10), tokenizer=TOKENIZER)
+
+
+@pytest.mark.parametrize("options", [{}, {"tokenizer": "bytes"}])
+async def test_a_bound_finds_no_cut(server: Script, options: dict[str, Any]) -> None:
+    await ask_plain(server, took(20), counted=10_000, **options)
+
+
+async def test_a_server_with_a_shorter_template_cuts_nothing(
+    server: Script, tmp_path: Path
+) -> None:
+    (tmp_path / "tokenizer.json").write_bytes((TOKENIZER / "tokenizer.json").read_bytes())
+    wordy = "{{ 'You are a helpful assistant, and you never tire. ' * 20 }}" + CHATML
+    (tmp_path / "chat_template.jinja").write_text(wordy, "utf-8")
+    await ask_plain(server, took(LOCAL.count_messages((LONG,))), tokenizer=tmp_path)
+
+
+async def test_what_the_sender_counted_saves_the_count(server: Script) -> None:
+    server.be_vllm()
+    model = OpenAIModel("tiny", base_url=server.url)
+    await model.complete(request(prompt_tokens=30))
+    probes = len(server.asked)
+    await model.complete(request("Who is she?", prompt_tokens=40))
+    assert len(server.asked) == probes, "nothing is asked but the chat"
+    await model.complete(request("Who?", prompt_tokens=5000))
+    assert len(server.asked) == probes + 1, (
+        "a bound over the window is counted before it is refused"
+    )
+    with pytest.raises(ContextOverflow):
+        await model.complete(request("Who? " * 5000, prompt_tokens=50_000))
+    await model.aclose()

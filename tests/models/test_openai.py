@@ -222,7 +222,7 @@ async def test_no_secret_is_ever_shown(server: Script, caplog: pytest.LogCapture
     caplog.set_level(logging.DEBUG)
     server.replies.append(send(401, {"error": {"message": f"wrong key {KEY}, pass word-1!"}}))
     with_user = server.url.replace("://", "://user:word-1%21@")
-    model = OpenAIModel("tiny", base_url=with_user, api_key=KEY)
+    model = OpenAIModel("tiny", base_url=with_user, default_headers={"X-Key": KEY})
     with pytest.raises(AuthenticationFailed) as caught:
         await model.complete(request())
     await model.aclose()
@@ -275,8 +275,12 @@ async def test_window_is_asked_for_anew_when_a_run_may_begin(
 async def test_window_of_another_model_is_not_taken(server: Script) -> None:
     server.serve_models({"id": "a", "max_model_len": 1}, {"id": "b", "max_model_len": 2})
     model = OpenAIModel("tiny", base_url=server.url)
-    assert await model.window() is None
+    with pytest.raises(ModelNotFound, match="it serves 'a', 'b'"):
+        await model.window()
     await model.aclose()
+    told = OpenAIModel("tiny", base_url=server.url, window=100)
+    assert await told.window() == 100
+    await told.aclose()
 
 
 async def test_window_given_asks_nobody(nobody: str) -> None:

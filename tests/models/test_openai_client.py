@@ -1,12 +1,15 @@
 import asyncio
 import gc
+import sys
 import threading
+import traceback
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.models.chat_server import Script
 
+from memagent import open_model
 from memagent.errors import ConfigError
 from memagent.models import openai_client
 from memagent.models.openai_client import Clients
@@ -160,7 +163,9 @@ def test_a_query_is_refused_and_not_shown() -> None:
 
 
 def test_the_endpoint_hides_the_user() -> None:
-    endpoint = clients("https://me:hunter22@host:1/v1", "sk-123456").endpoint("m")
+    endpoint = Clients("https://me:hunter22@host:1/v1", "", {"X-Key": "sk-123456"}, 60.0).endpoint(
+        "m"
+    )
     assert str(endpoint) == "m at https://host:1/v1"
     assert endpoint.quote("hunter22 sk-123456 EMPTY") == "*** *** EMPTY"
     assert "sk-123456" not in repr(endpoint)
@@ -190,3 +195,82 @@ def test_a_forked_process_has_connections_of_its_own(
     assert not before.is_closed(), "it is the parent's"
     before.close()
     after.close()
+
+
+# --- what the environment says
+
+
+@pytest.fixture
+def proxied(monkeypatch: pytest.MonkeyPatch, nobody: str) -> str:
+    """A proxy that is not there."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name.lower(), raising=False)
+        monkeypatch.setenv(name, "" if name == "NO_PROXY" else nobody.removesuffix("/v1"))
+    return nobody
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_server_on_this_machine_needs_no_proxy(
+    server: Script, proxied: str, host: str
+) -> None:
+    url = server.url.replace("127.0.0.1", host)
+    model = open_model("vllm:tiny", base_url=url)
+    server.be_vllm()
+    assert await model.window() == 2048
+    assert (await model.counter()).name.startswith("server:")
+    await model.aclose()
+
+
+async def test_other_servers_are_reached_through_the_proxy(proxied: str) -> None:
+    holder = clients("http://memagent.invalid/v1")
+    with pytest.raises(Exception, match="Connection error") as caught:
+        await use(holder)
+    assert "Connect" in repr(caught.value.__cause__)
+    await holder.aclose()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("ALL_PROXY", "socks5://me:hunter22@localhost:1080", r"ALL_PROXY='localhost:1080'.*httpx\[socks\]"),
+        ("HTTPS_PROXY", "gopher://localhost:70", "HTTPS_PROXY='gopher://localhost:70'"),
+        ("SSL_CERT_FILE", "/nowhere/ca.pem", "SSL_CERT_FILE='/nowhere/ca.pem': .*No such file"),
+    ],
+)  # fmt: skip
+async def test_an_environment_that_cannot_be_used_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    for other in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(other, raising=False)
+        monkeypatch.delenv(other.lower(), raising=False)
+    monkeypatch.setenv(name, value)
+    model = open_model("openai:m", base_url="https://memagent.invalid/v1", tokenizer="bytes")
+    for ask in (model.window, model.counter):
+        with pytest.raises(ConfigError, match=words) as caught:
+            await ask()
+        assert "hunter22" not in "".join(traceback.format_exception(caught.value))
+    await model.aclose()
+
+
+async def test_a_bad_certificate_file_is_nothing_to_a_server_on_this_machine(
+    server: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
+    holder = clients(server.url)
+    await use(holder)
+    await holder.aclose()
+
+
+def test_a_user_in_the_url_and_a_key_are_one_too_many() -> None:
+    with pytest.raises(ConfigError, match=r"@host names a user.*api_key=.*take the user out") as no:
+        clients("https://me:hunter22@host/v1", "sk-123456")
+    assert "hunter22" not in str(no.value)
+    assert "sk-123456" not in str(no.value)
+
+
+@pytest.mark.parametrize("value", ["two\nlines-secret", "naïve-secret"])
+def test_headers_that_cannot_be_sent(value: str) -> None:
+    with pytest.raises(ConfigError, match="'X-Key'") as caught:
+        Clients("http://h/v1", None, {"X-Key": value}, 60.0)
+    assert "secret" not in str(caught.value)

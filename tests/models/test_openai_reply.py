@@ -2,18 +2,22 @@ import json
 from typing import Any
 
 import pytest
-from tests.models.chat_server import chat
+from tests.models.chat_server import Script, chat, send
 
-from memagent.errors import BadResponse, ServerFailed
-from memagent.messages import FinishReason
+from memagent import MemoryAgent, open_model
+from memagent.errors import BadResponse, NoReply, ServerFailed
+from memagent.messages import ChatRequest, FinishReason, Message, ToolSpec
 from memagent.models.openai_errors import Endpoint
 from memagent.models.openai_reply import ServedModel, read_completion, read_models, served_window
 
 ENDPOINT = Endpoint(name="m", base_url="http://h/v1", timeout=1)
+PLAIN = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=9)
+WITH_TOOLS = PLAIN.model_copy(update={"tools": (ToolSpec(name="f"),)})
+CALL = {"id": "1", "function": {"name": "look", "arguments": '{"where": "there"}'}}
 
 
-def read(body: Any):
-    return read_completion(json.dumps(body).encode(), ENDPOINT)
+def read(body: Any, asked: ChatRequest = WITH_TOOLS):
+    return read_completion(json.dumps(body).encode(), ENDPOINT, asked)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,7 @@ def test_unknown_shapes_of_reasoning_are_left_out() -> None:
 
 def test_bad_replies_are_quoted() -> None:
     with pytest.raises(BadResponse, match="'<html> hi'"):
-        read_completion(b"<html>\n hi", ENDPOINT)
+        read_completion(b"<html>\n hi", ENDPOINT, WITH_TOOLS)
     with pytest.raises(BadResponse, match="'overloaded'"):
         read({"error": {"message": "overloaded"}})
 
@@ -81,6 +85,20 @@ def test_model_list() -> None:
     assert [(model.id, model.window) for model in models] == [("a", 8), ("b", None)]
     with pytest.raises(BadResponse, match="GET /models"):
         read_models(b"[]", ENDPOINT)
+
+
+def test_a_bare_list_of_models() -> None:
+    listed = read_models(b'[{"id": "a", "context_length": 8}, {"id": "b"}]', ENDPOINT)
+    assert [(model.id, model.window) for model in listed] == [("a", 8), ("b", None)]
+
+
+@pytest.mark.parametrize("said", [-1, 0, True, "unlimited", 1.5, [8192]])
+def test_an_impossible_window_counts_as_none(said: Any) -> None:
+    entry = {"id": "a", "max_model_len": said, "owned_by": 3, "meta": {"n_ctx": said}, "parent": 1}
+    [model] = read_models(json.dumps({"data": [entry]}).encode(), ENDPOINT)
+    assert model.window is None
+    listed = {"data": [entry | {"context_length": 8}]}
+    assert read_models(json.dumps(listed).encode(), ENDPOINT)[0].window == 8
 
 
 def test_window_of_a_served_model() -> None:
@@ -136,3 +154,35 @@ def test_words_beside_tool_calls_stay() -> None:
 def test_tool_calls_of_another_form_are_no_reply(calls: Any) -> None:
     with pytest.raises(BadResponse, match="no chat completion"):
         read(chat(None, tool_calls=calls))
+
+
+def test_a_refusal_is_an_error_that_says_it() -> None:
+    with pytest.raises(NoReply, match="I can't help with Natasha") as caught:
+        read(chat(None, refusal="I can't help with Natasha."), PLAIN)
+    assert not caught.value.retryable
+    assert read(chat("a", refusal="no"), PLAIN).text == "a"
+    assert read(chat("a", refusal=None), PLAIN).text == "a"
+
+
+def test_a_call_of_a_tool_that_was_not_given_is_an_error_that_says_it() -> None:
+    with pytest.raises(NoReply, match=r"look.*where.*there"):
+        read(chat(None, tool_calls=[CALL]), PLAIN)
+    assert read(chat("The memory.", tool_calls=[CALL]), PLAIN).text == "The memory."
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"refusal": "I can't help with Natasha."}, "the model refuses: .I can't help with Natasha"),
+        ({"tool_calls": [CALL]}, r"given none: 'look\("),
+    ],
+    ids=["refusal", "calls"],
+)  # fmt: skip
+async def test_a_reply_without_text_is_paid_for_once(server: Script, said: Any, words: str) -> None:
+    server.default = send(200, chat(None, **said))
+    model = open_model("openai:tiny", base_url=server.url)
+    async with MemoryAgent(model, window=3000, store=None) as agent:
+        with pytest.raises(NoReply, match=words) as caught:
+            await agent.aask("Natasha marries Pierre.", "Whom does Natasha marry?")
+    assert caught.value.attempts == 1
+    assert len(server.bodies) == 1

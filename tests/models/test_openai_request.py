@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.models.chat_server import CHATML, CHATML_TOOLS, Script
+from tests.models.chat_server import CHATML, CHATML_TOOLS, Script, chat, send
 
 from memagent.errors import ContextOverflow, TokenizerError
 from memagent.messages import ChatRequest, Message, ToolCall, ToolSpec
@@ -74,6 +74,7 @@ def test_other_messages_are_sent_as_they_are() -> None:
 
 async def test_a_prompt_is_counted_with_its_tools_before_it_is_sent(server: Script) -> None:
     server.be_vllm(template=CHATML_TOOLS, window=300)
+    server.default = send(200, chat() | {"usage": None})
     model = OpenAIModel("tiny", base_url=server.url)
     await model.complete(request(max_tokens=200))
     await model.complete(request(max_tokens=100, tools=(LOOK,)))

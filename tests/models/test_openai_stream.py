@@ -20,7 +20,7 @@ from memagent.errors import (
     ServerBusy,
     ServerFailed,
 )
-from memagent.messages import Completion, FinishReason, TokenIds
+from memagent.messages import ChatRequest, Completion, FinishReason, TokenIds, ToolSpec
 from memagent.models.openai import OpenAIModel
 from memagent.models.openai_errors import Endpoint
 from memagent.models.openai_reply import read_completion
@@ -31,7 +31,7 @@ HERE = Endpoint("vllm:tiny", "http://h/v1", 60.0, secrets=(KEY,))
 
 
 async def streamed(
-    server: Script, **options: Any
+    server: Script, asked: ChatRequest | None = None, **options: Any
 ) -> tuple[list[str], Completion | None, ModelError | None]:
     """The pieces, the completion, and what went wrong."""
     model = OpenAIModel("tiny", base_url=server.url, **options)
@@ -39,7 +39,7 @@ async def streamed(
     done: Completion | None = None
     failure: ModelError | None = None
     try:
-        async for piece in model.stream(request()):
+        async for piece in model.stream(asked or request()):
             assert done is None, "the completion comes last"
             if isinstance(piece, Completion):
                 done = piece
@@ -54,7 +54,7 @@ async def streamed(
 def put_together(chunks: Sequence[dict[str, Any]]) -> tuple[list[str], Completion]:
     pieces = Pieces(HERE)
     texts = [pieces.add(chunk) for chunk in chunks]
-    return texts, read_completion(pieces.reply(), HERE)
+    return texts, read_completion(pieces.reply(), HERE, request(tools=(ToolSpec(name="f"),)))
 
 
 async def test_the_pieces_are_the_text(server: Script) -> None:
@@ -350,7 +350,8 @@ def test_pieces_of_calls_are_put_together(
 async def test_calls_come_with_the_completion(server: Script) -> None:
     call = piece(0, "a", name="f", arguments="{}")
     server.default = events(*calling([call]))
-    pieces, done, failure = await streamed(server)
+    asked = request(tools=(ToolSpec(name="f"),))
+    pieces, done, failure = await streamed(server, asked)
     assert failure is None
     assert pieces == []
     assert done is not None
@@ -358,7 +359,7 @@ async def test_calls_come_with_the_completion(server: Script) -> None:
     reply["usage"] = deltas("")[-1]["usage"]
     server.default = send(200, reply)
     model = OpenAIModel("tiny", base_url=server.url)
-    assert await model.complete(request()) == done
+    assert await model.complete(asked) == done
     await model.aclose()
 
 

@@ -401,7 +401,7 @@ async def test_over_a_real_server(server: Script) -> None:
         send(200, b"<html>"),
         say("at last"),
     ]
-    server.models = send(500, {})
+    server.models = send(502, {})
     retry = Retry(OpenAIModel("tiny", base_url=server.url), max_wait=0.01)
     reply = await retry.complete(REQUEST)
     assert reply.text == "at last"

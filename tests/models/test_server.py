@@ -33,7 +33,7 @@ async def make(server: Script) -> AsyncIterator[Make]:
     made: list[Server] = []
 
     def make(url: str | None = None, *, dialect: Any = "plain", timeout: float = 60.0) -> Server:
-        clients = Clients(url or server.url, KEY, {}, timeout)
+        clients = Clients(url or server.url, None, {"X-Key": KEY}, timeout)
         made.append(Server("plain:tiny", "tiny", clients, timeout, DIALECTS[dialect]))
         return made[-1]
 
@@ -60,14 +60,16 @@ async def make(server: Script) -> AsyncIterator[Make]:
 async def test_a_server_gives_its_dialect_away_in_its_list(
     server: Script, make: Make, owners: list[str | None], presumed: str, dialect: str
 ) -> None:
-    server.serve_models(*({"id": f"m{n}", "owned_by": who} for n, who in enumerate(owners)))
+    server.serve_models(
+        *({"id": f"tiny{n or ''}", "owned_by": who} for n, who in enumerate(owners))
+    )
     one = make(dialect=presumed)
     assert (await one.dialect()).name == dialect
     await one.window()
     assert server.listings == 1
 
 
-FAILED = send(500, {"message": "oops"})
+BROKEN = send(502, {"message": "oops"})
 """What may pass: asked for again, and the calls go through meanwhile."""
 
 
@@ -78,17 +80,18 @@ FAILED = send(500, {"message": "oops"})
         send(403, {"message": "no entry"}),
         send(404, {"detail": "Not Found"}),
         send(405, b""),
-        FAILED,
+        send(500, {"message": "oops"}),
+        BROKEN,
         send(200, b"<html>Welcome</html>", Content_Type="text/html"),
     ],
-    ids=["401", "403", "404", "405", "500", "html"],
+    ids=["401", "403", "404", "405", "500", "502", "html"],
 )
 async def test_a_refused_list_lets_calls_through(server: Script, make: Make, refused: Any) -> None:
     server.models = refused
     one = make(dialect="vllm")
     assert (await one.dialect()).name == "vllm"
     assert await one.known_window() is None
-    if refused is not FAILED:
+    if refused is not BROKEN:
         assert server.listings == 1, "it is not asked again for every call"
     one.forget()
     server.be_vllm(window=7)
@@ -179,7 +182,7 @@ async def test_questions_beside_the_chat_have_the_same_errors(
 async def test_a_hung_list_or_count_is_given_up_early(
     server: Script, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memagent.models.server.LIST_SECONDS", 0.2)
+    monkeypatch.setattr("memagent.models.model_list.LIST_SECONDS", 0.2)
     server.models, server.others = slow(5), {"/tokenize": slow(5)}
     one = make(timeout=600.0)
     with pytest.raises(RequestTimeout, match=r"no answer within 0\.2 s"):
@@ -243,7 +246,6 @@ async def test_a_name_is_compared_with_the_list(
     else:
         with pytest.raises(ModelNotFound, match="no model of that name; it serves '"):
             await one.check_name()
-    assert await one.lists_others() == (bool(served) and model not in served)
     server.models = send(401, {"error": "Unauthorized"})
     one.forget()
     await one.check_name()

@@ -239,3 +239,16 @@ def test_a_hung_server_is_given_up(server: Script) -> None:
     with given_up, counting(server, timeout=0.2):
         pass
     assert server.left.wait(5)
+
+
+@pytest.mark.parametrize("behind", [send(404, {"detail": "Not Found"}), send(403, {})])
+def test_cuts_are_found_without_detokenize(server: Script, behind: Any) -> None:
+    server.be_vllm()
+    server.others["/detokenize"] = behind
+    text = "Natasha Rostova marries Pierre. " * 60
+    with counting(server) as counter:
+        chunks = list(chunk_text(text, Chunker(counter, 64, cuts="exact")))
+    assert "".join(chunk.text for chunk in chunks) == text
+    assert all(served(chunk.text) <= 64 for chunk in chunks)
+    assert len(chunks) <= served(text) // 64 + 2
+    assert len(server.of("/detokenize")) == 1, "it is asked once"

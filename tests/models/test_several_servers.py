@@ -108,7 +108,7 @@ async def test_no_secret_in_the_log_of_servers_that_went(
     caplog.set_level(logging.DEBUG)
     urls = [one.url.replace("://", "://user:word-1%21@") for one in (server, second)]
     server.default = send(500, {"error": {"message": f"{KEY} word-1!"}})
-    model = OpenAIModel("tiny", base_url=urls, api_key=KEY)
+    model = OpenAIModel("tiny", base_url=urls, default_headers={"X-Key": KEY})
     with pytest.raises(ServerFailed):
         await model.complete(asking("a"))
     await model.complete(asking("a"))

@@ -5,15 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.chat_server import TOKENIZER, Script, slow
+from tests.models.chat_server import TOKENIZER, Script, send, slow
+from tests.models.test_openai import request
 
-from memagent.errors import AuthenticationFailed, ConfigError, NoModel
+from memagent.errors import AuthenticationFailed, ConfigError, NoModel, RequestTimeout, ServerBusy
 from memagent.messages import ChatRequest, Message
 from memagent.models.base import ChatModel
 from memagent.models.counted import Counted
 from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import OpenAIModel
-from memagent.models.retry import Retry
+from memagent.models.retry import Retry, RetryPolicy
 from memagent.models.scripted import ScriptedModel
 from memagent.models.spec import LOCAL_URLS, open_model
 from memagent.tokens import ByteBound, TokenizerFile
@@ -131,7 +132,7 @@ def test_no_secret_of_a_list_is_shown(
     text = "http://me:hunter21@a/v1,http://you:hunter22@b/v1"
     (folder / ".env").write_text(f"OPENAI_BASE_URL={text}\n")
     monkeypatch.setenv("MEMAGENT_API_KEY", "sk-secret-key")
-    shown = repr(open_model("vllm:m")) + repr(open_model("vllm:m", base_url=text))
+    shown = repr(open_model("vllm:m")) + repr(open_model("vllm:m", base_url=text, api_key=""))
     assert "sk-secret-key" not in shown
     assert "'a/v1', 'b/v1'" in caplog.text
     for bad in (
@@ -140,7 +141,7 @@ def test_no_secret_of_a_list_is_shown(
         "http://a/v1,me:hunter25@b",
     ):
         with pytest.raises(ConfigError) as caught:
-            open_model("vllm:m", base_url=bad)
+            open_model("vllm:m", base_url=bad, api_key="")
         shown += str(caught.value)
     with pytest.raises(ConfigError) as caught:
         open_model("vllm:m", api_key="sk-argument")
@@ -365,3 +366,44 @@ async def test_a_model_in_this_process_takes_an_extra(
     with pytest.raises(ConfigError, match=r"pip install 'memagent\[transformers\]'"):
         await model.window()
     await model.aclose()
+
+
+async def test_servers_take_time_headers_fields_and_retries(server: Script, second: Script) -> None:
+    server.default = second.default = send(429, {"message": "slow"})
+    for urls in (server.url, [server.url, second.url]):
+        model = open_model(
+            "openai:tiny",
+            base_url=urls,
+            timeout=5.0,
+            headers={"X-Key": "word-very-secret"},
+            extra_body={"top_k": 3, "seed": None},
+            retry=RetryPolicy(attempts=2, max_wait=0.01),
+        )
+        with pytest.raises(ServerBusy) as caught:
+            await model.complete(request(seed=1))
+        assert caught.value.attempts == 2
+        assert "word-very-secret" not in repr(model) + str(caught.value)
+        await model.aclose()
+    assert len(server.bodies) + len(second.bodies) == 4
+    for body, headers in zip(server.bodies, server.headers, strict=True):
+        assert body["top_k"] == 3
+        assert "seed" not in body
+        assert headers["x-key"] == "word-very-secret"
+    server.default = slow(5)
+    hung = open_model(
+        "openai:tiny", base_url=server.url, timeout=0.2, retry=RetryPolicy(attempts=1)
+    )
+    with pytest.raises(RequestTimeout, match=r"0\.2 s"):
+        await hung.complete(request())
+    await hung.aclose()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"timeout": 5.0}, {"headers": {"a": "b"}}, {"extra_body": {}}, {"retry": RetryPolicy()}],
+    ids=str,
+)
+def test_what_is_for_servers_is_refused_elsewhere(given: dict[str, Any]) -> None:
+    for spec in ("extractive", ScriptedModel([])):
+        with pytest.raises(ConfigError, match=f"{next(iter(given))}= has no effect"):
+            open_model(spec, **given)

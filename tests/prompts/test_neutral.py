@@ -29,6 +29,8 @@ LOOK_ALIKES = [
     "<fim_prefix>",
     "<think_never_used_51bce0c785ca2f68081bfa7d91973934>", "<TOOLCALL>", "<unused42>", "<|turn>", "<turn|>", "/nothink",
     "<|" + "a" * 100 + "|>", "<mask:3>", "<|user's turn|>",
+    "◁think▷", "◁/think▷", "[UNUSED_TOKEN_145]", "<ref>", "</ref>", "<box>", "</box>", "<quad>", "</quad>", "<answer>",
+    "</answer>",
     # As tokenizers with NFKC read them.
     "＜tool_call＞", "＜／section＞", "＜ｔｈｉｎｋ＞",
     "<\U0001d42d\U0001d421ink>", "<thin\u212a>", "［INST］",
@@ -54,7 +56,9 @@ def test_look_alikes_are_broken_after_their_first_character(text: str) -> None:
      "vector<size_t>", "static_cast<std::size_t>(x)", "#include <my_header.h>", "#include <stdio.h>", "a <|> b",
      "a <||> b",
      "[| 1; 2 |]", "<john_doe@example.com>", "<https://x.org/a_b>", "1 <= a_b > 2", "and/or", "a] [b",
-     "»Ｔｏｍ， ｉｔ’ｓ 5 ﹤ 6… ﬁne½«", "{a|b}", "]b[", "snake_case", "<-", "->", "<>", "</>", "<_>", "<a|b>"],
+     "»Ｔｏｍ， ｉｔ’ｓ 5 ﹤ 6… ﬁne½«", "{a|b}", "]b[", "snake_case",
+     "<-", "->", "<>", "</>", "<_>", "<a|b>", '<ref name="a_b"/>',
+     "<answers>", "<box-shadow>", "<boxes>", "◁ back", "next ▷", "◁ a b ▷", "UNUSED_TOKEN_145", "std::function<ref&>"],
 )  # fmt: skip
 def test_all_else_stays_byte_identical(text: str) -> None:
     assert NEUTRAL(text) == (text, [])

@@ -103,11 +103,11 @@ def test_hash_is_that_of_the_normalised_bytes() -> None:
         (("{{ chunk }}", "{{ chunk }"), "unexpected '}'"),
         (("{{ chunk }}", "{{ ''.__class__.__mro__ }}{{ chunk }}"), "unsafe"),
         (('role = "system"', 'role = "wizard"'), "update.0.role"),
-        (('empty_memory = "none"', ""), "empty_memory: Field required"),
+        (('empty_memory = "none"', ""), "empty_memory is missing"),
         (('empty_memory = "none"', 'empty_memory = "none"\nkeep = " keep"'), "white space"),
         (('question = "q"', 'question = "q>"'), "tags.question"),
         (('name = "small"', 'name = "small'), "not TOML"),
-        (('name = "small"', 'name = "small"\nnames = 1'), "names: Extra inputs"),
+        (('name = "small"', 'name = "small"\nnames = 1'), "names is unknown"),
     ],
 )
 def test_a_broken_set_says_what_is_wrong(change: tuple[str, str], says: str) -> None:

@@ -72,7 +72,7 @@ def test_a_reply_that_the_engine_stopped_is_unusable(text: str) -> None:
     with pytest.raises(UnusableReply, match="stopped by the engine"):
         read_update(completion, PROMPTS, "both")
     with pytest.raises(UnusableReply, match="stopped by the engine"):
-        read_answer(completion, "plain")
+        read_answer(completion, PROMPTS)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_unusable_replies(completion: Completion, says: str) -> None:
     with pytest.raises(UnusableReply, match=says):
         read_update(completion, PROMPTS, "both")
     with pytest.raises(UnusableReply, match=says):
-        read_answer(completion, "plain")
+        read_answer(completion, PROMPTS)
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,19 @@ def test_unusable_replies(completion: Completion, says: str) -> None:
     ],
 )
 def test_answer_forms(form: AnswerForm, text: str, answer: str, found: bool) -> None:
-    read = read_answer(reply(text), form)
+    prompts = PROMPTS.model_copy(update={"answer_form": form})
+    read = read_answer(reply(text), prompts)
     assert (read.text, read.form_found, read.truncated) == (answer, found, False)
 
 
+@pytest.mark.parametrize("text", ["[keep]", " [done]\n", "<think>a</think>[keep]"])
+def test_a_literal_answers_nothing(text: str) -> None:
+    with pytest.raises(UnusableReply, match="no answer"):
+        read_answer(reply(text), PROMPTS)
+
+
 def test_an_answer_that_was_cut_off_says_so() -> None:
-    assert read_answer(reply("In 18", cut=True), "plain").truncated
+    assert read_answer(reply("In 18", cut=True), PROMPTS).truncated
 
 
 @pytest.mark.parametrize(
@@ -129,5 +136,5 @@ def test_an_answer_that_was_cut_off_says_so() -> None:
 def test_long_repetitive_replies_are_read_in_linear_time(unit: str) -> None:
     completion = reply("x" + unit * (400_000 // len(unit)) + "x")
     start = time.perf_counter()
-    read_answer(completion, "boxed")
+    read_answer(completion, PROMPTS.model_copy(update={"answer_form": "boxed"}))
     assert time.perf_counter() - start < 1.0  # quadratic reading would take minutes

@@ -3,53 +3,40 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent.messages import Message, TokenIds, Usage
-from memagent.runstore import RunStore, Step
-from memagent.runstore.conversations import pack, unpack
+from memagent.messages import Message, TokenIds
+from memagent.runstore import RunStore
 from memagent.trajectory import Conversation
 
 texts = st.text(alphabet="ab:\u2060\U0001f600 ", max_size=6)
+ids = TokenIds(prompt=(1,), sampled=(2,), logprobs=(-0.1,))
 
 
-@given(st.lists(texts, min_size=1, max_size=3), texts)
-def test_what_was_packed_comes_back_to_the_character(contents: list[str], chunk: str) -> None:
+@given(st.lists(texts, min_size=1, max_size=3), texts, st.sampled_from([None, ids]))
+def test_what_was_packed_comes_back_to_the_character(
+    contents: list[str], chunk: str, tokens: TokenIds | None
+) -> None:
     messages = tuple(Message(role="user", content=content) for content in contents)
-    conversation = Conversation(messages=messages, kind="update", chunk=4)
-    packed, hole = pack(conversation, chunk)
-    assert unpack(packed, hole, chunk) == conversation
-
-
-def test_the_chunks_text_is_kept_out() -> None:
-    text = "a long section of the document " * 20
-    message = Message(role="user", content=f"<section>{text}</section>")
-    packed, hole = pack(Conversation(messages=(message,)), text)
-    assert "long section" not in packed
-    assert hole == "0:9"
-
-
-def test_turns_are_kept_and_their_name_stands_only_where_there_are_some() -> None:
-    message = Message(role="user", content="hi")
-    ids = TokenIds(prompt=(1,), sampled=(2,), logprobs=(-0.1,))
-    turns = Conversation(messages=(message,), tokens=ids, turns=(ids,))
-    assert unpack(pack(turns, "")[0], None, None) == turns
-    assert "turns" not in pack(Conversation(messages=(message,), tokens=ids), "hi")[0]
+    turns = () if tokens is None else (tokens,)
+    whole = Conversation(messages=messages, kind="update", chunk=0, tokens=tokens, turns=turns)
+    store = RunStore(None)
+    store.create("r1", {}, {}, {})
+    store.record("r1", "chunk-0", {"text": chunk})
+    store.commit("r1", "update-0/q0", {"conversation": whole.model_dump()})
+    assert store.conversations("r1")[0] == whole
+    store.close()
 
 
 def test_walking_a_long_run_is_linear() -> None:
     store = RunStore(None)
-    store.create("r", {"questions": ["q"]}, {}, {})
-    for chunk in [*range(1500), None]:
+    store.create("r1", {}, {}, {})
+    for chunk in range(1500):
         message = Message(role="user", content=f"about {chunk}: " + "x" * 2000)
-        conversation = Conversation(messages=(message,), chunk=chunk)
-        store.begin("r", chunk, [0], text="x" * 2000, mark=None if chunk is None else {})
-        store.commit(
-            "r",
-            Step(question=0, chunk=chunk, conversation=conversation, usage=Usage(), answer="A"),
-            [],
-        )
+        whole = Conversation(messages=(message,), chunk=chunk)
+        store.record("r1", f"chunk-{chunk}", {"text": "x" * 2000})
+        store.commit("r1", f"update-{chunk}/q0", {"conversation": whole.model_dump(mode="json")})
     start = time.perf_counter()
-    walked = [conversation.chunk for conversation in store.conversations("r")]
+    walked = [conversation.chunk for conversation in store.conversations("r1")]
+    indexed = store.conversations("r1")
+    assert [indexed[place].chunk for place in range(len(indexed))] == walked == [*range(1500)]
     assert time.perf_counter() - start < 5  # it was minutes when each index sorted all texts
-    assert walked == [*range(1500), None]
-    assert [c.chunk for c in store.conversations("r")[-3:]] == [1498, 1499, None]
     store.close()

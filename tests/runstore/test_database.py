@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.runstore.conftest import SmallDisk
 
 from memagent.errors import (
     RunNotFound,
@@ -15,9 +16,7 @@ from memagent.errors import (
     StoreReadOnly,
     StoreTooNew,
 )
-from memagent.messages import Message, Usage
-from memagent.runstore import RunStore, Step
-from memagent.trajectory import Conversation
+from memagent.runstore import RunStore
 
 
 def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
@@ -39,10 +38,10 @@ def test_a_newer_store_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
     RunStore(path).close()
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 3")
+    db.execute("PRAGMA user_version = 4")
     db.close()
     before = path.read_bytes()
-    with pytest.raises(StoreTooNew, match=r"version 3, this one reads 2.*upgrade"):
+    with pytest.raises(StoreTooNew, match=r"version 4, this one reads 3.*upgrade"):
         RunStore(path)
     assert path.read_bytes() == before
 
@@ -82,66 +81,34 @@ def test_a_folder_as_a_store(tmp_path: Path) -> None:
         RunStore(tmp_path)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path):
-    """A file system of 400 KiB, read-write, that can be remounted read-only (needs root, as CI has)."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        folder.rmdir()
-        yield None
-        return
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
 def fill(store: RunStore) -> int:
     """Commits steps until the disk is full; returns how many are committed."""
     store.create("r1", {"questions": ["q"]}, {}, {})
-    for chunk in range(10_000):
-        message = Message(role="user", content=os.urandom(2000).hex())
-        step = Step(
-            question=0,
-            chunk=chunk,
-            conversation=Conversation(messages=(message,)),
-            usage=Usage(calls=1),
-            memory=f"M{chunk}",
-        )
+    for number in range(10_000):
         try:
-            store.begin("r1", chunk, [0])
-            store.commit("r1", step, [])
+            store.begin("r1", f"act-{number}")
+            store.commit("r1", f"act-{number}", {"text": os.urandom(2000).hex()})
         except StoreFull:
-            return chunk
+            return number
     raise AssertionError("the disk never filled")
 
 
-def test_a_full_disk_keeps_what_was_committed(small_disk: Path | None, tmp_path: Path) -> None:
-    if small_disk is not None:
-        store = RunStore(small_disk / "runs.sqlite")
-    else:  # without mount rights: SQLite's own page limit raises the same error
-        store = RunStore(tmp_path / "runs.sqlite")
-        store._db._db.execute("PRAGMA max_page_count = 60")
-    committed = fill(store)
+def test_a_full_disk_keeps_what_was_committed(small_disk: SmallDisk) -> None:
+    store = RunStore(small_disk.folder / "runs.sqlite")
+    with small_disk.full():
+        committed = fill(store)
     assert committed > 3
-    state = store.state("r1", 1)[0]
-    assert (state.next_chunk, state.memory) == (committed, f"M{committed - 1}")
+    assert store.count("r1", "act") == committed
     store.close()
-    if small_disk is not None:
-        again = RunStore(small_disk / "runs.sqlite")
-        assert again.state("r1", 1)[0].memory == f"M{committed - 1}"
-        again.close()
+    again = RunStore(small_disk.folder / "runs.sqlite")
+    assert again.count("r1", "act") == committed
+    again.close()
 
 
-def test_a_read_only_disk(small_disk: Path | None, tmp_path: Path) -> None:
-    if small_disk is not None:
-        RunStore(small_disk / "runs.sqlite").close()
-        subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-        path = small_disk / "runs.sqlite"
-    else:
-        path = tmp_path / "runs.sqlite"
-        RunStore(path).close()
-        path.chmod(0o400)
+def test_a_read_only_disk(small_disk: SmallDisk) -> None:
+    path = small_disk.folder / "runs.sqlite"
+    RunStore(path).close()
+    small_disk.make_read_only(path)
     with pytest.raises(StoreReadOnly, match=r"--store"):
         RunStore(path).create("r1", {}, {}, {})
 
@@ -180,3 +147,33 @@ def test_a_store_from_before_a_fork_is_refused_in_the_child(tmp_path: Path) -> N
     )
     command = [sys.executable, "-c", code, str(tmp_path / "runs.sqlite")]
     assert subprocess.run(command, timeout=20, check=False).returncode == 7
+
+
+def test_two_connections_share_one_file(tmp_path: Path) -> None:
+    one, two = RunStore(tmp_path / "runs.sqlite"), RunStore(str(tmp_path / "runs.sqlite"))
+    one.create("r1", {}, {}, {})
+    two.create("r2", {}, {}, {})
+    assert [run.id for run in one.runs()] == [run.id for run in two.runs()] == ["r2", "r1"]
+    two.begin("r1", "act-0")
+    assert one.begin("r1", "act-0").sent == 1
+    one.close()
+    two.close()
+
+
+def test_the_schema_on_disk_is_what_version_3_promises(tmp_path: Path) -> None:
+    RunStore(tmp_path / "runs.sqlite").close()
+    db = sqlite3.connect(tmp_path / "runs.sqlite")
+    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert tables == {"runs", "effects", "events"}
+    assert db.execute("PRAGMA user_version").fetchone() == (3,)
+    assert db.execute("PRAGMA application_id").fetchone() == (0x6D656D61,)
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    db.close()
+
+
+def test_a_removed_run_leaves_no_lock(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs.sqlite")
+    store.create("r1", {}, {}, {})
+    store.remove("r1")
+    assert not list((tmp_path / "runs.sqlite.locks").iterdir())
+    store.close()

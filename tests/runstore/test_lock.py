@@ -8,7 +8,7 @@ import pytest
 
 from memagent.errors import RunBusy, StoreReadOnly
 from memagent.runstore import RunStore
-from memagent.runstore.lock import lock_path, run_lock
+from memagent.runstore.lock import hold_folder, lock_path, run_lock
 
 HOLD = """
 import sys, time
@@ -80,4 +80,15 @@ def test_a_temporary_store_has_one_holder_too() -> None:
 def test_no_place_for_the_lock(tmp_path: Path) -> None:
     (tmp_path / "runs.sqlite.locks").write_text("in the way")
     with pytest.raises(StoreReadOnly, match="lock file"), run_lock(tmp_path / "runs.sqlite", "r1"):
+        pass
+
+
+def test_a_folder_has_one_holder(tmp_path: Path) -> None:
+    with (
+        hold_folder(tmp_path),
+        pytest.raises(RunBusy, match="use another --out"),
+        hold_folder(tmp_path),
+    ):
+        pass
+    with hold_folder(tmp_path):
         pass

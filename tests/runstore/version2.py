@@ -48,8 +48,27 @@ def cases() -> list[Finished]:
 
 def restored(file: str, folder: Path) -> Path:
     """Writes a dump as the SQLite file that it was made of."""
+    folder.mkdir(exist_ok=True)
     path = folder / "runs.sqlite"
     db = sqlite3.connect(path)
+    db.execute("PRAGMA synchronous = OFF")
     db.executescript(gzip.decompress((DATA / f"{file}.sql.gz").read_bytes()).decode())
     db.close()
     return path
+
+
+def rows(path: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
+    """The rows of a query, by the names of their columns."""
+    db = sqlite3.connect(path)
+    db.row_factory = sqlite3.Row
+    found = [dict(row) for row in db.execute(sql, values)]
+    db.close()
+    return found
+
+
+def content(path: Path) -> list[str]:
+    """A file as SQL: two with the same lines hold the same."""
+    db = sqlite3.connect(path)
+    lines = list(db.iterdump())
+    db.close()
+    return lines

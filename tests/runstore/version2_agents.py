@@ -1,19 +1,20 @@
 """The agents of the runs that version 2 began (tests/data/version2)."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
-from tests.runstore.version2 import DATA
+from tests.runstore.version2 import DATA, Finished
 from tests.session.adding import StrictModel, adder, adding_tools, as_text
 
 from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel, ToolAgent, ToolCall
 from memagent.models.scripted import Reply
 from memagent.prompts import PromptSet
 from memagent.prompts.session import SessionPrompts
+from memagent.run.result import Result, SessionResult
 from memagent.tools import Tool, tool
 
 TEXT = "".join(
@@ -102,6 +103,15 @@ def finals(request: ChatRequest) -> Reply:
     return ToolCall(id="f1", name="say", arguments='{"text": "all of it"}')
 
 
+def staring(request: ChatRequest) -> Reply:
+    """Looks at the first item again and again, and then adds up."""
+    looked = sum(message.role == "assistant" for message in request.messages)
+    is_begun = "total through" in request.messages[1].content
+    if request.kind == "act" and looked < 36 and not is_begun:
+        return ToolCall(id=f"l{looked}", name="look", arguments='{"item": 1}')
+    return adder(30)(request)
+
+
 def tool_agent(
     run: str,
     store: RunStore | Path,
@@ -119,7 +129,13 @@ def tool_agent(
         note: what the tool does.
         settings: others than the run's.
     """
-    replies = replies or (finals if "final" in run else adder(30 if "roomy" in run else ITEMS))
+    replies = replies or (
+        finals
+        if "final" in run
+        else staring
+        if "stale" in run
+        else adder(30 if "roomy" in run else ITEMS)
+    )
     is_text, notes = "text" in run, Notes()
 
     async def reply(request: ChatRequest) -> Reply:
@@ -142,3 +158,11 @@ def tool_agent(
         store=store,
         **{**MUCH, **settings},
     )
+
+
+def finish(case: Finished, store: RunStore | Path) -> Sequence[Result | SessionResult]:
+    """Finishes a run as version 2 did, or hands out what came of it: one result a question."""
+    if case.agent == "tools":
+        return [tool_agent(case.run, store).run(TASK, run_id=case.run)]
+    questions = QUESTIONS[case.run.split("-")[0]]
+    return memory_agent(case.run, store).ask_many(TEXT, questions, run_id=case.run)

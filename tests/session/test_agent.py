@@ -45,7 +45,7 @@ def agent(tmp_path: Path) -> Iterator[ToolAgent]:
 
 
 def sent(agent: ToolAgent) -> list[ChatRequest]:
-    return agent.model.inner.requests  # type: ignore[attr-defined]
+    return agent.model.inner.inner.requests  # type: ignore[attr-defined]
 
 
 # --- running

@@ -15,7 +15,8 @@ SAMPLE = Sample(
     outputs=("7",),
     generate=16,
     before="Read:\n",
-    after="\nAnswer:",
+    after="\nWhich?",
+    answer_prefix=" Answer:",
     evidence=(Evidence(start=0, end=13, supports=(0,), notes=("7",)),),
 )
 
@@ -35,7 +36,7 @@ class Counting:
 
 
 def test_the_one_shot_prompt_is_what_stands_around_the_document_and_the_document() -> None:
-    assert SAMPLE.prompt == "Read:\nThe key is 7.\nAnswer:"
+    assert SAMPLE.prompt == "Read:\nThe key is 7.\nWhich? Answer:"
 
 
 def test_a_sample_goes_through_json_unchanged() -> None:

@@ -14,7 +14,6 @@ from memagent.errors import TokenizerError
 from memagent.messages import Message
 from memagent.tokens import TokenizerFile
 from memagent.tokens.base import MESSAGE_ALLOWANCE, REQUEST_ALLOWANCE
-from memagent.tokens.measured import ByteMeasured, OffsetMeasured
 
 FOLDER = Path(__file__).parents[1] / "data" / "tokenizer"
 TALK = [
@@ -188,13 +187,19 @@ def test_without_a_template_messages_have_an_upper_bound(tmp_path: Path) -> None
     assert counter.count_messages(TALK) > TokenizerFile(FOLDER).count_messages(TALK)
 
 
-def test_tokens_are_measured_by_bytes_where_they_are_the_texts_bytes(tmp_path: Path) -> None:
-    counter = TokenizerFile(FOLDER)
-    assert isinstance(counter.measure("naïve <|im_end|> 日本"), ByteMeasured)
-    assert isinstance(counter.measure("e\u0301"), OffsetMeasured)  # NFC makes one character of two
-    stripping = TokenizerFile(edited(tmp_path, added_tokens=[added("<mask>", lstrip=True)]))
-    assert isinstance(stripping.measure("plain"), ByteMeasured)
-    assert isinstance(stripping.measure("some <mask> text"), OffsetMeasured)
+@pytest.mark.parametrize(
+    "text", ["日本語のテキスト、" * 40, "👩‍👩‍👧 ok " * 30, "e\u0301 it was " * 40]
+)
+def test_bytes_and_offsets_agree(tmp_path: Path, text: str) -> None:
+    by_bytes = TokenizerFile(FOLDER)
+    content = json.loads((FOLDER / "tokenizer.json").read_text(encoding="utf-8"))
+    content["normalizer"] = {"type": "Sequence", "normalizers": [content["normalizer"]]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    by_offsets = TokenizerFile(tmp_path)
+    assert by_bytes.count(text) == by_offsets.count(text)
+    for limit in range(0, by_bytes.count(text), 5):
+        chars = [counter.measure(text).chars_within(limit) for counter in (by_bytes, by_offsets)]
+        assert abs(chars[0] - chars[1]) <= 1
 
 
 def test_surrogates_are_counted_as_what_replaces_them() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent.tokens import locality
-from memagent.tokens.locality import reach, splits_at_stable_points, stable_points
+from memagent.tokens.locality import is_local, last_stable_point, splits_at_stable_points
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (
@@ -42,6 +42,10 @@ PARTS = st.sampled_from([*SPACES, *WORDS, *SCRIPTS, *MARKS])
 TEXTS = st.lists(PARTS | st.characters(exclude_categories=["Cs"]), min_size=5, max_size=40).map(
     "".join
 )
+
+
+def stable_points(text: str) -> list[int]:
+    return [m.end() for m in locality._STABLE.finditer(text)]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
@@ -77,24 +81,23 @@ def test_known_expressions_split_at_stable_points_whatever_stands_around(
         return [match.end() for match in words.finditer(part)]
 
     whole = ends(text)
-    for point in stable_points(text, len(text)):
+    for point in stable_points(text):
         assert point in whole
-        cut = data.draw(st.integers(point + 1, len(text)))
+        cut = data.draw(st.integers(point, len(text)))
         left = list(takewhile(lambda end, p=point: end <= p, whole))
         assert ends(text[:cut]) == left + [point + end for end in ends(text[point:cut])]
 
 
-@given(TEXTS, st.integers(-2, 60))
-def test_points_come_from_the_right_without_a_gap(text: str, before: int) -> None:
-    one = list(stable_points(text, before))
-    assert one == sorted(set(one), reverse=True)
-    assert one == [p for p in stable_points(text, len(text)) if p <= before]
+@given(TEXTS, st.integers(0, 60), st.integers(-2, 90))
+def test_the_last_point_of_a_span(text: str, after: int, before: int) -> None:
+    points = [p for p in stable_points(text) if after < p <= before]
+    assert last_stable_point(text, after, before) == (points[-1] if points else 0)
 
 
-def test_points_far_away_are_found_in_linear_steps() -> None:
+def test_points_far_away_are_found() -> None:
     text = "end " + "x" * 100_000
-    assert list(stable_points(text, len(text))) == [3]
-    assert list(stable_points("x" * 100_000, 100_000)) == []
+    assert last_stable_point(text, 0, len(text)) == 3
+    assert last_stable_point("x" * 100_000, 0, 100_000) == 0
 
 
 def test_letters_are_letters_and_neither_they_nor_separators_change_under_nfc() -> None:
@@ -128,16 +131,23 @@ def config(**changes: Any) -> dict[str, Any]:
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
 
-def test_reach_is_that_of_the_longest_added_token() -> None:
-    assert reach(config()) == 10
-    assert reach(config(added_tokens=[])) == 1
-    assert reach(config(normalizer={"type": "NFC"})) == 10
-    assert reach(config(pre_tokenizer=BYTE_LEVEL)) == 10
-    digits = {"type": "Digits", "individual_digits": True}
-    assert (
-        reach(config(pre_tokenizer={"type": "Sequence", "pretokenizers": [digits, BYTE_LEVEL]}))
-        == 10
-    )
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"added_tokens": [{"content": "<seed:think>"}, {"content": "<mask>", "rstrip": True}]},
+        {"normalizer": {"type": "NFC"}},
+        {"pre_tokenizer": BYTE_LEVEL},
+        {
+            "pre_tokenizer": {
+                "type": "Sequence",
+                "pretokenizers": [{"type": "Digits", "individual_digits": True}, BYTE_LEVEL],
+            }
+        },
+    ],
+)
+def test_tokenisers_that_are_local(changes: dict[str, Any]) -> None:
+    assert is_local(config(**changes))
 
 
 @pytest.mark.parametrize(
@@ -159,9 +169,10 @@ def test_reach_is_that_of_the_longest_added_token() -> None:
             }
         },
         {"added_tokens": [{"content": "word", "single_word": True}]},
-        {"added_tokens": [{"content": "x" * 5000}]},
+        {"added_tokens": [{"content": "<two words>"}]},
+        {"added_tokens": [{"content": "INST", "rstrip": True}]},
         {"normalizer": {"type": "NFC"}, "added_tokens": [{"content": "é", "normalized": True}]},
     ],
 )
 def test_what_is_not_shown_to_be_local_is_not(changes: dict[str, Any]) -> None:
-    assert reach(config(**changes)) is None
+    assert not is_local(config(**changes))

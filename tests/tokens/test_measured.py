@@ -1,13 +1,13 @@
 """Texts that were tokenised once. That prefixes are exact is in contracts/test_token_counter.py."""
 
 from pathlib import Path
+from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent.tokens import TokenizerFile
-from memagent.tokens.measured import ByteMeasured, OffsetMeasured, well_formed
+from memagent.tokens.measured import MeasuredText, well_formed
 
 COUNTER = TokenizerFile(Path(__file__).parents[1] / "data" / "tokenizer")
 PROSE = "Well, Prince, so Genoa and Lucca are now just family estates of the Buonapartes. " * 50
@@ -21,17 +21,24 @@ def test_well_formed_keeps_length_and_makes_text_encodable(text: str) -> None:
     assert well_formed(made) is made
 
 
-def test_a_prefix_costs_a_short_tail_only() -> None:
-    counted: list[int] = []
+def test_a_text_is_tokenised_little_more_than_once_and_as_far_as_it_is_cut() -> None:
+    taken: list[int] = []
 
-    def count(text: str) -> int:
-        counted.append(len(text))
-        return COUNTER.count(text)
+    def encode(text: str) -> Any:
+        taken.append(len(text))
+        return COUNTER._encode(text)
 
-    measured = ByteMeasured(PROSE, COUNTER._lengths_of(PROSE) or [], count, 13)
-    for chars in (100, 2000, len(PROSE) - 1):
-        assert measured.tokens_of_prefix(chars) == COUNTER.count(PROSE[:chars])
-    assert max(counted) < 60
+    def measure(text: str) -> MeasuredText:
+        return MeasuredText(text, encode, COUNTER._cut, local=True)
+
+    half = measure(PROSE)
+    chars = half.chars_within(COUNTER.count(PROSE) * 3 // 4)
+    assert half.tokens_of_prefix(chars) == COUNTER.count(PROSE[:chars])
+    assert chars <= sum(taken) < chars + 2 * 128
+    taken.clear()
+    longer = PROSE[chars - 400 :] + PROSE
+    assert half.rest(chars - 400, longer).tokens == COUNTER.count(longer)
+    assert sum(taken) < len(longer) - 200
 
 
 def test_without_stable_points_the_whole_prefix_is_counted() -> None:
@@ -39,20 +46,6 @@ def test_without_stable_points_the_whole_prefix_is_counted() -> None:
     measured = COUNTER.measure(text)
     for chars in (5, 1500, 1999):
         assert measured.tokens_of_prefix(chars) == COUNTER.count(text[:chars])
-
-
-@pytest.mark.parametrize("text", [PROSE, "日本語のテキスト、" * 40, "👩‍👩‍👧 ok " * 30])
-def test_both_forms_agree(text: str) -> None:
-    by_bytes = COUNTER.measure(text)
-    by_offsets = OffsetMeasured(
-        text, COUNTER._tokenizer.encode(text, add_special_tokens=False), COUNTER.count, 13
-    )
-    assert isinstance(by_bytes, ByteMeasured)
-    assert by_bytes.tokens == by_offsets.tokens
-    for chars in range(0, len(text), 7):
-        assert by_bytes.tokens_of_prefix(chars) == by_offsets.tokens_of_prefix(chars)
-    for limit in range(0, by_bytes.tokens, 5):
-        assert abs(by_bytes.chars_within(limit) - by_offsets.chars_within(limit)) <= 1
 
 
 def test_edges() -> None:

@@ -17,7 +17,7 @@ import pytest
 from memagent.errors import BadArguments, ConfigError, ToolError
 from memagent.messages import ToolCall
 from memagent.tools import Tool, Toolset, processes, tool
-from memagent.tools.processes import Place
+from memagent.tools.processes import Place, ProcessCall, WorkerPool
 
 MODULE = '''
 import os, signal, subprocess, sys, time
@@ -57,6 +57,10 @@ def spin(note: str) -> None:
     while True:
         pass
 
+def wait(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
 def read_input() -> str:
     return sys.stdin.read() + "|"
 
@@ -75,6 +79,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
     name = f"tools_of_{tmp_path.name.replace('-', '_')}"
     (tmp_path / f"{name}.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(processes, "_pool", WorkerPool(processes.PROCESSES))
     yield importlib.import_module(name)
     processes._pool.close()
     sys.modules.pop(name, None)
@@ -199,8 +204,8 @@ async def test_a_call_that_takes_too_long_is_killed(module: ModuleType, tmp_path
 async def test_a_call_that_is_given_up_while_it_waits_for_a_process_is_not_made(
     module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "PROCESSES", 1)
-    monkeypatch.setattr(processes, "_pool", processes._Pool())
+    processes._pool.close()
+    monkeypatch.setattr(processes, "_pool", WorkerPool(1))
     notes = [tmp_path / "first", tmp_path / "second"]
     first = asyncio.create_task(in_process(module.spin).run({"note": str(notes[0])}))
     await asyncio.to_thread(written, notes[0])
@@ -211,7 +216,48 @@ async def test_a_call_that_is_given_up_while_it_waits_for_a_process_is_not_made(
     await asyncio.gather(first, second, return_exceptions=True)
     assert await asyncio.wait_for(in_process(module.square).run({"n": 3}), 30) == "9"
     assert not notes[1].exists()
+
+
+async def test_a_call_has_its_own_limit_from_when_a_process_is_at_it(module: ModuleType) -> None:
+    pool = WorkerPool(1)
+    wait = Place.of(module.wait)
+    try:
+        await pool.run(ProcessCall(wait, {"seconds": 0.0}))
+        # Two at once: the second waits for the only process, which does not count.
+        calls = (pool.run(ProcessCall(wait, {"seconds": 0.6}, limit=1.0)) for _ in range(2))
+        assert await asyncio.gather(*calls) == ["0.6", "0.6"]
+        with pytest.raises(TimeoutError, match=r"longer than 0\.2 s"):
+            await pool.run(ProcessCall(wait, {"seconds": 60.0}, limit=0.2))
+    finally:
+        await asyncio.to_thread(pool.close)
+
+
+async def test_closing_ends_calls_under_way_and_refuses_others(
+    module: ModuleType, tmp_path: Path
+) -> None:
+    note = tmp_path / "note"
+    spinning = asyncio.create_task(in_process(module.spin).run({"note": str(note)}))
+    await asyncio.to_thread(written, note)
     await asyncio.to_thread(processes._pool.close)
+    with pytest.raises(ToolError, match="ended by signal 9"):
+        await spinning
+    assert all(gone(int(pid)) for pid in note.read_text().split())
+    with pytest.raises(ToolError, match="its processes were closed"):
+        await in_process(module.square).run({"n": 2})
+
+
+async def test_what_is_made_first_is_made_in_each_process(module: ModuleType) -> None:
+    first = ProcessCall(Place.of(module.remember), {"n": 7})
+    pool = WorkerPool(1, first)
+    try:
+        assert await pool.run(ProcessCall(first.place, {"n": 8})) == "[7,8]"
+        assert await pool.run(ProcessCall(first.place, {"n": 9})) == "[7,8,9]"
+    finally:
+        await asyncio.to_thread(pool.close)
+    broken = WorkerPool(1, ProcessCall(Place.of(module.fail), {"why": "no page"}))
+    with pytest.raises(ToolError, match="ValueError: no page"):
+        await broken.run(first)
+    broken.close()
 
 
 async def test_what_a_function_prints_and_reads_does_not_disturb(

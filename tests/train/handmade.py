@@ -137,6 +137,12 @@ class Gradients(TrainerCallback):
         self.weights.append({n: p.detach().clone() for n, p in model.named_parameters()})
 
 
+class Lenient(RolloutTrainer):
+    """Takes the same rollouts again and again, however far the policy is from them."""
+
+    largest_gap = math.inf
+
+
 def trainer(
     out: Path,
     generate: Generate,
@@ -150,7 +156,7 @@ def trainer(
     max_grad_norm: float = 1e9,
     gradient_checkpointing: bool = False,
     save_every: int | None = None,
-    kind: Callable[..., RolloutTrainer] = RolloutTrainer,
+    kind: Callable[..., RolloutTrainer] = Lenient,
     **others: Any,
 ) -> RolloutTrainer:
     optimizer = OptimizerSettings(

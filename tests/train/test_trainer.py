@@ -14,6 +14,7 @@ from memagent.errors import ConfigError
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.errors import (
     CheckpointMismatch,
+    EngineMismatch,
     OutOfMemory,
     RewardFailed,
     RolloutsFailed,
@@ -263,23 +264,40 @@ def test_the_model_trains_though_the_engine_left_it_in_evaluation_mode(tmp_path:
     assert modes == [True]
 
 
+class Off(Data):
+    """An engine that gives other log-probabilities."""
+
+    def __init__(self, off: float) -> None:
+        super().__init__()
+        self.off = off
+
+    def __call__(self, indices: Sequence[int], size: int) -> list[Rollout]:
+        return [
+            replace(one, rows=tuple(self._shifted(r) for r in one.rows))
+            for one in super().__call__(indices, size)
+        ]
+
+    def _shifted(self, row: Any) -> Any:
+        return replace(row, logprobs=tuple(value - self.off for value in row.logprobs))
+
+
 def test_the_gap_between_engine_and_trainer_is_measured(tmp_path: Path) -> None:
-    class Off(Data):
-        def __call__(self, indices: Sequence[int], size: int) -> list[Rollout]:
-            return [
-                replace(one, rows=tuple(self._shifted(r) for r in one.rows))
-                for one in super().__call__(indices, size)
-            ]
-
-        def _shifted(self, row: Any) -> Any:
-            return replace(row, logprobs=tuple(value - 0.25 for value in row.logprobs))
-
     exact = trainer(tmp_path, Data(), algorithm=PLAIN, batch=BATCH)
     exact.train()
     assert logged(exact, "logprob_gap/max")[0] < 1e-5
-    off = trainer(tmp_path, Off(), algorithm=PLAIN, batch=BATCH)
+    off = trainer(tmp_path, Off(0.125), algorithm=PLAIN, batch=BATCH, kind=RolloutTrainer)
     off.train()
-    assert logged(off, "logprob_gap/mean")[0] == pytest.approx(0.25, abs=1e-5)
+    assert logged(off, "logprob_gap/mean")[0] == pytest.approx(0.125, abs=1e-5)
+
+
+def test_an_engine_with_other_weights_stops_the_step_before_its_first_update(
+    tmp_path: Path,
+) -> None:
+    off = trainer(tmp_path, Off(0.4), algorithm=PLAIN, batch=BATCH, kind=RolloutTrainer)
+    before = weights(off)
+    with pytest.raises(EngineMismatch, match=r"step 1 .* by 0\.400 a token, and the limit is 0\.2"):
+        off.train()
+    assert all(torch.equal(value, before[name]) for name, value in weights(off).items())
 
 
 def test_figures_of_others_are_logged_beside_its_own(tmp_path: Path) -> None:

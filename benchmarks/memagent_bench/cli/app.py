@@ -11,9 +11,10 @@ from memagent.cli.fields import command_of
 from memagent.cli.session import show_warnings
 from memagent_bench.cli.generate import generate
 from memagent_bench.cli.measure import measure
-from memagent_bench.cli.options import Generate, Measure, Reproduce
+from memagent_bench.cli.options import Generate, Measure, MeasureFile, Reproduce
 from memagent_bench.cli.pages import diagnose, report, systems, tasks
 from memagent_bench.cli.reproduce import reproduce
+from memagent_bench.cli.score import score
 from memagent_bench.cli.session_options import Sessions
 from memagent_bench.cli.sessions import sessions
 
@@ -34,6 +35,12 @@ NOTES = """Measure short notes about people and their coins in books, made for v
 
     Tasks with _names or _wording have names and numbers, or sentences, that no training of ours shows;
     those with _sparse have notes far apart, those with _few as many at every length: eight.
+    """
+
+OWN_SAMPLES = """Measure your own samples: a file of JSON lines.
+
+    Each has context, question and outputs (the references), and may have task, scorer and tokens_to_generate; lines of
+    [b]memagent-bench generate[/] do too.
     """
 
 app = typer.Typer(
@@ -79,11 +86,16 @@ WITHOUT = {
     "qa": ("essays", "positions"),
     "tracking": SCATTERED,
     "notes": SCATTERED,
+    "samples": (*SCATTERED, "essays", "nested", "lengths", "tasks", "samples", "first"),
 }
 """Options that change nothing for a suite."""
 for name, doc in {"ruler": RULER, "qa": QA, "tracking": TRACKING, "notes": NOTES}.items():
     app.command(name)(command_of(Measure, measure(name, doc), without=WITHOUT[name]))
+app.command("samples")(
+    command_of(MeasureFile, measure("samples", OWN_SAMPLES), without=WITHOUT["samples"])
+)
 app.command("sessions")(command_of(Sessions, sessions))
+app.command()(score)
 app.command("generate")(command_of(Generate, generate))
 app.command("reproduce")(command_of(Reproduce, reproduce))
 app.command()(report)

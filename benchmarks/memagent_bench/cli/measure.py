@@ -1,4 +1,4 @@
-"""`memagent-bench ruler`, `qa`, `tracking` and `notes`."""
+"""`memagent-bench ruler`, `qa`, `tracking`, `notes` and `samples`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -16,13 +16,14 @@ from memagent.cli.exits import NO_ANSWER, Outcome, reported
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
-from memagent_bench.cli.options import Measure
+from memagent_bench.cli.options import Measure, MeasureFile
 from memagent_bench.cli.results import as_data, show_forecast, show_gaps, show_means
 
 if TYPE_CHECKING:
     from memagent.memory.plan import MemorySettings
     from memagent.models.policy import Policy
     from memagent_bench.costs import Share
+    from memagent_bench.grid import Grid
     from memagent_bench.runner import Summary
     from memagent_bench.session import Benchmark
     from memagent_bench.watch import Board, SilentWatcher
@@ -52,21 +53,21 @@ def measure(suite: str, doc: str) -> Callable[[Measure], None]:
     """
 
     def command(given: Measure) -> None:
-        shown = chosen_display(given.display)
-        going = Going(json=shown is Display.JSON)
+        display = chosen_display(given.display)
+        going = Going(json=display is Display.JSON)
         with reported(going):
             bench = benchmark_of(suite, given)
             if given.dry_run:
                 shares = drive(forecast(bench))
                 going.told = True
-                show_forecast([(bench, shares)], shown)
+                show_forecast([(bench, shares)], display)
                 return
-            summary = drive(run(bench, shown, going))
+            summary = drive(run(bench, display, going))
             going.told = True
-            if shown is Display.JSON:
+            if display is Display.JSON:
                 print(json.dumps(as_data(bench, summary), ensure_ascii=False))
             else:
-                show_means(bench, shown)
+                show_means(bench, display)
             show_gaps(summary, going.resume_command(None))
             leave(summary)
 
@@ -103,7 +104,7 @@ async def forecast(bench: Benchmark) -> list[Share]:
         await bench.model.aclose()
 
 
-async def run(bench: Benchmark, shown: Display, going: Going) -> Summary:
+async def run(bench: Benchmark, display: Display, going: Going) -> Summary:
     """Runs a benchmark, watched.
 
     Raises:
@@ -116,7 +117,7 @@ async def run(bench: Benchmark, shown: Display, going: Going) -> Summary:
 
     def watch(board: Board) -> SilentWatcher:
         going.begun = True
-        return watcher(shown, board, title)
+        return watcher(display, board, title)
 
     try:
         async with bench.open() as session:
@@ -134,34 +135,42 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     from memagent.models.policy import policy_of
     from memagent.models.spec import open_model
     from memagent.prompts import PromptSet
-    from memagent_bench.grid import Grid
-    from memagent_bench.lengths import parse_lengths
     from memagent_bench.session import Benchmark
-    from memagent_bench.suites import CONTROL, chosen_tasks
-    from memagent_bench.systems.registry import chosen_systems
 
-    tasks = chosen_tasks(suite, given.tasks, controls=given.no_context)
-    lengths = parse_lengths(given.lengths)
-    grid = Grid(
-        suite=suite,
-        tasks=tasks,
-        lengths=lengths,
-        samples=given.samples,
-        systems=chosen_systems(given.systems),
-        options=given.data(),
-        longest={name: min(lengths) for name in tasks if name.endswith(CONTROL)},
-        first=given.first,
-    )
     model = open_model(given.model, tokenizer=given.tokenizer, **given.server())
     policy = policy_of(model)
     return Benchmark(
-        grid=grid,
+        grid=_grid(suite, given),
         model=model,
         prompts=PromptSet.load(given.prompts or policy.prompts or "plain"),
         settings=_settings(policy, given),
         out=given.out,
         limits=given.limits(),
         concurrency=given.concurrency,
+    )
+
+
+def _grid(suite: str, given: Measure) -> Grid:
+    from memagent_bench.grid import Grid
+    from memagent_bench.lengths import parse_lengths
+    from memagent_bench.sample_file import grid_of_file
+    from memagent_bench.suites import CONTROL, chosen_tasks
+    from memagent_bench.systems.registry import chosen_systems
+
+    systems = chosen_systems(given.systems)
+    if isinstance(given, MeasureFile):
+        return grid_of_file(given.file, systems, replace(given.data(), sample_file=given.file))
+    tasks = chosen_tasks(suite, given.tasks, controls=given.no_context)
+    lengths = parse_lengths(given.lengths)
+    return Grid(
+        suite=suite,
+        tasks=tasks,
+        lengths=lengths,
+        samples=given.samples,
+        systems=systems,
+        options=given.data(),
+        longest={name: min(lengths) for name in tasks if name.endswith(CONTROL)},
+        first=given.first,
     )
 
 

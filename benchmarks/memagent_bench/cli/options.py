@@ -258,6 +258,24 @@ class Measure(RunChoice):
     ] = None
 
 
+def _print_frames(wanted: bool) -> None:
+    if wanted:
+        from memagent_bench.ruler.frames import shipped_frames
+
+        print(shipped_frames().decode(), end="")
+        raise typer.Exit
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureFile(Measure):
+    """The options of `samples`."""
+
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="JSON lines: context, question and outputs of each."),
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Generate(DataChoice):
     """The options of `generate`."""
@@ -269,6 +287,15 @@ class Generate(DataChoice):
         int, typer.Option("-n", "--samples", metavar="N", min=1, help="How many.")
     ] = 1
     out: Annotated[Path, typer.Option(metavar="FILE", help="JSON, a sample a line.")]
+    print_frames: Annotated[
+        bool,
+        typer.Option(
+            "--print-frames",
+            callback=_print_frames,
+            is_eager=True,
+            help="Print the shipped wording of the RULER tasks, to be changed and given with --frames.",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

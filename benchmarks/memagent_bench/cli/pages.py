@@ -23,7 +23,7 @@ def report(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where the page and its pictures go. Default: the first folder.",
+            help="Where the page and its pictures go. Default: the folder; of several, it has to be named.",
             show_default=False,
         ),
     ] = None,
@@ -49,11 +49,28 @@ def report(
 ) -> None:
     """Write a page with tables, charts and tests about one or more folders of records."""
     with reported(Outcome(json=False)):
+        from memagent.errors import ConfigError
         from memagent_bench.report import make_report
+        from memagent_bench.sessions.page import make_session_report
+        from memagent_bench.sessions.record import SESSIONS
 
-        made = make_report(
-            folders, out or folders[0], primary=primary or (), margin=margin, baseline=baseline
-        )
+        if out is None and len({folder.resolve() for folder in folders}) > 1:
+            raise ConfigError(
+                f"{len(folders)} folders share one page: name a folder for it (--out), so that none of their own pages "
+                f"is overwritten"
+            )
+        of_sessions = [folder for folder in folders if (folder / SESSIONS).exists()]
+        if of_sessions:
+            if len(of_sessions) < len(folders) or primary or baseline:
+                raise ConfigError(
+                    f"{str(of_sessions[0])!r} has sessions, which are compared with no others: report on folders of "
+                    f"sessions alone, without --primary and --baseline"
+                )
+            made = make_session_report(folders, out or folders[0])
+        else:
+            made = make_report(
+                folders, out or folders[0], primary=primary or (), margin=margin, baseline=baseline
+            )
         for caution in made.cautions:
             say("caution:", caution, style="yellow")
         for paragraph in made.summary:
@@ -69,17 +86,17 @@ def diagnose(
     display: opt.DisplayOption = None,
 ) -> None:
     """Say why answers were wrong: what the memories held, and at which chunk they lost it."""
-    shown = chosen_display(display)
-    outcome = Outcome(json=shown is Display.JSON)
+    chosen = chosen_display(display)
+    outcome = Outcome(json=chosen is Display.JSON)
     with reported(outcome):
         from memagent_bench.diagnose import diagnose as follow
         from memagent_bench.diagnose import show, to_json
 
         found = follow(folder)
-        if shown is Display.JSON:
+        if chosen is Display.JSON:
             outcome.told = True
             print(to_json(found))
-        elif shown is Display.NONE:
+        elif chosen is Display.NONE:
             for trace in found.misses:
                 record = trace.record
                 print(

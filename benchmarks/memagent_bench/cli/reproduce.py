@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -21,6 +23,7 @@ from memagent_bench.cli.results import as_data, show_forecast, show_gaps
 from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
+    from memagent_bench.costs import Share
     from memagent_bench.reproduce.protocol import Part
     from memagent_bench.reproduce.verdict import Verdict
     from memagent_bench.runner import Summary
@@ -39,7 +42,11 @@ def reproduce(given: Reproduce) -> None:
         asked = [(part, benchmark_of(part, given)) for part in parts_of(given)]
         _say_caveats(given, [part for part, _ in asked])
         _check_data(given, [part for part, _ in asked])
-        left = [(bench, drive(forecast(bench))) for _, bench in asked]
+        if given.dry_run:
+            counted = given.tokenizer or "GPT-2's tokenizer (give the model's with --tokenizer)"
+            say("estimated:", f"tokens are those of {counted}; no server is asked", style="dim")
+        foresee = partial(_unserved, given) if given.dry_run else forecast
+        left = [(bench, drive(foresee(bench))) for _, bench in asked]
         speed = given.speed
         if speed is None and not given.dry_run and any(shares for _, shares in left):
             speed = drive(_speed(given, asked[0][0]))
@@ -142,6 +149,24 @@ def _check_data(given: Reproduce, parts: Sequence[Part]) -> None:
             if not given.dry_run:
                 raise
             say("needed:", str(error), style="yellow")
+
+
+async def _unserved(given: Reproduce, bench: Benchmark) -> list[Share]:
+    """What is left to do, and its cost by a tokenizer of this machine.
+
+    Raises:
+        TokenizerError: there is none of that name.
+    """
+    from memagent.models.scripted import ScriptedModel
+    from memagent.threads import in_thread
+    from memagent_bench.length_tokens import length_counter
+
+    counter = await in_thread(length_counter, given.tokenizer)
+    stand_in = ScriptedModel((), window=None, counter=counter, name=bench.model.name)
+    plan = await replace(bench, model=stand_in).plan()
+    costs = await bench.forecast(plan)
+    left = await in_thread(bench.left)
+    return await plan.counting(costs.shares, [job for several in left for job in several])
 
 
 async def _speed(given: Reproduce, part: Part) -> float:

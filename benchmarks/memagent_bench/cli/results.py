@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from memagent.cli.options import Display
@@ -14,6 +15,7 @@ from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
     from memagent_bench.costs import Cost, Share
+    from memagent_bench.record import Record
     from memagent_bench.runner import Summary
     from memagent_bench.session import Benchmark
     from memagent_bench.table import Mean
@@ -26,7 +28,7 @@ REASON = 160
 
 def show_forecast(
     asked: Sequence[tuple[Benchmark, Sequence[Share]]],
-    shown: Display,
+    display: Display,
     *,
     speed: float | None = None,
 ) -> None:
@@ -34,7 +36,7 @@ def show_forecast(
 
     Args:
         asked: benchmarks, and what is left of each.
-        shown: how.
+        display: how.
         speed: tokens a second, where it is known and not 0.
     """
     from memagent_bench.costs import total
@@ -42,17 +44,17 @@ def show_forecast(
     shares = [share for _, of_one in asked for share in of_one]
     cost, records = total(shares), sum(share.samples for share in shares)
     seconds = cost.tokens / speed if speed else None
-    if shown is Display.JSON:
+    if display is Display.JSON:
         parts = [
             {"suite": b.grid.suite, **_share(share)} for b, of_one in asked for share in of_one
         ]
         whole = {"records": records, **_cost(cost), "seconds": seconds}
         print(json.dumps({"forecast": whole | {"shares": parts}}))
         return
-    if shown is Display.NONE:
+    if display is Display.NONE:
         print(records, cost.calls, cost.prompt_tokens, cost.completion_tokens, sep="\t")
         return
-    paper = Paper(colour=shown is Display.FULL)
+    paper = Paper(colour=display is Display.FULL)
     rows: list[tuple[str, str]] = []
     for bench, of_one in asked:
         grid = bench.grid
@@ -91,18 +93,18 @@ def _words(cost: Cost) -> str:
     )
 
 
-def show_means(bench: Benchmark, shown: Display) -> None:
+def show_means(bench: Benchmark, display: Display) -> None:
     """The table of means: for people, or one mean a line."""
     from memagent_bench.table import lines
 
     found = _means(bench)
-    if shown is Display.NONE:
+    if display is Display.NONE:
         for mean in found:
             print(mean.system, mean.length, mean.score, mean.n, mean.missing, sep="\t")
     else:
-        paper = Paper(colour=shown is Display.FULL)
+        paper = Paper(colour=display is Display.FULL)
         table = lines(found)
-        if shown is Display.FULL and max(map(len, table), default=0) > console(sys.stdout).width:
+        if display is Display.FULL and max(map(len, table), default=0) > console(sys.stdout).width:
             paper.table([(f"{m.system} at {show_length(m.length)}", str(m)) for m in found])
         else:
             for line in table:
@@ -111,10 +113,24 @@ def show_means(bench: Benchmark, shown: Display) -> None:
 
 
 def _means(bench: Benchmark) -> list[Mean]:
-    from memagent_bench.records import read_records
     from memagent_bench.table import means
 
-    return means([r for r in read_records(bench.out) if r.suite == bench.grid.suite])
+    grid = bench.grid
+    asked = {
+        length: [
+            task
+            for task in grid.tasks
+            if length <= grid.longest.get(task, length) and grid.counts.get((task, length), 1)
+        ]
+        for length in grid.lengths
+    }
+    return means(_records(bench), asked)
+
+
+def _records(bench: Benchmark) -> list[Record]:
+    from memagent_bench.records import read_records
+
+    return [r for r in read_records(bench.out) if r.suite == bench.grid.suite]
 
 
 def show_gaps(summary: Summary, again: str | None) -> None:
@@ -150,7 +166,9 @@ def show_gaps(summary: Summary, again: str | None) -> None:
 
 
 def as_data(bench: Benchmark, summary: Summary) -> dict[str, object]:
-    """Means and gaps, for JSON."""
+    """Means over tasks and of each, and gaps, for JSON."""
+    from memagent_bench.table import task_means
+
     return {
         "suite": bench.grid.suite,
         "out": str(bench.out),
@@ -161,9 +179,12 @@ def as_data(bench: Benchmark, summary: Summary) -> dict[str, object]:
                 "score": mean.score,
                 "n": mean.n,
                 "missing": mean.missing,
+                "tasks": mean.tasks,
+                "tasks_asked": mean.asked,
             }
             for mean in _means(bench)
         ],
+        "tasks": [asdict(mean) for mean in task_means(_records(bench))],
         "missing": [
             {"task": r.task, "length": r.length, "index": r.index, "system": r.system}
             | {"status": r.status, "detail": r.detail}

@@ -31,13 +31,13 @@ def sessions(given: Sessions) -> None:
 
     Without --model the prompts are only counted. Records go to DIR/sessions.jsonl; a killed run goes on where it was.
     """
-    shown = chosen_display(given.display)
-    going = Going(json=shown is Display.JSON)
+    display = chosen_display(given.display)
+    going = Going(json=display is Display.JSON)
     with reported(going):
         bench = bench_of(given)
-        made = drive(_run(bench, shown, going))
+        made = drive(_run(bench, display, going))
         going.told = True
-        _show(bench, shown)
+        _show(bench, display)
         failed = [record for record in made if record.status == "failed"]
         if failed:
             say(
@@ -49,15 +49,15 @@ def sessions(given: Sessions) -> None:
             raise typer.Exit(NO_ANSWER)
 
 
-async def _run(bench: SessionBench, shown: Display, going: Going) -> list[SessionRecord]:
-    def told(record: SessionRecord, done: int, total: int) -> None:
-        if shown in (Display.FULL, Display.PLAIN):
+async def _run(bench: SessionBench, display: Display, going: Going) -> list[SessionRecord]:
+    def tell(record: SessionRecord, done: int, total: int) -> None:
+        if display in (Display.FULL, Display.PLAIN):
             print(f"{done:>{len(str(total))}}/{total} {line_of(record)}", flush=True)
 
     try:
         async with bench.open() as playing:
             going.begun = True
-            return await playing.run(told)
+            return await playing.run(tell)
     finally:
         if bench.model is not None:
             await bench.model.aclose()
@@ -73,7 +73,7 @@ def line_of(record: SessionRecord) -> str:
     return f"{where} {verdict}  {record.steps:>6,} steps  {paid}  {duration(record.seconds):>8}"
 
 
-def _show(bench: SessionBench, shown: Display) -> None:
+def _show(bench: SessionBench, display: Display) -> None:
     """The table, and the picture where there is something to see on it."""
     from memagent_bench.sessions.figures import cells, lines
     from memagent_bench.sessions.plot import PLOT, plot
@@ -83,11 +83,11 @@ def _show(bench: SessionBench, shown: Display) -> None:
     picture = plot(found)
     if picture is not None:
         (bench.out / PLOT).write_bytes(picture)
-    if shown is Display.JSON:
+    if display is Display.JSON:
         data = {"suite": "sessions", "out": str(bench.out), "cells": [c.as_data() for c in found]}
         print(json.dumps(data, ensure_ascii=False))
         return
-    if shown is Display.NONE:
+    if display is Display.NONE:
         for cell in found:
             print(
                 cell.difficulty,
@@ -97,9 +97,9 @@ def _show(bench: SessionBench, shown: Display) -> None:
                 sep="\t",
             )
         return
-    paper = Paper(colour=shown is Display.FULL)
+    paper = Paper(colour=display is Display.FULL)
     table = lines(found)
-    if shown is Display.FULL and max(map(len, table[:-1]), default=0) > console(sys.stdout).width:
+    if display is Display.FULL and max(map(len, table[:-1]), default=0) > console(sys.stdout).width:
         table = lines(found, spread=False)
     for line in table:
         paper.line(line)

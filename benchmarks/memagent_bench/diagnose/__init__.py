@@ -1,6 +1,6 @@
 """Why answers were wrong: what the memories of a benchmark's runs held, and where they lost it."""
 
-from memagent_bench.diagnose.diagnosis import Diagnosis, Hazard, diagnose, hazard
+from memagent_bench.diagnose.diagnosis import Diagnosis, Hazard, diagnose, hazard, hazard_per_note
 from memagent_bench.diagnose.fatal import Fatal, fatal
 from memagent_bench.diagnose.show import show, to_json
 from memagent_bench.diagnose.traces import Fate, Trace
@@ -14,6 +14,7 @@ __all__ = [
     "diagnose",
     "fatal",
     "hazard",
+    "hazard_per_note",
     "show",
     "to_json",
 ]

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from memagent.errors import StoreError
+from memagent.messages import describe_problem
 from memagent.runstore import RunStore
 from memagent_bench.diagnose.traces import Fate, Trace, traces
 from memagent_bench.folder import RUNS
@@ -20,8 +21,6 @@ from memagent_bench.records import read_records
 from memagent_bench.systems.base import Status
 
 CONFIDENCE = 0.95
-THREE = 3.0
-"""-ln(1 - 0.95), rounded up: the rule of three."""
 
 Cell: TypeAlias = tuple[str, str, str, int]
 """System, suite, task, length."""
@@ -29,11 +28,11 @@ Cell: TypeAlias = tuple[str, str, str, int]
 
 @dataclass(frozen=True)
 class Hazard:
-    """How often a memory loses what it holds, a chunk."""
+    """How often a memory loses what it holds, a chunk or a competing note."""
 
     losses: int
     steps: int
-    """Chunk steps at risk: each began with a memory that held what is wanted."""
+    """Chunks read, or competing notes met in them, with what is wanted in the memory."""
 
     @property
     def rate(self) -> float | None:
@@ -42,15 +41,12 @@ class Hazard:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Bounds at 95%: Clopper and Pearson's exact ones (Biometrika 26, 1934), as if steps were independent.
+        """Two-sided at 95%: Clopper and Pearson's exact bounds (Biometrika 26, 1934), as if steps were independent.
 
-        Where nothing was lost, 0 and the rule of three's 3 / steps (Hanley and Lippman-Hand, JAMA 249,
-        1983), an upper bound at 95% by itself.
+        None without steps, or with more losses than steps (notes: something was lost in chunks without any).
         """
-        if not self.steps:
+        if not self.steps or self.losses > self.steps:
             return None
-        if not self.losses:
-            return 0.0, min(1.0, THREE / self.steps)
         # scipy has no types, and takes long to load.
         stats: Any = import_module("scipy.stats")
         test: Any = stats.binomtest(self.losses, self.steps)
@@ -127,6 +123,18 @@ def hazard(traces: Iterable[Trace]) -> Hazard:
     return Hazard(losses, steps)
 
 
+def hazard_per_note(traces: Iterable[Trace]) -> Hazard | None:
+    """The hazard of each competing note; None where no task tells them apart.
+
+    A memory that is asked to keep one of many similar notes loses it to these: chunks without any hardly matter, so
+    a forecast for a text with more or fewer of them goes by notes.
+    """
+    counted = [trace for trace in traces if trace.met is not None]
+    if not counted:
+        return None
+    return Hazard(hazard(counted).losses, sum(trace.met or 0 for trace in counted))
+
+
 @contextmanager
 def open_runs(folder: Path) -> Generator[RunStore]:
     """The run store of a benchmark's folder, closed again.
@@ -157,4 +165,4 @@ def _follow(record: Record, store: RunStore, found: Diagnosis) -> None:
     try:
         found.traces += traces(record, store.events(run_id))
     except ValidationError as error:
-        found.unread[run_id] = f"damaged: {error.errors()[0]['msg']}"
+        found.unread[run_id] = f"damaged: {describe_problem(error)}"

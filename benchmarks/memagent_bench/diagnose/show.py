@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from memagent.terminal import plural, shorten
-from memagent_bench.diagnose.diagnosis import Diagnosis, Hazard, hazard, open_runs
+from memagent_bench.diagnose.diagnosis import Diagnosis, Hazard, hazard, hazard_per_note, open_runs
 from memagent_bench.diagnose.fatal import Fatal, difference, fatal
 from memagent_bench.diagnose.traces import Fate, Trace
 from memagent_bench.folder import RUNS
@@ -26,11 +27,13 @@ VERDICTS = {
     Fate.NO_EVIDENCE: "no evidence",
 }
 """Of misses, in the order of the columns."""
+HAZARDS = ("steps at risk", "lost a chunk (95%)", "notes met", "lost a note (95%)")
+"""Columns: chunks read, and competing notes met, with what is wanted in the memory."""
 WIDTH = 160
 """Characters shown of a sentence."""
 QUESTION = 480
 """Of a question: what it asks stands at its end."""
-TABLE = 200
+TABLE = 240
 """More columns than the table takes."""
 
 
@@ -40,7 +43,7 @@ def show(diagnosis: Diagnosis, console: Console, misses: int = 0) -> None:
     Args:
         diagnosis: of a folder.
         console: where to.
-        misses: how many to list, with the memory before and after the step that decided them.
+        misses: how many to list, each with the memory before and after the step that decided it.
     """
     from rich.segment import Segments
     from rich.table import Table
@@ -48,7 +51,7 @@ def show(diagnosis: Diagnosis, console: Console, misses: int = 0) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("system", "task", "length"):
         table.add_column(name)
-    for name in ("wanted", "missed", *VERDICTS.values(), "steps at risk", "lost a chunk (95%)"):
+    for name in ("wanted", "missed", *VERDICTS.values(), *HAZARDS):
         table.add_column(name, justify="right")
     cells = diagnosis.cells
     for (system, suite, task, length), traces in cells.items():
@@ -66,8 +69,8 @@ def show(diagnosis: Diagnosis, console: Console, misses: int = 0) -> None:
     listed = diagnosis.misses[:misses]
     if listed:
         with open_runs(diagnosis.folder) as store:
-            for trace in listed:
-                _show_miss(trace, store, diagnosis, console)
+            for _, lacking in groupby(listed, key=lambda trace: trace.record.key):
+                _show_sample(list(lacking), store, diagnosis, console)
 
 
 def remarks(diagnosis: Diagnosis) -> list[str]:
@@ -128,7 +131,7 @@ def to_json(diagnosis: Diagnosis) -> str:
 
 def _counts(traces: Sequence[Trace]) -> dict[str, Any]:
     fates = Counter(trace.fate for trace in traces if not trace.got)
-    risk = hazard(traces)
+    risk, per_note = hazard(traces), hazard_per_note(traces)
     return {
         "wanted": len(traces),
         "missed": fates.total(),
@@ -137,19 +140,26 @@ def _counts(traces: Sequence[Trace]) -> dict[str, Any]:
         "steps_at_risk": risk.steps,
         "hazard": risk.rate,
         "hazard_95": risk.interval,
+        "notes_met": None if per_note is None else per_note.steps,
+        "hazard_per_note": None if per_note is None else per_note.rate,
+        "hazard_per_note_95": None if per_note is None else per_note.interval,
     }
 
 
 def _figures(traces: Sequence[Trace]) -> list[str]:
     counts = _counts(traces)
     names = ("wanted", "missed", *(name.replace(" ", "_") for name in VERDICTS.values()))
-    risk = Hazard(counts["losses"], counts["steps_at_risk"])
-    return [*(f"{counts[name]:,}" for name in names), f"{risk.steps:,}", _percent(risk)]
+    figures = [f"{counts[name]:,}" for name in names]
+    for risk in (hazard(traces), hazard_per_note(traces)):
+        figures += ("–", "–") if risk is None else (f"{risk.steps:,}", _percent(risk))
+    return figures
 
 
 def _percent(risk: Hazard) -> str:
-    if risk.interval is None or risk.rate is None:
+    if risk.rate is None:
         return "nothing to lose"
+    if risk.interval is None:
+        return f"{risk.rate:.2%}"
     low, high = risk.interval
     return f"{risk.rate:.2%} ({low:.2%} to {high:.2%})"
 
@@ -172,32 +182,47 @@ def _miss(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _show_miss(trace: Trace, store: RunStore, diagnosis: Diagnosis, console: Console) -> None:
+def _show_sample(
+    lacking: Sequence[Trace], store: RunStore, diagnosis: Diagnosis, console: Console
+) -> None:
+    """A sample's question and answer, then each reference that the answer lacks."""
+    from rich.text import Text
+
+    record = lacking[0].record
+    head = f"{record.suite} {record.task} {show_length(record.length)} sample {record.index}, {record.system}: "
+    console.print()
+    labels = ", ".join(dict.fromkeys(trace.label for trace in lacking))
+    console.print(Text.assemble((head, "dim"), (labels, "bold")))
+    _show_line(console, "question  ", shorten(record.question, QUESTION))
+    _show_line(console, "answer    ", shorten(record.answer or "", WIDTH))
+    for trace in lacking:
+        _show_miss(trace, len(lacking) > 1, store, console)
+    _show_line(console, f"memagent show {record.run_id} --store {diagnosis.folder / RUNS}", "")
+
+
+def _show_miss(trace: Trace, several: bool, store: RunStore, console: Console) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    record = trace.record
     step = fatal(trace, store)
-    head = f"{record.suite} {record.task} {show_length(record.length)} sample {record.index}, {record.system}: "
-    console.print()
-    console.print(Text.assemble((head, "dim"), (trace.label, "bold")))
-    lines: list[tuple[str, str]] = [
-        ("question  ", shorten(record.question, QUESTION)),
-        ("wanted    ", shorten(trace.reference, WIDTH)),
-        ("answer    ", shorten(record.answer or "", WIDTH)),
-    ]
+    verdict = f" ({trace.label})" if several else ""
+    _show_line(console, "wanted    ", f"{shorten(trace.reference, WIDTH)}{verdict}")
     if trace.notes and trace.notes != (trace.reference,):
-        lines.insert(2, ("memory    ", shorten(f"had to hold {' or '.join(trace.notes)}", WIDTH)))
-    lines.append(("step      ", _where(step, trace)))
-    for name, text in lines:
-        console.print(Padding(Text.assemble((name, "dim"), text), (0, 0, 0, 2), expand=False))
+        notes = shorten(f"had to hold {' or '.join(trace.notes)}", WIDTH)
+        _show_line(console, "memory    ", notes)
+    _show_line(console, "step      ", _where(step, trace))
     for change in difference(step, trace):
         for sign, text, style in (("-", change.removed, "red"), ("+", change.added, "green")):
             if text:
                 line = Text(f"{sign} {shorten(text, WIDTH)}", style)
                 console.print(Padding(line, (0, 0, 0, 4), expand=False))
-    more = f"memagent show {record.run_id} --store {diagnosis.folder / RUNS}"
-    console.print(Padding(Text(more, "dim"), (0, 0, 0, 2), expand=False))
+
+
+def _show_line(console: Console, name: str, text: str) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console.print(Padding(Text.assemble((name, "dim"), text), (0, 0, 0, 2), expand=False))
 
 
 def _where(step: Fatal, trace: Trace) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -56,7 +57,7 @@ class Place:
     evidence: Evidence
     forms: tuple[str, ...]
     """Of its notes: a memory that noted the place holds one of them."""
-    shown: tuple[int, int] | None = None
+    chunks: tuple[int, int] | None = None
     """First and last chunk that shows a part of it."""
     early: bool = False
     """A memory held it before it was read."""
@@ -70,13 +71,13 @@ class Place:
     def read(self, chunk: ChunkRead) -> None:
         """A chunk is about to be shown."""
         if chunk.start < self.evidence.end and chunk.end > self.evidence.start:
-            first = chunk.chunk if self.shown is None else self.shown[0]
-            self.shown = (first, chunk.chunk)
+            first = chunk.chunk if self.chunks is None else self.chunks[0]
+            self.chunks = (first, chunk.chunk)
 
     def step(self, chunk: int, memory: str) -> None:
         """A chunk's memory was committed, in the form in which texts are compared."""
         held = any(form in memory for form in self.forms)
-        if self.shown is None:
+        if self.chunks is None:
             self.early |= held
         elif held and self.written is None:
             self.written = chunk
@@ -107,6 +108,8 @@ class Trace:
     """A memory held something of it before it was read."""
     returned: int
     """How often something of it was gone, and came back."""
+    met: int | None = None
+    """Competing notes in the chunks of `risk`; None where the task does not tell them apart."""
 
     @property
     def label(self) -> str:
@@ -116,7 +119,7 @@ class Trace:
         return f"lost-at-chunk-{self.chunk}" if self.fate is Fate.LOST else self.fate.value
 
 
-def wanted(record: Record) -> list[Wanted]:
+def list_wanted(record: Record) -> list[Wanted]:
     """What a record's answer has to have: each reference, or one thing where they are forms of one answer."""
     outputs, answer = record.outputs, record.answer or ""
     if record.scorer not in ALL_WANTED:
@@ -144,12 +147,14 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
         events: of its run (one question), in order.
     """
     form = FORMS[record.scorer]
-    items = wanted(record)
-    followed = [_followed(item, record) for item in items]
+    items = list_wanted(record)
+    followed = [_follow_places(item, record) for item in items]
     memory, last = form(""), -1
+    ends: dict[int, int] = {}
     for event in events:
         match event:
             case ChunkRead():
+                ends[event.chunk] = event.end
                 for place in (place for places in followed for place in places):
                     place.read(event)
                 continue
@@ -163,11 +168,12 @@ def traces(record: Record, events: Iterable[Event]) -> list[Trace]:
         for place in (place for places in followed for place in places):
             place.step(last, memory)
     return [
-        _trace(record, item, places, last) for item, places in zip(items, followed, strict=True)
+        _trace(record, item, places, last, ends)
+        for item, places in zip(items, followed, strict=True)
     ]
 
 
-def _followed(item: Wanted, record: Record) -> list[Place]:
+def _follow_places(item: Wanted, record: Record) -> list[Place]:
     """The places to follow: those with notes; else the last one, from which on the reference can be known."""
     form = FORMS[record.scorer]
     # In memories that noted nothing too: what the question says, yes and no, and a form of nothing (of a note
@@ -185,7 +191,9 @@ def _followed(item: Wanted, record: Record) -> list[Place]:
     return followed
 
 
-def _trace(record: Record, item: Wanted, places: Sequence[Place], last: int) -> Trace:
+def _trace(
+    record: Record, item: Wanted, places: Sequence[Place], last: int, ends: Mapping[int, int]
+) -> Trace:
     """The fate of a reference is that of the place where it broke off first.
 
     A loss and a place that was not written may fall on one chunk (a sum went wrong): then it was lost.
@@ -195,7 +203,7 @@ def _trace(record: Record, item: Wanted, places: Sequence[Place], last: int) -> 
         if place.lost is not None:
             breaks.append((place.lost, 0, place))
         elif place.written is None:
-            breaks.append((last + 1 if place.shown is None else place.shown[1], 1, place))
+            breaks.append((last + 1 if place.chunks is None else place.chunks[1], 1, place))
     fate, chunk, end = Fate.HELD, None, last
     notes = tuple(dict.fromkeys(note for place in places for note in place.evidence.notes))
     if not places:
@@ -214,6 +222,14 @@ def _trace(record: Record, item: Wanted, places: Sequence[Place], last: int) -> 
         fate=fate,
         chunk=chunk,
         risk=max(0, end - first),
+        met=_met(record.competing, ends.get(first, 0), ends.get(max(first, end), 0)),
         early=any(place.early for place in places),
         returned=sum(place.returned for place in places),
     )
+
+
+def _met(competing: Sequence[int] | None, start: int, end: int) -> int | None:
+    """Competing notes that begin between two characters."""
+    if competing is None:
+        return None
+    return bisect_left(competing, end) - bisect_left(competing, start)

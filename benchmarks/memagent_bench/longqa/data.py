@@ -1,4 +1,4 @@
-"""Questions and paragraphs from files: HotpotQA (distractor setting), SQuAD 2.0, lists of titled paragraphs."""
+"""Questions and paragraphs from files: HotpotQA (distractor setting, MemAgent's), SQuAD 2.0, titled paragraphs."""
 
 from __future__ import annotations
 
@@ -37,9 +37,16 @@ class Question:
     answers: tuple[str, ...]
     """Forms of one answer, each once."""
     gold: tuple[int, ...]
-    """The paragraphs that an answer needs."""
+    """The paragraphs that an answer needs; none where the data do not say."""
+    given: tuple[int, ...]
+    """Those that the data set gives with the question, in its order, the gold ones among them."""
     near: tuple[int, ...]
-    """Those that the data set gives with the question or that are of the same article; gold ones may be among them."""
+    """Those that are taken before all others: the given ones, and SQuAD's of the same article."""
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """The paragraphs without which a sample may have no answer."""
+        return self.gold or self.given
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +105,11 @@ def hotpotqa(paths: tuple[Path, ...]) -> Collection:
         own = by_title | {pool.paragraphs[i].title: i for i in near}
         gold = [own.get(plain(title)) for title in entry.gold]
         found = tuple(i for i in gold if i is not None)
-        if found and len(found) == len(gold) and entry.answer.strip():
-            questions.append(Question(entry.question.strip(), (entry.answer.strip(),), found, near))
+        told = found or (near if entry.whole else ())
+        if told and len(found) == len(gold) and entry.answer.strip():
+            given = tuple(dict.fromkeys((*near, *found)))
+            answers = (entry.answer.strip(),)
+            questions.append(Question(entry.question.strip(), answers, found, given, near))
     left_out = len(entries) - len(questions)
     return _collection(names, pool, questions, left_out, paths, HOTPOT_FORM)
 
@@ -123,7 +133,8 @@ def squad(path: Path) -> Collection:
                     dict.fromkeys(a.text.strip() for a in asked.answers if a.text.strip())
                 )
                 if forms and not asked.is_impossible:
-                    questions.append(Question(asked.question.strip(), forms, (gold,), near))
+                    text = asked.question.strip()
+                    questions.append(Question(text, forms, (gold,), (gold,), near))
     return _collection([named(path, raw)], pool, questions, 0, (path,), SQUAD_FORM)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
@@ -133,8 +133,17 @@ def rounds(tokens: int, documents: Documents) -> int:
     return max(1, -(-tokens // documents.tokens))
 
 
-def places(gold: Sequence[int], others: Order, shares: Sequence[float]) -> Order:
-    """The order of all documents: each gold one after its share of the others."""
-    before = [int(share * (len(others) + 1)) for share in shares]
-    pairs = sorted(zip(before, gold, strict=True), key=lambda pair: pair[0])
-    return np.insert(others, [place for place, _ in pairs], [i for _, i in pairs])
+def places(shares: Mapping[int, float], gold: Order, others: Order) -> Order:
+    """The order of all documents: those that have a share stand after that share of the rest.
+
+    Args:
+        shares: of each gold document, and of others that may be missing from `others`.
+        gold: documents that are not among the others.
+        others: in the order in which they stand where they have no share.
+    """
+    found = {i: np.flatnonzero(others == i)[:1] for i in shares.keys() - set(gold.tolist())}
+    rest = np.delete(others, np.concatenate([*found.values(), np.empty(0, dtype=np.int64)]))
+    placed = [i for i in shares if i not in found or len(found[i])]
+    pairs = [(int(shares[i] * (len(rest) + 1)), i) for i in placed]
+    pairs.sort(key=lambda pair: pair[0])
+    return np.insert(rest, [place for place, _ in pairs], [i for _, i in pairs])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TypeVar
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from memagent.errors import DocumentError, DocumentNotFound, EmptyDocument
+from memagent.messages import describe_problem
 
 T = TypeVar("T")
 
@@ -25,6 +27,8 @@ class HotpotEntry(BaseModel):
     context: list[tuple[str, list[str] | str]]
     supporting_facts: list[tuple[str, int]] = []
     gold_titles: list[str] = []
+    whole: bool = False
+    """Nothing says which paragraphs are gold, but they are there."""
 
     @property
     def gold(self) -> list[str]:
@@ -32,6 +36,20 @@ class HotpotEntry(BaseModel):
         return list(
             dict.fromkeys([*self.gold_titles, *(title for title, _ in self.supporting_facts)])
         )
+
+
+class ShownEntry(BaseModel):
+    """One question of MemAgent's evaluation files: paragraphs as a prompt shows them, without the gold titles."""
+
+    input: str
+    answers: list[str] = Field(min_length=1)
+    context: str
+
+    def entry(self) -> HotpotEntry:
+        """As HotpotQA has it."""
+        parts = [part.split("\n", 1) for part in DOCUMENT.split(self.context) if part]
+        context: list[tuple[str, list[str] | str]] = [(title, text) for title, *text in parts]
+        return HotpotEntry(question=self.input, answer=self.answers[0], context=context, whole=True)
 
 
 class SquadAnswer(BaseModel):
@@ -72,12 +90,15 @@ class Titled(BaseModel):
     text: str
 
 
-HOTPOT = TypeAdapter(list[HotpotEntry])
+DOCUMENT = re.compile(r"(?:^|\n\n)Document \d+:\n")
+"""Stands before each paragraph in MemAgent's evaluation files."""
+HOTPOT = TypeAdapter(list[HotpotEntry | ShownEntry])
 SQUAD = TypeAdapter(SquadFile)
 TITLED = TypeAdapter(list[Titled])
 HOTPOT_FORM = (
     "a JSON list of questions with question, answer, context ([[title, [sentence, ...]], ...]) and "
-    "supporting_facts, as in HotpotQA's distractor files"
+    "supporting_facts, as in HotpotQA's distractor files, or with input, answers and context (Document 1: ...), as in "
+    "MemAgent's evaluation files of up to 6,400 documents"
 )
 SQUAD_FORM = (
     "a JSON object with data[].title, paragraphs[].context and qas[], as in SQuAD's own files"
@@ -122,7 +143,12 @@ def hotpot(path: Path, raw: bytes) -> list[HotpotEntry]:
     Raises:
         DocumentError: it has another form.
     """
-    return _parsed(path, raw, HOTPOT.validate_json, HOTPOT_FORM)
+    return _parsed(path, raw, _entries, HOTPOT_FORM)
+
+
+def _entries(raw: bytes) -> list[HotpotEntry]:
+    found = HOTPOT.validate_json(raw)
+    return [each if isinstance(each, HotpotEntry) else each.entry() for each in found]
 
 
 def articles(path: Path, raw: bytes) -> list[SquadArticle]:
@@ -145,7 +171,7 @@ def any_form(path: Path, raw: bytes) -> Iterable[tuple[str, str]]:
         squad_file = _parsed(path, raw, SQUAD.validate_json, form)
         return [(a.name, part.context) for a in squad_file.data for part in a.paragraphs]
     try:
-        entries = HOTPOT.validate_json(raw)
+        entries = _entries(raw)
     except ValidationError:
         return [(p.title, p.text) for p in _parsed(path, raw, TITLED.validate_json, form)]
     return [(title, "".join(text)) for entry in entries for title, text in entry.context]
@@ -155,8 +181,6 @@ def _parsed(path: Path, raw: bytes, parse: Callable[[bytes], T], form: str) -> T
     try:
         return parse(raw)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
         raise DocumentError(
-            f"{str(path)!r} is not of the form expected, {form} ({where}: {first['msg']})"
+            f"{str(path)!r} is not of the form expected, {form} ({describe_problem(error)})"
         ) from error

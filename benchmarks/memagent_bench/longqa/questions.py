@@ -17,7 +17,7 @@ from memagent_bench.longqa.data import Collection, Question
 from memagent_bench.longqa.documents import Documents, documents, places, rounds
 from memagent_bench.longqa.sources import further_of
 from memagent_bench.options import DataOptions
-from memagent_bench.ruler.frames import load_frames
+from memagent_bench.ruler.frames import Qa, load_frames
 
 GENERATE = 32
 """Tokens that RULER gives the reply to a question."""
@@ -48,9 +48,9 @@ class QuestionTask(FittedTask):
     """The questions of a collection, in order, at one length.
 
     A sample has the gold paragraphs, then those that the data give with the question, then others of the same data,
-    then further ones, as many as fit, in random order. RULER puts the paragraphs that come with a question at
-    places that are the same in each sample of a length; here those are the gold ones' places, as shares of
-    the documents, since how many documents fit differs by question.
+    then further ones, as many as fit, in random order. RULER puts the paragraphs that come with a question at places
+    that are the same in each sample of a length, whichever of them are gold: of ten for HotpotQA, of SQuAD's one.
+    Here these places are shares of the documents, since how many documents fit differs by question.
 
     Raises:
         ConfigError: the data at hand do not suffice without repeating paragraphs.
@@ -63,7 +63,7 @@ class QuestionTask(FittedTask):
         super().__init__(name, manner.scorer, length, options)
         self._manner, self._collection = manner, collection
         self._frames = load_frames(options.frames)
-        self._frame = self._frames.qa
+        self._frame = self._frames.table(Qa)
         self._further: Collection | None = None
         self._documents = self._counted()
         if manner.further and length > self._documents.longest:
@@ -99,7 +99,8 @@ class QuestionTask(FittedTask):
         question = self._collection.questions[index]
         before = self._frame.before.format(question=question.text)
         after = self._frame.after.format(question=question.text)
-        order, tokens = self._order(question, index, limit - GENERATE, before, after)
+        prefix = self._frame.answer_prefix.format(question=question.text)
+        order, tokens = self._order(question, index, limit - GENERATE, before, after + prefix)
         context, spans = self._documents.text(order, set(question.gold))
         return Sample(
             task=self.name,
@@ -112,6 +113,7 @@ class QuestionTask(FittedTask):
             generate=GENERATE,
             before=before,
             after=after,
+            answer_prefix=prefix,
             evidence=tuple(
                 Evidence(
                     start=start,
@@ -127,15 +129,17 @@ class QuestionTask(FittedTask):
         self, question: Question, index: int, limit: int, before: str, after: str
     ) -> tuple[Order, int]:
         """Documents in their order, and the tokens of the prompt."""
-        docs, gold = self._documents, np.array(question.gold, dtype=np.int64)
+        docs, gold = self._documents, np.array(question.needed, dtype=np.int64)
         ends = docs.prompt_tokens(before, gold, after) - docs.tokens_of(gold)
         others = self._others(question, index, limit)
-        at = self._rng("gold", index) if self._manner.fresh else self._places_rng("gold", index)
-        shares = [at.random() for _ in question.gold]
+        fresh = self._manner.fresh or self._options.positions != "published"
+        at = self._rng("gold", index) if fresh else self._places_rng("gold", index)
+        fixed = question.needed if fresh else question.given
+        shares = {i: at.random() for i in fixed}
         room = limit - ends
         while (most := docs.within(np.concatenate([gold, others]), room) - len(gold)) >= 0:
             chosen = self._filled(gold, others, most, room)
-            order = places(question.gold, self._mixed(chosen, index), shares)
+            order = places(shares, gold, self._mixed(chosen, index))
             tokens = docs.prompt_tokens(before, order, after)
             if tokens <= limit:
                 return order, tokens
@@ -156,7 +160,7 @@ class QuestionTask(FittedTask):
         """Documents that are not gold, those to be taken first first; enough of them for the limit where repeated."""
         rng = self._rng("others", index)
         left_out = np.zeros(len(self._documents), dtype=bool)
-        left_out[list(question.gold)] = True
+        left_out[list(question.needed)] = True
         if self._manner.clean:
             for title in {self._documents.titles[i] for i in question.gold}:
                 left_out[self._documents.titled(title)] = True

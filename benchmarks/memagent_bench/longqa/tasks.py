@@ -74,9 +74,10 @@ class WithoutContext:
     def sample(self, index: int) -> Sample:
         """See `Task`."""
         sample = self.task.sample(index)
-        tokens = self.counter.count(sample.before + NOTHING + sample.after) + sample.generate
-        changed = {"task": self.name, "context": NOTHING, "evidence": (), "tokens": tokens}
-        return sample.model_copy(update=changed)
+        changed = {"task": self.name, "context": NOTHING, "evidence": ()}
+        asked = sample.model_copy(update=changed)
+        tokens = self.counter.count(asked.prompt) + sample.generate
+        return asked.model_copy(update={"tokens": tokens})
 
 
 def hotpotqa_no_context(length: int, options: DataOptions) -> WithoutContext:

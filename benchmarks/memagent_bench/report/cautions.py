@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from memagent.tasks.statistics import wilson
+from memagent.terminal import plural
 from memagent_bench.lengths import show_length
 from memagent_bench.published import RULER_TASKS
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.facts import PROVENANCE
-from memagent_bench.report.words import counted, listed, share, suite_title
-from memagent_bench.stats import wilson
+from memagent_bench.report.words import join_words, share, suite_title
 
 FEW = 100
 """Samples of a task and length below which its score is good to no better than about ±10 points."""
+NOISE = "noise"
+"""The haystack that is one line over and over, as RULER's is."""
 MIXED = (
     "server",
     "prompt set",
@@ -35,20 +38,27 @@ def cautions(suites: Sequence[Suite]) -> list[str]:
         name = f"{suite_title(suite.name)}: " if len(suites) > 1 else ""
         found += [
             f"{name}{text}"
-            for part in (_unscored, _samples, _tasks, _few, _repeated, _resumed)
+            for part in (
+                _warn_of_unscored,
+                _warn_of_samples,
+                _warn_of_tasks,
+                _warn_of_few,
+                _warn_of_repetition,
+                _warn_of_resumed,
+            )
             for text in part(suite)
         ]
-    return [*_provenance(suites), *found]
+    return [*_warn_of_provenance(suites), *found]
 
 
-def _provenance(suites: Sequence[Suite]) -> Iterator[str]:
+def _warn_of_provenance(suites: Sequence[Suite]) -> Iterator[str]:
     records = [record for suite in suites for record in suite.records]
     for name in MIXED:
         values = dict.fromkeys(PROVENANCE[name](record.provenance) for record in records)
         if len(values) > 1:
-            shown = listed([str(value) for value in list(values)[:3]])
+            named = join_words([str(value) for value in list(values)[:3]])
             more = "" if len(values) <= 3 else f" and {len(values) - 3} more"
-            yield f"Records differ in their {name}: {shown}{more}."
+            yield f"Records differ in their {name}: {named}{more}."
     dirty = sum(record.provenance.dirty is True for record in records)
     if dirty:
         yield (
@@ -57,7 +67,7 @@ def _provenance(suites: Sequence[Suite]) -> Iterator[str]:
         )
 
 
-def _unscored(suite: Suite) -> Iterator[str]:
+def _warn_of_unscored(suite: Suite) -> Iterator[str]:
     records = suite.records
     missing = [record for record in records if record.score is None]
     if missing:
@@ -67,12 +77,12 @@ def _unscored(suite: Suite) -> Iterator[str]:
             if (own := suite.of(label)) and (n := sum(r.score is None for r in own))
         ]
         yield (
-            f"{len(missing):,} of {counted(len(records), 'sample')} have no score ({_some(of)}): they count as 0, and "
+            f"{len(missing):,} of {plural(len(records), 'sample')} have no score ({_some(of)}): they count as 0, and "
             f"are listed apart."
         )
 
 
-def _samples(suite: Suite) -> Iterator[str]:
+def _warn_of_samples(suite: Suite) -> Iterator[str]:
     """Systems that did not get the same samples, or not all of them."""
     other: list[str] = []
     fewer: list[str] = []
@@ -102,7 +112,7 @@ def _conflict(cells: Sequence[Sequence[Record]]) -> bool:
     )
 
 
-def _tasks(suite: Suite) -> Iterator[str]:
+def _warn_of_tasks(suite: Suite) -> Iterator[str]:
     partial = [
         f"{label} at {show_length(length)} ({len(tasks)} of {len(suite.tasks)})"
         for label in suite.labels
@@ -118,21 +128,22 @@ def _tasks(suite: Suite) -> Iterator[str]:
         )
 
 
-def _few(suite: Suite) -> Iterator[str]:
+def _warn_of_few(suite: Suite) -> Iterator[str]:
     least = min(map(len, suite.cells.values()))
     if least < FEW:
         low, high = wilson(0.5, least)
         yield (
-            f"The smallest cell has {counted(least, 'sample')}: such a score is good to ±{50 * (high - low):.0f} "
+            f"The smallest cell has {plural(least, 'sample')}: such a score is good to ±{50 * (high - low):.0f} "
             f"points where it is near 50, with 95% confidence."
         )
 
 
-def _repeated(suite: Suite) -> Iterator[str]:
+def _warn_of_repetition(suite: Suite) -> Iterator[str]:
     rounds: dict[tuple[str, int], int] = {}
     for record in suite.records:
         times = record.facts.get("rounds", 1)
-        if isinstance(times, int) and times > 1:
+        by_design = record.facts.get("haystack") == NOISE
+        if isinstance(times, int) and times > 1 and not by_design:
             rounds[record.task, record.length] = times
     if rounds:
         worst, times = max(rounds.items(), key=lambda item: item[1])
@@ -145,13 +156,13 @@ def _repeated(suite: Suite) -> Iterator[str]:
         )
 
 
-def _resumed(suite: Suite) -> Iterator[str]:
+def _warn_of_resumed(suite: Suite) -> Iterator[str]:
     resumed = sum(record.resumed for record in suite.records)
     if resumed:
-        yield f"{counted(resumed, 'sample')} went on after an interruption and have no time: seconds leave them out."
+        yield f"{plural(resumed, 'sample')} went on after an interruption and have no time: seconds leave them out."
 
 
 def _some(items: Sequence[str], most: int = 4) -> str:
     if len(items) <= most:
-        return listed(list(items))
+        return join_words(list(items))
     return f"{', '.join(items[:most])} and {len(items) - most} more"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memagent.terminal import clean
-from memagent_bench.published import RULER_TASKS
+from memagent_bench.published import ONE_SHOT, RULER_TASKS
 from memagent_bench.record import Record
 from memagent_bench.systems.registry import SYSTEMS
 
@@ -51,6 +51,10 @@ class Suite:
     def of(self, label: str) -> list[Record]:
         """All records of a system."""
         return [r for (name, _, _), records in self.cells.items() if name == label for r in records]
+
+    def is_published(self, label: str) -> bool:
+        """Whether the label's system sends the published prompt: only then do published figures compare."""
+        return all(record.system == ONE_SHOT for record in self.of(label))
 
     @property
     def records(self) -> list[Record]:

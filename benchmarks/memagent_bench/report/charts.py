@@ -10,7 +10,7 @@ from typing import Any
 from memagent.terminal import amount
 from memagent_bench.lengths import show_length
 from memagent_bench.report.canvas import TICK_SIZE, as_png, as_svg, new_figure, style, ticker
-from memagent_bench.report.theme import LIGHT, Mark, themed
+from memagent_bench.report.theme import LIGHT, Mark, apply_theme
 
 WIDTH, HEIGHT = 5.0, 3.4
 """Inches of 72 units: in the page a unit is a pixel or a little more, so text of 10 units is readable on a phone."""
@@ -65,7 +65,7 @@ class Chart:
 def png(chart: Chart) -> bytes:
     """The chart with title and legend."""
     with style():
-        figure, axes = _drawn(chart)
+        figure, axes = _draw(chart)
         axes.set_title(fill(chart.title, TITLE), loc="left", pad=10)
         handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         # matplotlib puts lines with intervals behind those without.
@@ -89,8 +89,8 @@ def png(chart: Chart) -> bytes:
 def svg(chart: Chart, prefix: str) -> str:
     """The chart for the page, which has title and legend itself."""
     with style():
-        figure, _ = _drawn(chart)
-        return themed(as_svg(figure), prefix)
+        figure, _ = _draw(chart)
+        return apply_theme(as_svg(figure), prefix)
 
 
 def in_words(chart: Chart) -> str:
@@ -113,7 +113,7 @@ def _short(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else amount(value)
 
 
-def _drawn(chart: Chart) -> tuple[Any, Any]:
+def _draw(chart: Chart) -> tuple[Any, Any]:
     figure = new_figure(WIDTH, HEIGHT)
     axes = figure.add_axes(PLACE)
     # Before anything is drawn: a logarithmic axis that has to find its own limits warns of zeros.
@@ -124,16 +124,16 @@ def _drawn(chart: Chart) -> tuple[Any, Any]:
         # Systems stand a little apart, or one would hide another; all within 40% of a doubling.
         apart = min(0.07, 0.4 / len(measured))
         shift = 2 ** (apart * (i - (len(measured) - 1) / 2))
-        _measured(axes, series, chart.scores, shift)
+        _draw_measured(axes, series, chart.scores, shift)
     for series in chart.series:
         if series.published:
-            _published(axes, series, chart.scores)
+            _draw_published(axes, series, chart.scores)
     if any(series.predicted for series in measured):
         axes.plot([], [], ":", color=LIGHT["soft"], linewidth=1.2, label=PREDICTED)
     return figure, axes
 
 
-def _measured(axes: Any, series: Series, scores: bool, shift: float) -> None:
+def _draw_measured(axes: Any, series: Series, scores: bool, shift: float) -> None:
     unit = 100 if scores else 1
     points = [(n, p) for n, p in sorted(series.points.items()) if scores or p.mean > 0]
     xs, ys = [n * shift for n, _ in points], [p.mean * unit for _, p in points]
@@ -156,7 +156,7 @@ def _measured(axes: Any, series: Series, scores: bool, shift: float) -> None:
         )
 
 
-def _published(axes: Any, series: Series, scores: bool) -> None:
+def _draw_published(axes: Any, series: Series, scores: bool) -> None:
     unit = 100 if scores else 1
     lengths = sorted(series.points)
     axes.plot(
@@ -180,9 +180,9 @@ def _length_axis(axes: Any, lengths: Sequence[int]) -> None:
     axes.set_xlim(first / margin, last * margin)
     span = last * margin**2 / first
     room = LETTER * max(len(show_length(length)) for length in lengths) + 1.5
-    shown = _apart(lengths, span ** (room / (72 * WIDTH * PLACE[2])))
+    named = _apart(lengths, span ** (room / (72 * WIDTH * PLACE[2])))
     axes.xaxis.set_minor_locator(ticker().NullLocator())
-    axes.set_xticks(lengths, [show_length(n) if n in shown else "" for n in lengths])
+    axes.set_xticks(lengths, [show_length(n) if n in named else "" for n in lengths])
     axes.set_xlabel("length of the document in tokens")
 
 

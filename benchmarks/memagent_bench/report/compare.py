@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from memagent.tasks.statistics import Estimate, estimate
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
-from memagent_bench.stats import (
+from memagent_bench.significance import (
     Difference,
-    Estimate,
     Verdict,
-    estimate,
     non_inferiority,
     paired_difference,
     unpaired_difference,

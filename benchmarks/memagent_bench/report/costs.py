@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from memagent.tasks.statistics import amount_interval
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.fits import Line, Ratio, against_prediction, straight_line
-from memagent_bench.stats import amount_interval
 from memagent_bench.systems.base import Status
 
 
@@ -69,7 +69,7 @@ def growth(suite: Suite) -> list[Growth]:
     """By label, where any sample was answered."""
     found: list[Growth] = []
     for label in suite.labels:
-        records = _answered(suite.of(label))
+        records = _keep_answered(suite.of(label))
         if records:
             found.append(_growth(label, records))
     return found
@@ -95,7 +95,7 @@ def tokens_of(record: Record) -> int:
 
 def _cost(suite: Suite, label: str, length: int) -> Cost | None:
     every = suite.strata(label, length)
-    strata = [answered for records in every if (answered := _answered(records))]
+    strata = [answered for records in every if (answered := _keep_answered(records))]
     if not strata:
         return None
     timed = [part for records in strata if (part := [r for r in records if not r.resumed])]
@@ -107,14 +107,14 @@ def _cost(suite: Suite, label: str, length: int) -> Cost | None:
         tokens=_amount(strata, tokens_of),
         completion=_amount(strata, lambda r: r.usage.completion_tokens),
         seconds=_amount(timed, lambda r: r.seconds) if timed else None,
-        predicted_calls=_predicted(strata, lambda r: r.predicted_calls),
-        predicted_tokens=_predicted(strata, lambda r: r.predicted_tokens),
+        predicted_calls=_mean_prediction(strata, lambda r: r.predicted_calls),
+        predicted_tokens=_mean_prediction(strata, lambda r: r.predicted_tokens),
         retries=sum(r.usage.retries for records in every for r in records),
         shown=_amount(strata, lambda r: r.shown).mean,
     )
 
 
-def _answered(records: Sequence[Record]) -> list[Record]:
+def _keep_answered(records: Sequence[Record]) -> list[Record]:
     return [record for record in records if record.status is Status.ANSWERED]
 
 
@@ -122,7 +122,7 @@ def _amount(strata: Sequence[Sequence[Record]], of: Callable[[Record], float]) -
     return Amount(*amount_interval([[of(r) for r in records] for records in strata]))
 
 
-def _predicted(
+def _mean_prediction(
     strata: Sequence[Sequence[Record]], of: Callable[[Record], int | None]
 ) -> float | None:
     given = [[p for r in records if (p := of(r)) is not None] for records in strata]

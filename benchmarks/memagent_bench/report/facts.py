@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memagent_bench.lengths import show_length
 from memagent_bench.record import Provenance, Record
 from memagent_bench.report.cells import Suite
-from memagent_bench.report.words import listed, suite_title
+from memagent_bench.report.words import join_words, span, suite_title
 from memagent_bench.systems.registry import WITHOUT_MODEL
 
 ORDER = (
@@ -76,7 +76,7 @@ def provenance_facts(suites: Sequence[Suite]) -> list[Fact]:
     ]
     if alone:
         found.append(
-            Fact("without the model", ((f"{listed(alone)}: no language model was asked", ""),))
+            Fact("without the model", ((f"{join_words(alone)}: no language model was asked", ""),))
         )
     return found
 
@@ -87,7 +87,7 @@ def task_facts(suite: Suite) -> list[Fact]:
     for record in suite.records:
         said = {"scorer": record.scorer, **record.facts}
         for name, value in said.items():
-            where = holders.setdefault(name, {}).setdefault(_said(value), {})
+            where = holders.setdefault(name, {}).setdefault(_put_in_words(value), {})
             where[record.task, record.length] = None
     rows = [
         Fact(
@@ -120,13 +120,12 @@ def _samples(suite: Suite) -> Fact:
 
 
 def _period(records: Sequence[Record]) -> Fact:
-    days = sorted({record.started[:10] for record in records})
-    return Fact("run on", ((days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}", ""),))
+    return Fact("run on", ((span(record.started[:10] for record in records), ""),))
 
 
 def suite_sizes(suites: Sequence[Suite]) -> str:
     """`RULER (13 tasks) and Tracking (5 tasks)`."""
-    return listed(
+    return join_words(
         [
             f"{suite_title(s.name)} ({len(s.tasks)} task{'s' if len(s.tasks) > 1 else ''})"
             for s in suites
@@ -141,7 +140,7 @@ def _values(holders: dict[str, dict[str, None]], everyone: int) -> tuple[tuple[s
     return tuple((value, ", ".join(who)) for value, who in holders.items())
 
 
-def _said(value: str | int | bool) -> str:
+def _put_in_words(value: str | int | bool) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else value

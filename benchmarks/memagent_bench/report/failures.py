@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from memagent.tasks.statistics import Estimate
 from memagent.terminal import shorten
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
-from memagent_bench.stats import Estimate
 from memagent_bench.systems.base import Status
 
 SHOWN = 60

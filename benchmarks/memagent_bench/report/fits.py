@@ -9,6 +9,9 @@ import numpy as np
 
 from memagent.errors import ConfigError
 
+LEAST_R2 = 0.5
+"""Below it a line leaves more of the variance than it explains: other things than the length decided."""
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -35,6 +38,15 @@ class Line:
     worst: float
     """Largest distance of an amount from the line, as a part of the largest amount."""
     n: int
+
+    @property
+    def problem(self) -> str:
+        """Why the slope is no rate; empty where it is one."""
+        if self.slope <= 0:
+            return "no growth with the length"
+        if self.r2 is not None and self.r2 < LEAST_R2:
+            return f"no straight line: R² {self.r2:.2f}"
+        return ""
 
 
 def against_prediction(predicted: Sequence[float], measured: Sequence[float]) -> Ratio | None:

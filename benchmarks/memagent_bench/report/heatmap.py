@@ -1,27 +1,36 @@
-"""Scores by task and length as coloured cells with numbers in them: as a PNG file, and as cells of a table."""
+"""Scores by length and task, or depth, as coloured cells with numbers: as a PNG file, and as cells of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from memagent.tasks.statistics import Estimate, estimate
 from memagent_bench.lengths import show_length
 from memagent_bench.report.canvas import as_png, new_figure, style
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.compare import Mean, scores
 from memagent_bench.report.theme import LIGHT
-from memagent_bench.stats import Estimate, estimate
+
+DEPTHS = 10
+"""Rows of a map of depths."""
 
 
 @dataclass(frozen=True)
 class HeatMap:
-    """One system: a row for each task, and one for their mean."""
+    """One system: a row for each task and one for their mean, or a row for each depth."""
 
     label: str
     lengths: tuple[int, ...]
     rows: tuple[tuple[str, tuple[Estimate | None, ...]], ...]
-    """Task and its scores by length, None where nothing was run."""
+    """Task or depth, and its scores by length, None where nothing was run."""
+    kind: Literal["task", "depth"] = "task"
+    """What a row is."""
+
+    @property
+    def has_mean(self) -> bool:
+        """The last row is the mean of the others."""
+        return self.kind == "task" and len(self.rows) > 1
 
 
 def heat_map(suite: Suite, label: str, means: dict[tuple[str, int], Mean]) -> HeatMap:
@@ -34,6 +43,34 @@ def heat_map(suite: Suite, label: str, means: dict[tuple[str, int], Mean]) -> He
         found = [means.get((label, length)) for length in suite.lengths]
         rows.append(("mean", tuple(mean.estimate if mean else None for mean in found)))
     return HeatMap(label, suite.lengths, tuple(rows))
+
+
+def depth_map(suite: Suite, label: str) -> HeatMap | None:
+    """The scores of a system by where the answer stands, in tenths of the document; None where no sample says it.
+
+    Of samples with one place that answers: needles, last notes. Tasks are pooled, each weighing the same.
+    """
+    found: dict[tuple[int, int], dict[str, list[float | None]]] = {}
+    for record in suite.of(label):
+        places = [place for place in record.evidence if place.supports]
+        if len(places) == 1:
+            depth = min(DEPTHS * places[0].start // record.chars, DEPTHS - 1)
+            cell = found.setdefault((depth, record.length), {})
+            cell.setdefault(record.task, []).append(record.score)
+    if not found:
+        return None
+    lengths = tuple(sorted({length for _, length in found}))
+    rows = tuple(
+        (
+            f"{100 * depth // DEPTHS}–{100 * (depth + 1) // DEPTHS}%",
+            tuple(
+                estimate(cell.values()) if (cell := found.get((depth, length))) else None
+                for length in lengths
+            ),
+        )
+        for depth in range(DEPTHS)
+    )
+    return HeatMap(label, lengths, rows, "depth")
 
 
 def _cell(suite: Suite, label: str, task: str, length: int) -> Estimate | None:
@@ -71,7 +108,7 @@ def _fill(axes: Any, heat: HeatMap) -> None:
     axes.set_xlim(0, len(heat.lengths))
     axes.set_ylim(len(heat.rows), 0)
     for y, (task, estimates) in enumerate(heat.rows):
-        weight = "bold" if _is_mean(heat.rows, y) else "normal"
+        weight = "bold" if heat.has_mean and y == len(heat.rows) - 1 else "normal"
         axes.text(-0.12, y + 0.5, task, ha="right", va="center", weight=weight)
         for x, one in enumerate(estimates):
             if one is None:
@@ -88,10 +125,6 @@ def _fill(axes: Any, heat: HeatMap) -> None:
     axes.set_yticks([])
     axes.set_frame_on(False)
     axes.grid(visible=False)
-
-
-def _is_mean(rows: Sequence[tuple[str, object]], y: int) -> bool:
-    return len(rows) > 1 and y == len(rows) - 1
 
 
 def colour(score: float) -> str:

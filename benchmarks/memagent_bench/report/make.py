@@ -19,10 +19,11 @@ from memagent_bench.report.charts import png
 from memagent_bench.report.heatmap import heat_map_png
 from memagent_bench.report.page import page
 from memagent_bench.report.primary import primary_tests
+from memagent_bench.report.spreadsheet import spreadsheet
 from memagent_bench.report.summary import summary
 from memagent_bench.report.view import View, view
 
-PAGE = "report.html"
+PAGE, TABLE = "report.html", "results.csv"
 DEFAULT_MARGIN = 5.0
 """Points: what this project calls a small loss."""
 BASELINE = "memory"
@@ -34,6 +35,8 @@ class Report:
     """What was written."""
 
     page: Path
+    table: Path
+    """The same scores as CSV."""
     pictures: tuple[Path, ...]
     summary: tuple[str, ...]
     """Two paragraphs a suite, as on the page."""
@@ -48,7 +51,7 @@ def make_report(
     margin: float = DEFAULT_MARGIN,
     baseline: str | None = None,
 ) -> Report:
-    """Writes `report.html` and PNG files.
+    """Writes `report.html`, `results.csv` and PNG files.
 
     Args:
         folders: each with a `results.jsonl`; the same folder twice counts once.
@@ -72,33 +75,40 @@ def make_report(
     tests = primary_tests(suites, baselines, primary, fraction)
     views = [view(suite, baselines[suite.name], labels, fraction) for suite in suites]
     warned = cautions(suites)
-    with _folder(out), _quiet_fonts():
+    with writable(out), _quiet_fonts():
         html = page(views, tests, warned, margin=fraction, named=bool(primary), folders=list(named))
         pictures = [
-            _write(out / f"{name}.png", data) for one in views for name, data in _pictures(one)
+            write_whole(out / f"{name}.png", data) for one in views for name, data in _pictures(one)
         ]
+        table = write_whole(out / TABLE, spreadsheet(views))
         # Last: a page that is there has its pictures beside it.
-        written = _write(out / PAGE, html.encode("utf-8", "replace"))
+        written = write_whole(out / PAGE, html.encode("utf-8", "replace"))
     return Report(
         written,
+        table,
         tuple(pictures),
         tuple(text for one in views for text in summary(one, tests, fraction) if text),
         tuple(warned),
     )
 
 
-def _read(folders: Sequence[Path]) -> dict[str, list[Record]]:
-    """Records by the name of their folder; by its path where two have the same name."""
+def name_folders(folders: Sequence[Path]) -> dict[str, Path]:
+    """Each folder once, by its name; by its path where two have the same name.
+
+    Raises:
+        ConfigError: there is none.
+    """
     paths = list(dict.fromkeys(Path(folder).resolve() for folder in folders))
     if not paths:
         raise ConfigError(
             "no folder was named to report on; name one that a benchmark wrote (--out)"
         )
     names = [path.name for path in paths]
-    found = {
-        path.name if names.count(path.name) == 1 else str(path): read_records(path)
-        for path in paths
-    }
+    return {path.name if names.count(path.name) == 1 else str(path): path for path in paths}
+
+
+def _read(folders: Sequence[Path]) -> dict[str, list[Record]]:
+    found = {name: read_records(path) for name, path in name_folders(folders).items()}
     if not any(found.values()):
         raise ConfigError(
             f"there is no record yet in {', '.join(map(repr, found))}: run the benchmark first"
@@ -123,8 +133,8 @@ def _pictures(of: View) -> Iterator[tuple[str, bytes]]:
     for chart in (*of.charts, *(chart for _, chart in of.overlays)):
         yield _file_name(chart.name), png(chart)
     taken: set[str] = set()
-    for heat in of.heat_maps:
-        name = f"{of.suite.name}-tasks-{_file_name(heat.label)}"
+    for heat in (*of.heat_maps, *of.depth_maps):
+        name = f"{of.suite.name}-{heat.kind}s-{_file_name(heat.label)}"
         while name in taken:
             name += "-"
         taken.add(name)
@@ -137,7 +147,12 @@ def _file_name(text: str) -> str:
 
 
 @contextmanager
-def _folder(out: Path) -> Generator[None]:
+def writable(out: Path) -> Generator[None]:
+    """Makes the folder of a report.
+
+    Raises:
+        ConfigError: it cannot be made, or what the block writes cannot be written.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
         yield
@@ -155,8 +170,8 @@ def _quiet_fonts() -> Generator[None]:
         yield
 
 
-def _write(path: Path, data: bytes) -> Path:
-    """At once: a reader sees the old file or the new one. Two reports at a time do not mix within a file."""
+def write_whole(path: Path, data: bytes) -> Path:
+    """Writes a file at once: a reader sees the old or the new one, and two reports never mix within a file."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         part.write_bytes(data)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from memagent.tasks.statistics import Estimate, estimate
 from memagent_bench.published import Published, published
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.charts import Chart, Point, Series
 from memagent_bench.report.theme import Mark, mark
-from memagent_bench.stats import Estimate, estimate
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,11 @@ class Overlay:
 
 
 def overlays(suite: Suite) -> list[Overlay]:
-    """Published tables with which any cell compares."""
+    """Published tables with which any cell of the published system compares."""
     found: list[Overlay] = []
     for table in published(suite.name):
-        measured = {label: _measured(suite, label, table) for label in suite.labels}
+        labels = [label for label in suite.labels if suite.is_published(label)]
+        measured = {label: _measure(suite, label, table) for label in labels}
         measured = {label: means for label, means in measured.items() if means}
         if measured:
             found.append(Overlay(table, measured))
@@ -64,7 +65,7 @@ def overlay_chart(name: str, overlay: Overlay, marks: Mapping[str, Mark]) -> Cha
     )
 
 
-def _measured(suite: Suite, label: str, table: Published) -> dict[int, Estimate]:
+def _measure(suite: Suite, label: str, table: Published) -> dict[int, Estimate]:
     found: dict[int, Estimate] = {}
     for length in suite.lengths_of(label):
         tasks = table.tasks_at(length)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from memagent.terminal import amount, clean
+from memagent.terminal import amount, clean, plural
 from memagent_bench.lengths import show_length
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.charts import Chart, in_words, svg
@@ -22,14 +22,14 @@ from memagent_bench.report.view import View
 from memagent_bench.report.words import (
     NOTHING,
     between,
-    counted,
     interval,
-    listed,
+    join_words,
     number,
     p_text,
     points,
     share,
-    signed,
+    sign_points,
+    span,
     suite_title,
 )
 
@@ -60,12 +60,10 @@ def page(
         named: the primary cells were named, not chosen by default.
         folders: names of what was read.
     """
-    from markupsafe import Markup
-
-    environment = _environment(summary=partial(summary, tests=tests, margin=margin))
-    css = environment.loader.get_source(environment, "page.css")[0] if environment.loader else ""
     suites = [view.suite for view in views]
-    text = environment.get_template("page.html.j2").render(
+    return fill_template(
+        "page.html.j2",
+        {"summary": partial(summary, tests=tests, margin=margin)},
         views=views,
         tests=tests,
         cautions=cautions,
@@ -76,7 +74,26 @@ def page(
         listed=SHOWN,
         title=title(suites),
         byline=byline(suites),
-        count=counted(sum(len(suite.records) for suite in suites), "record"),
+        count=plural(sum(len(suite.records) for suite in suites), "record"),
+    )
+
+
+def fill_template(
+    name: str, filters: Mapping[str, Callable[..., object]] = {}, **values: object
+) -> str:
+    """A page of its template, with what all pages share: style, colours, version.
+
+    Args:
+        name: of a template here that extends `base.html.j2`.
+        filters: beside those of all pages.
+        values: `title`, `byline`, `count`, `folders`, and what the template's content needs.
+    """
+    from markupsafe import Markup
+
+    environment = _environment(**filters)
+    css = environment.loader.get_source(environment, "page.css")[0] if environment.loader else ""
+    text = environment.get_template(name).render(
+        **values,
         version=metadata.version("memagent"),
         css=Markup(css),
         light=variables(dark=False),
@@ -91,7 +108,7 @@ def title(suites: Sequence[Suite]) -> str:
     span = show_length(lengths[0])
     if len(lengths) > 1:
         span += f" to {show_length(lengths[-1])}"
-    return f"{listed([suite_title(suite.name) for suite in suites])}, {span} tokens"
+    return f"{join_words([suite_title(suite.name) for suite in suites])}, {span} tokens"
 
 
 def byline(suites: Sequence[Suite]) -> str:
@@ -99,9 +116,8 @@ def byline(suites: Sequence[Suite]) -> str:
     records = [record for suite in suites for record in suite.records]
     models = list(dict.fromkeys(record.provenance.model for record in records))
     systems = dict.fromkeys(record.system for record in records)
-    days = sorted({record.started[:10] for record in records})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return f"{listed(models)} · {counted(len(systems), 'system')} · {when}"
+    when = span(record.started[:10] for record in records)
+    return f"{join_words(models)} · {plural(len(systems), 'system')} · {when}"
 
 
 def _environment(**more: Callable[..., object]) -> Environment:
@@ -119,7 +135,7 @@ def _environment(**more: Callable[..., object]) -> Environment:
         "between": between,
         "blend": blend,
         "cell": _cell,
-        "counted": counted,
+        "counted": plural,
         "in_words": in_words,
         "interval": interval,
         "length_name": show_length,
@@ -129,7 +145,7 @@ def _environment(**more: Callable[..., object]) -> Environment:
         "percent": _percent,
         "points": points,
         "share": share,
-        "signed": signed,
+        "signed": sign_points,
         "svg": _svg,
     }
     environment.filters.update(filters)  # pyright: ignore[reportUnknownMemberType]
@@ -141,7 +157,7 @@ def _amount(value: float | None) -> str:
 
 
 def _percent(part: float) -> str:
-    return f"{signed(part)}%"
+    return f"{sign_points(part)}%"
 
 
 def _svg(chart: Chart, prefix: str) -> Markup:

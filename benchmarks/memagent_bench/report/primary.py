@@ -9,7 +9,7 @@ from memagent.errors import ConfigError
 from memagent_bench.lengths import parse_length, show_length
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.compare import Contrast, contrast
-from memagent_bench.stats import PValue, holm, sign_flip_test
+from memagent_bench.significance import PValue, holm, sign_flip_test
 
 MEAN = "mean"
 """Stands for all tasks in the name of a cell."""

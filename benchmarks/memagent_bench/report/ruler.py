@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from memagent_bench.published import EFFECTIVE, RULER_TASKS
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.compare import Mean
-from memagent_bench.stats import effective_length, mean_over_lengths
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class Summary:
     label: str
     tasks: int
     """Of RULER's 13, at each of its lengths."""
+    published: bool
+    """The system sends RULER's own prompt: only for such has the threshold a meaning."""
     effective: int | None
     """Longest length that reaches the threshold; None where none does."""
     below: tuple[int, ...]
@@ -30,6 +33,11 @@ class Summary:
     complete: bool
     """The 13 tasks and no others were run at every length: only then is it RULER's."""
 
+    @property
+    def has_effective_length(self) -> bool:
+        """Whether `effective` says anything."""
+        return self.published and self.complete
+
 
 def summaries(suite: Suite, means: Mapping[tuple[str, int], Mean]) -> list[Summary]:
     """By label; nothing for other suites."""
@@ -39,11 +47,12 @@ def summaries(suite: Suite, means: Mapping[tuple[str, int], Mean]) -> list[Summa
     for label in suite.labels:
         own = {length: means[label, length] for length in suite.lengths_of(label)}
         scores = {length: mean.estimate.mean for length, mean in own.items()}
-        effective = effective_length(scores, EFFECTIVE)
+        effective = max((length for length in scores if scores[length] >= EFFECTIVE), default=None)
         found.append(
             Summary(
                 label=label,
                 tasks=min(len(set(mean.tasks) & set(RULER_TASKS)) for mean in own.values()),
+                published=suite.is_published(label),
                 effective=effective,
                 below=tuple(
                     length
@@ -51,10 +60,16 @@ def summaries(suite: Suite, means: Mapping[tuple[str, int], Mean]) -> list[Summa
                     if effective is not None and length < effective and score < EFFECTIVE
                 ),
                 average=sum(scores.values()) / len(scores),
-                increasing=mean_over_lengths(scores, increasing=True),
-                decreasing=mean_over_lengths(scores, increasing=False),
+                increasing=_weighted_average(scores, increasing=True),
+                decreasing=_weighted_average(scores, increasing=False),
                 lengths=len(scores),
                 complete=all(set(mean.tasks) == set(RULER_TASKS) for mean in own.values()),
             )
         )
     return found
+
+
+def _weighted_average(scores: Mapping[int, float], *, increasing: bool) -> float:
+    """RULER's: the k lengths weigh 1..k, the longest most if `increasing`, else the shortest."""
+    values = [scores[length] for length in sorted(scores, reverse=not increasing)]
+    return float(np.average(values, weights=range(1, len(values) + 1)))

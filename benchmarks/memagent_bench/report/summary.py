@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memagent.terminal import plural
 from memagent_bench.lengths import show_length
 from memagent_bench.report.compare import Contrast
 from memagent_bench.report.costs import Growth
@@ -12,16 +13,15 @@ from memagent_bench.report.ruler import Summary
 from memagent_bench.report.view import View
 from memagent_bench.report.words import (
     between,
-    counted,
     interval,
-    listed,
+    join_words,
     number,
     p_text,
     points,
     share,
-    signed,
+    sign_points,
 )
-from memagent_bench.stats import Verdict
+from memagent_bench.significance import Verdict
 
 RANKED = 4
 """Systems named in the ranking; the tables have all."""
@@ -53,7 +53,7 @@ def _trend(view: View, margin: float) -> str:
     where = f"{first.tasks[0]}" if len(first.tasks) == 1 else f"the mean of {over}"
     start = (
         f"On {where}, {label} scores {points(first.estimate.mean)} of 100 at {show_length(lengths[0])} "
-        f"(95% interval {interval(first.estimate)}, {counted(first.estimate.n, 'sample')})"
+        f"(95% interval {interval(first.estimate)}, {plural(first.estimate.n, 'sample')})"
     )
     if len(lengths) == 1:
         return f"{start}."
@@ -63,10 +63,10 @@ def _trend(view: View, margin: float) -> str:
     if loss is None:
         return f"{start}{end}; no task was run at both lengths."
     tasks = (
-        "" if loss.tasks == first.tasks else f" over the {counted(len(loss.tasks), 'task')} of both"
+        "" if loss.tasks == first.tasks else f" over the {plural(len(loss.tasks), 'task')} of both"
     )
     return (
-        f"{start}{end}. The change is {signed(loss.difference.mean)} points{tasks} ({between(loss.difference)}): "
+        f"{start}{end}. The change is {sign_points(loss.difference.mean)} points{tasks} ({between(loss.difference)}): "
         f"{verdict_words(loss.verdict, margin)}."
     )
 
@@ -76,15 +76,15 @@ def _loss(losses: Sequence[Contrast], label: str, length: int) -> Contrast | Non
 
 
 def _effective(view: View) -> str:
-    own = next((one for one in view.ruler if one.label == view.baseline and one.complete), None)
-    return "" if own is None else f"{_effective_words(own)}."
+    return " ".join(_effective_words(of) for of in view.ruler if of.has_effective_length)
 
 
 def _effective_words(of: Summary) -> str:
     if of.effective is None:
-        return "No length reaches RULER's threshold of 85.6"
-    but = f", though {listed([*map(show_length, of.below)])} does not reach it" if of.below else ""
-    return f"Its effective length by RULER's threshold of 85.6 is {show_length(of.effective)}{but}"
+        return f"At no length does {of.label} reach RULER's threshold of 85.6."
+    but = f", though it is below at {join_words([*map(show_length, of.below)])}" if of.below else ""
+    length = show_length(of.effective)
+    return f"The effective length of {of.label} by RULER's threshold of 85.6 is {length}{but}."
 
 
 def _ranking(view: View) -> str:
@@ -102,7 +102,7 @@ def _ranking(view: View) -> str:
     named = [f"{label} {points(means[label])}" for label in best[:RANKED]]
     rest = len(best) - RANKED
     more = f"; {rest} more score less" if rest > 0 else ""
-    return f"At {show_length(length)} the scores are {listed(named)}{more}."
+    return f"At {show_length(length)} the scores are {join_words(named)}{more}."
 
 
 def _tests(view: View, tests: Sequence[Tested]) -> str:
@@ -121,10 +121,10 @@ def _tests(view: View, tests: Sequence[Tested]) -> str:
 def _in_cell(cell: str, tests: Sequence[Tested]) -> str:
     task, _, length = cell.partition("@")
     where = f"{'the mean' if task == MEAN else task} at {length}"
-    return f"In {where}, {'; '.join(_tested(t, t.contrast) for t in tests if t.contrast)}."
+    return f"In {where}, {'; '.join(_describe_test(t, t.contrast) for t in tests if t.contrast)}."
 
 
-def _tested(t: Tested, contrast: Contrast) -> str:
+def _describe_test(t: Tested, contrast: Contrast) -> str:
     mean = contrast.difference.mean
     by = (
         f"{points(abs(mean))} points {'less' if mean < 0 else 'more'} than"
@@ -153,7 +153,7 @@ def _missing(view: View) -> str:
         return f"All {n:,} samples have a score." if n > 1 else ""
     some = len(view.failures)
     return (
-        f"{counted(some, 'sample')} of {n:,} ({share(some / n)}) have no score and count as 0."
+        f"{plural(some, 'sample')} of {n:,} ({share(some / n)}) have no score and count as 0."
         if some > 1
         else f"1 sample of {n:,} has no score and counts as 0."
     )

@@ -78,7 +78,7 @@ def variables(*, dark: bool) -> dict[str, str]:
 _NAMES = {colour: name for name, colour in variables(dark=False).items()}
 
 
-def themed(svg: str, prefix: str) -> str:
+def apply_theme(svg: str, prefix: str) -> str:
     """A chart as it can stand in a page: without XML header, ids its own, colours as variables.
 
     Args:

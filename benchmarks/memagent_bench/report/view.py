@@ -11,7 +11,7 @@ from memagent_bench.report.compare import Contrast, Mean, contrast, losses, mean
 from memagent_bench.report.costs import Amount, Cost, Growth, costs, growth
 from memagent_bench.report.facts import Fact, task_facts
 from memagent_bench.report.failures import Failure, Missing, failures, missing
-from memagent_bench.report.heatmap import HeatMap, heat_map
+from memagent_bench.report.heatmap import HeatMap, depth_map, heat_map
 from memagent_bench.report.overlay import Overlay, overlay_chart, overlays
 from memagent_bench.report.ruler import Summary, summaries
 from memagent_bench.report.theme import Mark, mark
@@ -29,6 +29,7 @@ class View:
     marks: dict[str, Mark]
     means: dict[tuple[str, int], Mean]
     heat_maps: list[HeatMap]
+    depth_maps: list[HeatMap]
     charts: list[Chart]
     overlays: list[tuple[Overlay, Chart]]
     losses: list[Contrast]
@@ -60,6 +61,7 @@ def view(suite: Suite, baseline: str, labels: tuple[str, ...], margin: float) ->
         marks=marks,
         means=scored,
         heat_maps=[heat_map(suite, label, scored) for label in suite.labels],
+        depth_maps=[found for label in suite.labels if (found := depth_map(suite, label))],
         charts=_charts(suite, scored, costed, marks),
         overlays=[
             (one, overlay_chart(f"{suite.name}-published-{i}", one, marks))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from memagent_bench.stats import Difference, Estimate
+from memagent.tasks.statistics import Estimate
+from memagent_bench.significance import Difference
 
-SUITES = {"ruler": "RULER", "qa": "Long QA", "tracking": "Tracking", "notes": "Notes"}
+SUITES = {
+    "ruler": "RULER",
+    "qa": "Long QA",
+    "tracking": "Tracking",
+    "notes": "Notes",
+    "samples": "Own samples",
+}
 """Suites as headings; others are shown by name."""
 NOTHING = "–"
 """Where there is no number."""
@@ -21,7 +28,7 @@ def points(score: float | None) -> str:
     return NOTHING if score is None else f"{100 * score:.1f}"
 
 
-def signed(score: float) -> str:
+def sign_points(score: float) -> str:
     """`+1.2`, `−3.4`, `0.0`: a difference in points."""
     text = f"{100 * score:+.1f}"
     return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "\u2212")
@@ -34,7 +41,7 @@ def interval(of: Estimate) -> str:
 
 def between(of: Difference) -> str:
     """`−6.1 to −1.2`; the dash of a range would be taken for a sign."""
-    return f"{signed(of.low)} to {signed(of.high)}"
+    return f"{sign_points(of.low)} to {sign_points(of.high)}"
 
 
 def share(fraction: float) -> str:
@@ -65,11 +72,12 @@ def number(value: float | None, digits: int = 2) -> str:
     return text.replace("-", "\u2212" if text.strip("-0.") else "")
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def counted(number: int, word: str) -> str:
-    """`1 sample`, `12 samples`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+def span(values: Iterable[str]) -> str:
+    """`2026-11-21`, `2026-11-21 to 2026-11-23`: from the first to the last."""
+    ordered = sorted(values)
+    return ordered[0] if ordered[0] == ordered[-1] else f"{ordered[0]} to {ordered[-1]}"

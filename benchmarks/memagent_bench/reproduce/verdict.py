@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from memagent.tasks.statistics import Estimate, estimate, wilson
 from memagent_bench.record import Record
 from memagent_bench.reproduce.protocol import SYSTEM, Part
-from memagent_bench.stats import Difference, Estimate, estimate, unpaired_difference, wilson
+from memagent_bench.significance import Difference, unpaired_difference
 
 
 class Agreement(StrEnum):

@@ -15,7 +15,7 @@ from memagent_bench.fitted import FittedTask, Order, objects, shuffled
 from memagent_bench.lengths import show_length
 from memagent_bench.numbered import Numbered
 from memagent_bench.options import DataOptions
-from memagent_bench.ruler.frames import load_frames
+from memagent_bench.ruler.frames import Cwe, load_frames
 from memagent_bench.ruler.vocabulary import Vocabulary, english, further, wonderwords
 
 GENERATE = 120
@@ -50,8 +50,10 @@ class CweTask(FittedTask):
     """Samples of the numbered list at one length.
 
     Words come from wonderwords' 8,169 as long as these suffice, beyond that all from a list of English words, as in
-    RULER; nested samples take English words only where wonderwords' are used up. Samples of a length differ in
-    their words, but neither in their number nor in their tokens.
+    RULER. English words take more tokens, so there is a stretch of lengths (around 128K) where fewer of them would
+    fit: there samples have all of wonderwords' words and are shorter than the length, as in RULER. Nested samples
+    take English words only where wonderwords' are used up. Samples of a length differ in their words, but neither in
+    their number nor in their tokens.
 
     Raises:
         ConfigError: the wording is unusable, or wonderwords is not installed.
@@ -60,7 +62,7 @@ class CweTask(FittedTask):
     def __init__(self, length: int, options: DataOptions) -> None:
         super().__init__("cwe", "string_match_all", length, options)
         self._frames = load_frames(options.frames)
-        self._frame = self._frames.cwe
+        self._frame = self._frames.table(Cwe)
         self._numbered = _numbered(self._frame.item, self._frame.between, options.counter)
         self._fits: dict[int, list[Part]] = {}
 
@@ -80,14 +82,14 @@ class CweTask(FittedTask):
         parts = self._fit(limit)
         rng = self._rng("words", index)
         before = self._example(rng, index) + self._fill(self._frame.before)
-        after = self._fill(self._frame.after)
+        after, prefix = self._fill(self._frame.after), self._fill(self._frame.answer_prefix)
         drawn = [p.vocabulary.words[p.vocabulary.draw(p.costs, rng)] for p in parts]
         # Made anew they lie together in memory: 2 to 3 ms less of 50 for a text of a million tokens.
         words = objects("\n".join(np.concatenate(drawn).tolist()).split("\n"))
         often = times(len(words), *TIMES)
         places = np.repeat(np.arange(len(words)), often)
         entries = words[places[self._arrangement(len(places), index)]]
-        tokens = self._around(before, after) + GENERATE + self._numbered.more(len(entries))
+        tokens = self._around(before, after + prefix) + GENERATE + self._numbered.more(len(entries))
         tokens += int(np.concatenate([part.costs for part in parts]) @ often)
         return Sample(
             task=self.name,
@@ -100,19 +102,21 @@ class CweTask(FittedTask):
             generate=GENERATE,
             before=before,
             after=after,
+            answer_prefix=prefix,
         )
 
     def _fit(self, limit: int) -> list[Part]:
         """As many words as fit."""
         if limit not in self._fits:
             example = self._example(self._rng("words", 0), 0)
-            before, after = self._fill(self._frame.before), self._fill(self._frame.after)
+            before, after = self._fill(self._frame.before), self._fill(self._after)
             around = self._around(example + before, after) + GENERATE
             self._fits[limit] = self._search(limit - around)
         return self._fits[limit]
 
     def _search(self, room: int) -> list[Part]:
         beyond = ("wonderwords", "further English") if self._options.nested else ("English",)
+        found: list[Part] = []
         for names in (("wonderwords",), beyond):
             rng = self._rng("pattern")
             parts: list[Part] = []
@@ -121,9 +125,12 @@ class CweTask(FittedTask):
                 parts.append(Part(name, words, words.costs[shuffled(len(words), rng)]))
             costs = np.concatenate([part.costs for part in parts])
             most = self._most(costs, room)
+            if most <= sum(len(part.costs) for part in found):
+                return found
+            last = most - sum(len(part.costs) for part in parts[:-1])
+            found = [*parts[:-1], replace(parts[-1], costs=parts[-1].costs[:last])]
             if most < len(costs):
-                last = most - sum(len(part.costs) for part in parts[:-1])
-                return [*parts[:-1], replace(parts[-1], costs=parts[-1].costs[:last])]
+                return found
         raise ConfigError(
             f"{show_length(self._length)} tokens of cwe would take more different words than there are "
             f"({len(english())} English ones): give a shorter length"
@@ -157,9 +164,13 @@ class CweTask(FittedTask):
         words = vocabulary.words[vocabulary.draw(vocabulary.costs[pattern], rng)]
         entries = np.repeat(words, times(EXAMPLE_WORDS, *EXAMPLE_TIMES))
         entries = entries[shuffled(len(entries), self._places_rng("example order", index))]
-        before, after = self._fill(self._frame.before), self._fill(self._frame.after)
+        before, after = self._fill(self._frame.before), self._fill(self._after)
         reply = self._frame.answer.format(items=self._numbered.text(words[:COMMON]))
         return before + self._numbered.text(entries) + after + reply
+
+    @property
+    def _after(self) -> str:
+        return self._frame.after + self._frame.answer_prefix
 
     def _fill(self, template: str) -> str:
         return template.format(count=COMMON)

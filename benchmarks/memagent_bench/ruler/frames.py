@@ -7,7 +7,7 @@ import tomllib
 from importlib import resources
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationError
 
@@ -39,6 +39,8 @@ def _fields(needed: str = "", allowed: str = "") -> AfterValidator:
     return AfterValidator(check)
 
 
+T = TypeVar("T")
+REMEDY = "memagent-bench generate --print-frames prints a whole file to change"
 Text = Annotated[str, _fields()]
 Line = Annotated[str, Field(min_length=1), _fields()]
 
@@ -67,7 +69,8 @@ class NiahFrame(Leaf):
 
     before: Annotated[str, _fields(allowed="kind kinds query")]
     after: Annotated[str, _fields("query", "kind kinds")]
-    """Question and answer prefix."""
+    answer_prefix: Annotated[str, _fields(allowed="query kind kinds")] = ""
+    """How the reply begins, in all frames."""
     question: Annotated[str, _fields("query", "kind kinds")]
     """All that an agent is told: what to find, and the form of the reply."""
 
@@ -103,9 +106,10 @@ class Vt(Leaf):
     noise: Line
     before: Annotated[str, _fields(allowed="value count")]
     after: Annotated[str, _fields("value", "count")]
+    answer_prefix: Annotated[str, _fields(allowed="value count")] = ""
     question: Annotated[str, _fields("value", "count")]
     answer: Annotated[str, _fields("names")]
-    """How the example's reply follows its `after`, with what parts it from the prompt itself."""
+    """How the example's reply follows its answer prefix, with what parts it from the prompt itself."""
     between: Text
     """Between the names of that reply."""
 
@@ -115,6 +119,7 @@ class Words(Leaf):
 
     before: Annotated[str, _fields(allowed="count")]
     after: Annotated[str, _fields(allowed="count")]
+    answer_prefix: Annotated[str, _fields(allowed="count")] = ""
     question: Annotated[str, _fields(allowed="count")]
 
 
@@ -126,7 +131,7 @@ class Cwe(Words):
     between: Text
     """Between items."""
     answer: Annotated[str, _fields("items")]
-    """How the example's reply follows its `after`, with what parts it from the prompt itself."""
+    """How the example's reply follows its answer prefix, with what parts it from the prompt itself."""
 
 
 class Fwe(Words):
@@ -146,19 +151,33 @@ class Qa(Leaf):
     """Between documents."""
     before: Annotated[str, _fields(allowed="question")]
     after: Annotated[str, _fields("question")]
+    answer_prefix: Annotated[str, _fields(allowed="question")] = ""
     question: Annotated[str, _fields("question")]
 
 
 class Frames(Leaf):
-    """All wording of the 13 tasks."""
+    """The wording of the 13 tasks, or of some of them."""
 
     name: str = Field(min_length=1)
-    niah: Niah
-    vt: Vt
-    cwe: Cwe
-    fwe: Fwe
-    qa: Qa
+    niah: Niah | None = None
+    vt: Vt | None = None
+    cwe: Cwe | None = None
+    fwe: Fwe | None = None
+    qa: Qa | None = None
     _hash: str = PrivateAttr(default="")
+
+    def table(self, kind: type[T]) -> T:
+        """The wording of one kind of task, such as `Niah`.
+
+        Raises:
+            ConfigError: the file has no such table.
+        """
+        for table in (self.niah, self.vt, self.cwe, self.fwe, self.qa):
+            if isinstance(table, kind):
+                return table
+        raise ConfigError(
+            f"the wording {self.name!r} has no table [{kind.__name__.lower()}], which this task needs; {REMEDY}"
+        )
 
     @property
     def hash(self) -> str:
@@ -186,11 +205,14 @@ class Frames(Leaf):
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the file"
             reason = first["msg"].removeprefix("Value error, ")
-            raise ConfigError(
-                f"wording in {name!r}, {where}: {reason} (copy ruler/frames.toml of memagent_bench, and change it)"
-            ) from error
+            raise ConfigError(f"wording in {name!r}, {where}: {reason} ({REMEDY})") from error
         frames._hash = hashlib.sha256(text.encode()).hexdigest()[:16]
         return frames
+
+
+def shipped_frames() -> bytes:
+    """The file of the shipped wording."""
+    return resources.files("memagent_bench.ruler").joinpath("frames.toml").read_bytes()
 
 
 def load_frames(path: Path | None) -> Frames:
@@ -200,8 +222,7 @@ def load_frames(path: Path | None) -> Frames:
         ConfigError: it cannot be read, or is no wording (see `Frames.parse`).
     """
     if path is None:
-        raw = resources.files("memagent_bench.ruler").joinpath("frames.toml").read_bytes()
-        return Frames.parse(raw, "frames.toml")
+        return Frames.parse(shipped_frames(), "frames.toml")
     try:
         raw = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: it can be no path

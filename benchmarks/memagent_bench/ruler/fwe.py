@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import string
-from collections import Counter
 from random import Random
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from memagent.tasks import Sample
 from memagent_bench.fitted import FittedTask, objects
 from memagent_bench.options import DataOptions
-from memagent_bench.ruler.frames import load_frames
+from memagent_bench.ruler.frames import Fwe, load_frames
 
 GENERATE = 50
 """Tokens that the published protocol gives the reply."""
@@ -25,8 +24,8 @@ EDGES = 8
 """Tokens set aside for how the first and the last coded word meet the prompt: it must not decide how many there are."""
 LEAST = 53
 """Words with which rank 4 comes twice, and so for the first time always more often than rank 5."""
-TRIED = 256
-"""Coded words by which the most usual number of tokens is found."""
+STEPS = 32
+"""RULER takes words away, where a sample is too long, by this part of the length."""
 
 
 def zeta_counts(n: float) -> NDArray[np.int64]:
@@ -42,8 +41,9 @@ def zeta_counts(n: float) -> NDArray[np.int64]:
 class FweTask(FittedTask):
     """Samples of the coded text at one length.
 
-    All coded words take the most usual number of tokens of six random letters: so samples of a length differ
-    in their words, but neither in how often each rank comes nor in their tokens.
+    Coded words take different numbers of tokens. As in RULER, all samples of a length have the number of words that
+    fits for some words drawn beforehand, and those whose own words take more have fewer, by steps of 1/32 of the
+    length: so samples with the same number of words have each rank at the same places, and few fill the length.
 
     Raises:
         ConfigError: the wording is unusable.
@@ -52,69 +52,75 @@ class FweTask(FittedTask):
     def __init__(self, length: int, options: DataOptions) -> None:
         super().__init__("fwe", "string_match_all", length, options)
         self._frames = load_frames(options.frames)
-        self._frame = self._frames.fwe
-        rng = Random(f"{options.seed}:fwe:usual")
-        costs = Counter(self._cost(_coded(rng)) for _ in range(TRIED))
-        self._usual = costs.most_common(1)[0][0]
+        self._frame = self._frames.table(Fwe)
+        reference = self._rng("reference")
+        self._reference = self._costs(self._draw(self._most_ranks, reference))
+        self._dearest = int(self._reference.max())
 
     @property
     def facts(self) -> dict[str, str | int | bool]:
         """See `Task`."""
-        return {
-            **super().facts,
-            "haystack": f"coded words of {self._usual} tokens",
-            "wording": self._frames.wording,
-        }
+        return {**super().facts, "haystack": "coded words", "wording": self._frames.wording}
 
     def _made(self, index: int, limit: int) -> Sample:
-        before, after = self._fill(self._frame.before), self._fill(self._frame.after)
-        around = self._count(before) + self._count(after) + GENERATE
-        counts = self._fit(limit - around - EDGES)
-        if len(counts) <= ANSWERS or counts[ANSWERS] < 2:
-            least = around + EDGES + self._tokens(zeta_counts(LEAST))
+        before, after, prefix = map(
+            self._fill, (self._frame.before, self._frame.after, self._frame.answer_prefix)
+        )
+        end = after + prefix
+        around = self._count(before) + self._count(end) + GENERATE + EDGES
+        drawn = self._draw(self._most_ranks, self._rng("words", index))
+        costs = self._costs(drawn)
+        n = min(self._fit(limit - around, costs), self._fit(limit - around, self._reference))
+        if n < LEAST:
+            first, *others = zeta_counts(LEAST).tolist()
+            least = around + first * int(costs[0]) + sum(others) * self._dearest
             raise self._too_short(index, self._length - limit + least)
-        drawn = [self._frame.rank_one, *self._draw(len(counts) - 1, index)]
+        counts = zeta_counts(n)
         ranks = np.repeat(np.arange(len(counts)), counts)
         ranks = ranks[self._arrangement(len(ranks), index)]
         words: list[str] = objects(drawn)[ranks].tolist()
         between = self._frame.between
-        ends = self._count(before + words[0] + between + words[-1] + after) + GENERATE
-        ends -= self._cost(words[0]) + self._cost(words[-1])
+        ends = self._count(before + words[0] + between + words[-1] + end) + GENERATE
+        ends -= int(costs[ranks[0]] + costs[ranks[-1]])
         return Sample(
             task=self.name,
             index=index,
             length=self._length,
-            tokens=ends + self._tokens(counts),
+            tokens=ends + int(counts @ costs[: len(counts)]),
             context=between.join(words),
             question=self._fill(self._frame.question),
             outputs=tuple(drawn[1 : ANSWERS + 1]),
             generate=GENERATE,
             before=before,
             after=after,
+            answer_prefix=prefix,
         )
 
-    def _fit(self, room: int) -> NDArray[np.int64]:
-        """How often each rank comes, where as many words are taken as fit."""
-        low, high = 0, max(0, room)
+    @property
+    def _most_ranks(self) -> int:
+        """More different words than any sample of the length has: a word takes a token at least."""
+        return len(zeta_counts(2 * self._length + LEAST))
+
+    def _fit(self, room: int, costs: NDArray[np.int64]) -> int:
+        """The largest number of words that fits, of those that samples of the length may have; 0 if none does."""
+        step = max(1, (self._length - GENERATE) // STEPS)
+        low, high = -1, max(0, 2 * room // step)
         while low < high:
             middle = (low + high + 1) // 2
-            fits = self._tokens(zeta_counts(middle)) <= room
+            counts = zeta_counts(LEAST + middle * step)
+            fits = int(counts @ costs[: len(counts)]) <= room
             low, high = (middle, high) if fits else (low, middle - 1)
-        return zeta_counts(low)
+        return LEAST + low * step if low >= 0 else 0
 
-    def _tokens(self, counts: NDArray[np.int64]) -> int:
-        first = int(counts[:1].sum())
-        return first * self._cost(self._frame.rank_one) + int(counts[1:].sum()) * self._usual
-
-    def _draw(self, n: int, index: int) -> list[str]:
-        """Coded words; a longer sample of the same seed adds some to those of a shorter one, where nested."""
-        rng = self._rng("words", index)
-        words: dict[str, None] = {}
+    def _draw(self, n: int, rng: Random) -> list[str]:
+        """The words of the ranks; more of them begin with those that fewer would be."""
+        words = {self._frame.rank_one: None}
         while len(words) < n:
-            word = _coded(rng)
-            if self._cost(word) == self._usual:
-                words[word] = None
+            words[_coded(rng)] = None
         return list(words)
+
+    def _costs(self, words: list[str]) -> NDArray[np.int64]:
+        return np.fromiter(map(self._cost, words), dtype=np.int64, count=len(words))
 
     def _cost(self, word: str) -> int:
         return self._count(self._frame.between + word)

@@ -62,18 +62,19 @@ class NaiveNiahTask(NiahTask):
         drawn = self._draw(self._chance)
         placed = drawn.among(self._hay(units))
         context, spans = placed.joined(" " if self._spec.haystack == "essay" else "\n")
-        before, after, question = self._frame(drawn.query)
+        before, after, prefix, question = self._frame(drawn.query)
         return Sample(
             task=self.name,
             index=index,
             length=self._length,
-            tokens=self._count(before + context + after) + GENERATE,
+            tokens=self._count(before + context + after + prefix) + GENERATE,
             context=context,
             question=question,
             outputs=drawn.outputs,
             generate=GENERATE,
             before=before,
             after=after,
+            answer_prefix=prefix,
             evidence=drawn.evidence(spans),
         )
 

@@ -14,7 +14,7 @@ from memagent_bench.fitted import FittedTask
 from memagent_bench.haystacks import Drawn, Fixed, Haystack, essays
 from memagent_bench.options import DataOptions
 from memagent_bench.placed import Placed
-from memagent_bench.ruler.frames import load_frames
+from memagent_bench.ruler.frames import Niah, load_frames
 from memagent_bench.ruler.words import KindName, different, draw
 
 GENERATE = 128
@@ -93,7 +93,7 @@ class NiahTask(FittedTask):
         super().__init__(name, "string_match_all", length, options)
         self._spec = NIAH[name]
         self._frames = load_frames(options.frames)
-        self._wording = self._frames.niah
+        self._wording = self._frames.table(Niah)
 
     @property
     def facts(self) -> dict[str, str | int | bool]:
@@ -167,23 +167,23 @@ class NiahTask(FittedTask):
             outputs=tuple(outputs),
         )
 
-    def _frame(self, query: str) -> tuple[str, str, str]:
-        """What stands before and after the document, and the question; singular where one value is sought."""
+    def _frame(self, query: str) -> tuple[str, str, str, str]:
+        """What stands before and after the document, prefix and question; singular where one value is sought."""
         kind = self._wording.kinds.of(self._spec.value)
         one = self._spec.queries * self._spec.values == 1
         frame = self._wording.one if one else self._wording.many
         fields = {"kind": kind.one, "kinds": kind.many, "query": query}
-        templates = (frame.before, frame.after, frame.question)
-        before, after, question = (template.format(**fields) for template in templates)
-        return before, after, question
+        templates = (frame.before, frame.after, frame.answer_prefix, frame.question)
+        before, after, prefix, question = (template.format(**fields) for template in templates)
+        return before, after, prefix, question
 
     def _made(self, index: int, limit: int) -> Sample:
         """A sample of at most `limit` tokens by adding up its parts."""
         drawn = self._draw(self._rng("needles", index))
-        before, after, question = self._frame(drawn.query)
+        before, after, prefix, question = self._frame(drawn.query)
         filler = self._haystack.filler
         needles = sum(map(filler.cost, drawn.needles)) + GENERATE
-        around = self._count(before) + self._count(after)
+        around = self._count(before) + self._count(after + prefix)
         room = limit - needles - around
         while True:
             # No distractor may have a key that is asked for, or pass for its needle.
@@ -192,11 +192,12 @@ class NiahTask(FittedTask):
             if not units:
                 raise self._too_short(index, needles + around + filler.tokens(1))
             placed = drawn.among(units)
-            tokens = cost + needles + filler.ends(before, placed.first, placed.last, after)
+            tokens = cost + needles + filler.ends(before, placed.first, placed.last, after + prefix)
             if tokens <= limit:
                 break
             room -= tokens - limit
         context, spans = placed.joined(filler.joiner)
+        evidence = drawn.evidence(spans)
         return Sample(
             task=self.name,
             index=index,
@@ -208,5 +209,16 @@ class NiahTask(FittedTask):
             generate=GENERATE,
             before=before,
             after=after,
-            evidence=drawn.evidence(spans),
+            answer_prefix=prefix,
+            evidence=evidence,
+            competing=self._competing(context, spans, evidence),
         )
+
+    def _competing(
+        self, context: str, spans: Sequence[tuple[int, int]], evidence: Sequence[Evidence]
+    ) -> tuple[int, ...]:
+        """Where the needles begin that are not asked for."""
+        starts = {start for start, _ in spans}
+        if self._spec.haystack == "needles":  # one a line
+            starts = {0, *(at + 1 for at, sign in enumerate(context) if sign == "\n")}
+        return tuple(sorted(starts - {place.start for place in evidence}))

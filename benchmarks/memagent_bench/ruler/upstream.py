@@ -41,9 +41,7 @@ def generate(
     Raises:
         ConfigError: there is no such checkout, or its script failed; the message holds what it wrote last.
     """
-    script = (checkout / SCRIPT).resolve()
-    if not script.is_file():
-        raise ConfigError(f"{str(checkout)!r} is no checkout of NVIDIA/RULER: it has no {SCRIPT}")
+    script = script_of(checkout)
     kind, _, path = tokenizer.partition(":")
     given = {
         "save_dir": str(out.resolve()),
@@ -82,9 +80,22 @@ def generate(
         said = (ran.stderr + ran.stdout).strip()[-2000:]
         raise ConfigError(
             f"RULER's script wrote {lines} of {n} samples of {task!r}; it needs its own requirements and data "
-            f"(see its README). It said last: {said}"
+            f"(see its README). Without a network set TIKTOKEN_CACHE_DIR to a folder with tiktoken's files of the "
+            f"encoding, and NLTK_DATA to one with NLTK's punkt and punkt_tab. It said last: {said}"
         )
     return seconds
+
+
+def script_of(checkout: Path) -> Path:
+    """The entry of a checkout.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    script = (checkout / SCRIPT).resolve()
+    if not script.is_file():
+        raise ConfigError(f"{str(checkout)!r} is no checkout of NVIDIA/RULER: it has no {SCRIPT}")
+    return script
 
 
 def _child_seconds() -> float:

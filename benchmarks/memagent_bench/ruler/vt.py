@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
 
@@ -20,8 +20,10 @@ HOPS = 4
 LETTERS = 5
 """Of a variable's name."""
 VALUES = (10_000, 99_999)
-EXAMPLE_NOISE = 10
-"""Lines of noise in the example, which with its chain and wording stays below the 500 tokens that RULER gives it."""
+EXAMPLE_TOKENS = 500
+"""Most tokens of the example without its reply: RULER fills them with noise, 14 or 15 lines in its own wording."""
+EXAMPLE_LETTERS = 3
+"""Of a name in the example."""
 JOINER = "\n"
 RUN = 3
 """Lines of noise that stand for a longer run where tokens are counted."""
@@ -38,12 +40,12 @@ class Chain:
     """For each line the share of the noise that stands before it; ascending."""
 
     @classmethod
-    def draw(cls, frame: Vt, rng: Random, without: Sequence[str] = ()) -> Chain:
-        """Draws nothing that depends on the length; no name is one of `without`."""
+    def draw(cls, frame: Vt, rng: Random, letters: int = LETTERS) -> Chain:
+        """Draws nothing that depends on the length."""
         names: list[str] = []
         while len(names) < HOPS + 1:
-            name = "".join(rng.choices(string.ascii_uppercase, k=LETTERS))
-            if name not in names and name not in without:
+            name = "".join(rng.choices(string.ascii_uppercase, k=letters))
+            if name not in names:
                 names.append(name)
         value = str(rng.randint(*VALUES))
         hops = [frame.copy_.format(name=b, source=a) for a, b in pairwise(names)]
@@ -80,11 +82,12 @@ class VtTask(FittedTask):
     def __init__(self, length: int, options: DataOptions) -> None:
         super().__init__("vt", "string_match_all", length, options)
         self._frames = load_frames(options.frames)
-        self._frame = self._frames.vt
+        self._frame = self._frames.table(Vt)
         # What one line of noise more takes.
         noise = self._frame.noise
         few, more = (self._count(JOINER.join([noise] * n)) for n in (RUN, RUN + 1))
         self._line = more - few
+        self._example_places, self._example_noise = self._laid_example()
 
     @property
     def facts(self) -> dict[str, str | int | bool]:
@@ -100,12 +103,14 @@ class VtTask(FittedTask):
     def _made(self, index: int, limit: int) -> Sample:
         rng = self._rng("chain", index)
         chain = Chain.draw(self._frame, rng)
-        example = self._example(rng, without=chain.names)
-        fields = {"value": chain.value, "count": len(chain.names)}
-        before = example + self._frame.before.format(**fields)
-        after = self._frame.after.format(**fields)
-        noise = max(0, limit - self._tokens(chain, 0, before, after)) // self._line
-        while (tokens := self._tokens(chain, noise, before, after)) > limit:
+        shown = Chain.draw(self._frame, rng, EXAMPLE_LETTERS)
+        shown = replace(shown, places=self._example_places)
+        names = self._frame.between.join(shown.names)
+        example = self._example(shown, self._example_noise) + self._frame.answer.format(names=names)
+        before, after, prefix = self._around(chain)
+        before = example + before
+        noise = max(0, limit - self._tokens(chain, 0, before, after + prefix)) // self._line
+        while (tokens := self._tokens(chain, noise, before, after + prefix)) > limit:
             if noise == 0:
                 raise self._too_short(index, tokens)
             noise -= 1
@@ -116,11 +121,12 @@ class VtTask(FittedTask):
             length=self._length,
             tokens=tokens,
             context=context,
-            question=self._frame.question.format(**fields),
+            question=self._frame.question.format(value=chain.value, count=len(chain.names)),
             outputs=chain.names,
             generate=GENERATE,
             before=before,
             after=after,
+            answer_prefix=prefix,
             evidence=_evidence(chain, starts),
         )
 
@@ -132,14 +138,28 @@ class VtTask(FittedTask):
         left_out = (noise - sum(short)) * self._line
         return self._count(before + text + after) + left_out + GENERATE
 
-    def _example(self, rng: Random, without: Sequence[str]) -> str:
-        """A whole prompt with its reply, to stand before the sample's own."""
-        chain = Chain.draw(self._frame, rng, without)
+    def _around(self, chain: Chain) -> tuple[str, str, str]:
+        """What stands before and after the lines, and the answer prefix."""
         fields = {"value": chain.value, "count": len(chain.names)}
-        text, _ = chain.text(chain.runs(EXAMPLE_NOISE), self._frame.noise)
-        before, after = self._frame.before.format(**fields), self._frame.after.format(**fields)
-        reply = self._frame.answer.format(names=self._frame.between.join(chain.names))
-        return before + text + after + reply
+        before, after, prefix = (
+            template.format(**fields)
+            for template in (self._frame.before, self._frame.after, self._frame.answer_prefix)
+        )
+        return before, after, prefix
+
+    def _laid_example(self) -> tuple[tuple[float, ...], int]:
+        """The places of the example's lines and its lines of noise: as in RULER, the same in every sample."""
+        chain = Chain.draw(self._frame, self._rng("example"), EXAMPLE_LETTERS)
+        noise = len(chain.lines)
+        while self._count(self._example(chain, noise + 1)) <= EXAMPLE_TOKENS:
+            noise += 1
+        return chain.places, noise
+
+    def _example(self, chain: Chain, noise: int) -> str:
+        """A whole prompt, to stand with its reply before the sample's own."""
+        before, after, prefix = self._around(chain)
+        text, _ = chain.text(chain.runs(noise), self._frame.noise)
+        return before + text + after + prefix
 
 
 def _evidence(chain: Chain, starts: Sequence[int]) -> tuple[Evidence, ...]:

@@ -17,7 +17,7 @@ from memagent.errors import ConfigError
 
 KindName = Literal["words", "numbers", "uuids"]
 WONDERWORDS = "2.2.0"
-"""The version that RULER pins: the lists are part of its data."""
+"""RULER names no version; the lists of 3.0 are others, and with them every word that a seed draws."""
 DIGITS = 7
 """Of a number, as published."""
 
@@ -33,7 +33,7 @@ def word_list(name: str) -> list[str]:
     installed = version("wonderwords") if spec else None
     if spec is None or not spec.submodule_search_locations or installed != WONDERWORDS:
         raise ConfigError(
-            f"RULER's words are those of wonderwords {WONDERWORDS}, and {installed!r} is installed: "
+            f"the words of RULER's tasks are those of wonderwords {WONDERWORDS}, and {installed!r} is installed: "
             f"pip install 'memagent[bench]'"
         )
     file = Path(spec.submodule_search_locations[0]) / "assets" / f"{name}list.txt"

@@ -18,7 +18,7 @@ from memagent.prompts.session import SessionPrompts
 from memagent.session.plan import Protocol
 from memagent.terminal import shorten
 from memagent.threads import in_thread
-from memagent_bench.folder import bound
+from memagent_bench.folder import bind_folder
 from memagent_bench.games import Environment, expert, make
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.records import RecordFile
@@ -35,8 +35,8 @@ from memagent_bench.systems.base import Status
 
 DETAIL = 500
 """Characters that a record keeps of why there is no answer."""
-Told = Callable[[SessionRecord, int, int], None]
-"""Is told of each record, with how many there are and how many there will be."""
+Tell = Callable[[SessionRecord, int, int], None]
+"""Is tell of each record, with how many there are and how many there will be."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class SessionBench:
         await in_thread(self.grid.check)
         paid, prompts = await in_thread(lambda: (self.paid(), self.prompts))  # they read files
         origin = await origin_of(paid, self.player, self.protocol, prompts)
-        held = bound(self.out, binding_of(origin))
+        held = bind_folder(self.out, binding_of(origin))
         await in_thread(held.__enter__)
         try:
             yield Playing(self, origin)
@@ -106,7 +106,7 @@ class Playing:
         self._bench, self._origin = bench, origin
         self._failed_in_a_row = 0
 
-    async def run(self, told: Told) -> list[SessionRecord]:
+    async def run(self, tell: Tell) -> list[SessionRecord]:
         """Plays what has no record, and what failed; returns the new records.
 
         Raises:
@@ -123,10 +123,10 @@ class Playing:
 
         async def work(jobs: Iterator[Job]) -> None:
             for job in jobs:
-                record = await self._played(job)
+                record = await self._play(job)
                 await in_thread(file.append, record)
                 made.append(record)
-                told(record, len(every) - len(left) + len(made), len(every))
+                tell(record, len(every) - len(left) + len(made), len(every))
                 self._give_up(record)
 
         queue = iter(left)
@@ -140,7 +140,7 @@ class Playing:
             await in_thread(file.close)
         return made
 
-    async def _played(self, job: Job) -> SessionRecord:
+    async def _play(self, job: Job) -> SessionRecord:
         """One session, from the deal to its record."""
         bench = self._bench
         environment: Environment = await in_thread(

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from memagent.tasks.statistics import Estimate, estimate
 from memagent.terminal import amount
 from memagent_bench.sessions.arms import Arm
 from memagent_bench.sessions.record import SessionRecord
-from memagent_bench.stats import Estimate, estimate
 from memagent_bench.systems.base import Status
 
 HEAD = ("", "success (95%)", "no answer", "steps", "prompt tokens", "largest", "summaries")

@@ -36,7 +36,7 @@ class Context:
     tools: tuple[ToolSpec, ...]
     """That requests offer; none where calls travel as text."""
 
-    def fitted(self, turns: tuple[Turn, ...]) -> tuple[tuple[Turn, ...], int]:
+    def fit(self, turns: tuple[Turn, ...]) -> tuple[tuple[Turn, ...], int]:
         """The turns that may stay, and the tokens that are left for a reply. Blocks.
 
         Raises:
@@ -47,7 +47,7 @@ class Context:
             return turns, OUTPUT
         limit, prompt = int(LIMIT_SHARE * size), self._count(turns)
         if prompt > limit and self.arm.kept is not None:
-            turns = masked(turns, self.arm.kept)
+            turns = mask_results(turns, self.arm.kept)
             prompt = self._count(turns)
         while prompt > limit and len(turns) > 1:
             turns = turns[1:]
@@ -61,22 +61,22 @@ class Context:
 
     def messages(self, turns: Sequence[Turn]) -> tuple[Message, ...]:
         """The prompt with turns behind it."""
-        shown = native(turns, "") if self.tools else as_text(turns, "")
-        return joined((*self.prompt, *shown))
+        messages = native(turns, "") if self.tools else as_text(turns, "")
+        return joined((*self.prompt, *messages))
 
     def _count(self, turns: Sequence[Turn]) -> int:
         return self.counter.count_messages(self.messages(turns), tools=self.tools)
 
 
-def masked(turns: tuple[Turn, ...], kept: int) -> tuple[Turn, ...]:
+def mask_results(turns: tuple[Turn, ...], kept: int) -> tuple[Turn, ...]:
     """The turns with a line for each output but the newest ones."""
-    shown = 0
+    newest = 0
     made: list[Turn] = []
     for turn in reversed(turns):
         results: list[Result | None] = []
         for result in reversed(turn.results):
-            shown += 1
-            results.append(result if shown <= kept else Result(MASKED, fixed=True))
+            newest += 1
+            results.append(result if newest <= kept else Result(MASKED, fixed=True))
         made.append(replace(turn, results=tuple(reversed(results))))
     return tuple(reversed(made))
 
@@ -99,7 +99,7 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
     turns: tuple[Turn, ...] = ()
     for step in range(seat.max_steps):
         turns, output = await patiently(
-            lambda turns=turns: in_thread(context.fitted, turns), name=seat.model.name
+            lambda turns=turns: in_thread(context.fit, turns), name=seat.model.name
         )
         completion = await seat.model.complete(
             ChatRequest(

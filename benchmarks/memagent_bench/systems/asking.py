@@ -83,7 +83,7 @@ class Asker:
             "answer/q0",
             "answer",
             plan.render("answer", 0, safe),
-            lambda completion: read_answer(completion, plan.prompts.answer_form),
+            lambda completion: read_answer(completion, plan.prompts),
             plan.parts(0, safe),
         )
         return answer.text

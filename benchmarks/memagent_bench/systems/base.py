@@ -29,7 +29,7 @@ class Outcome(Leaf):
     """What a system made of a sample."""
 
     answer: str | None
-    """None where there is none; `detail` says why."""
+    """None where there is none; `detail` says why, or how the question was put."""
     status: Status = Status.ANSWERED
     detail: str = ""
     usage: Usage = Usage()

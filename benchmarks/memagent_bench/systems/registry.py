@@ -9,12 +9,14 @@ from importlib import import_module
 from typing import Any, Literal
 
 from memagent.errors import ConfigError
+from memagent_bench.published import ONE_SHOT
 from memagent_bench.suites import one_of, several_of
 from memagent_bench.systems.asking import agent_of
 from memagent_bench.systems.base import Setting, System
 from memagent_bench.systems.direct import Direct, beginning, both_ends, ending
 from memagent_bench.systems.map_reduce import MapReduce
 from memagent_bench.systems.memory import Extractive, Memory
+from memagent_bench.systems.one_shot import OneShot
 from memagent_bench.systems.peers import Peer
 from memagent_bench.systems.ranking import by_bm25, by_terms
 from memagent_bench.systems.retrieval import Retrieval, RetrievalModel
@@ -65,6 +67,7 @@ SYSTEMS: dict[str, Known] = {
     "memory-gate": Known(
         partial(_memory, gate="update"), "the same; may keep its memory in a few tokens"
     ),
+    ONE_SHOT: Known(OneShot, "RULER's own prompt, question last, reply begun; asks once", "once"),
     "direct": Known(partial(Direct, keep=both_ends), "the same as direct-middle", "once"),
     "direct-left": Known(
         partial(Direct, keep=ending), "asks once; of a long text the beginning is dropped", "once"

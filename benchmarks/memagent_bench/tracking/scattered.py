@@ -72,6 +72,11 @@ class ScatteredTask(FittedTask):
                 for fact, (start, end) in zip(puzzle.facts, spans, strict=True)
                 if fact.supports
             ),
+            competing=tuple(
+                start
+                for fact, (start, _) in zip(puzzle.facts, spans, strict=True)
+                if not fact.supports
+            ),
         )
         return sample, tokens
 

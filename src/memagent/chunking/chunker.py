@@ -1,9 +1,10 @@
 """Text stream -> chunks. Without input or output of its own: pieces go in, chunks come out.
 
 A chunk is cut from a *window*: the text from the chunk's start on, a little longer than the chunk will
-be, estimated from the chunk before it. The window is tokenised once; only the few words at the cut are
-counted again. Windows depend on the text and on the chunk before them alone, never on how the pieces
-were fed, so a stream is cut in the same places however it arrives, and from wherever it is resumed.
+be, estimated from the chunk before it. What was tokenised behind the cut serves the next window; only some
+words at the cut are counted again. Windows depend on the text and on the chunk before them alone, never on
+how the pieces were fed, so a stream is cut in the same places however it arrives, and from wherever it is
+resumed.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ MIN_LIMIT = 16
 FIRST_CHARS_PER_TOKEN = 4.0
 """The guess for the first window: English prose has 4 to 4.5 characters a token in current vocabularies."""
 WINDOW_SLACK = 1.11
-"""How much longer than estimated a window is: measured on novels, where longer windows cost more than the
-one window in twenty that turns out too short and is tokenised again."""
+"""How much longer than estimated a window is: measured on novels, where longer windows cost more than the one
+window in twenty that turns out too short, with tokenisers that have to take it whole (`tokens.locality`)."""
 MAX_CHARS_PER_TOKEN = 64
 """Bounds a chunk's length in characters: runs of white space take as little as a token per 128, or none at all."""
 
@@ -41,7 +42,7 @@ class Chunk:
     end: int
     """One past the last."""
     tokens: int
-    """Tokens of `text`, at most the limit."""
+    """Exactly what the counter counts for `text` by itself, at most the limit."""
     last: bool
     """True when the document ends with this chunk."""
     next_start: int
@@ -129,6 +130,8 @@ class Chunker:
         self._start = 0 if resume is None else resume.next_start
         self._hash = hashlib.sha256()
         self._buffer = Buffer()
+        self._before: Window | None = None
+        self._behind = 0  # where in it the next window starts
         self._skipped = 0
         self._closed = False
         if self._resume is None:
@@ -180,7 +183,7 @@ class Chunker:
         while self.ready:
             raw = self._buffer.peek(self._window)
             whole = self._closed and len(raw) == self._buffer.size
-            window = Window(raw, self._counter, self._neutralise)
+            window = Window(raw, self._counter, self._neutralise, self._before, self._behind)
             cap = self._limit * MAX_CHARS_PER_TOKEN
             if whole and window.tokens <= self._limit and len(raw) <= cap:
                 return self._cut(window, len(raw))
@@ -193,6 +196,7 @@ class Chunker:
                 self._drop_overlap()
             else:
                 wanted = self._window_size(len(raw), window.tokens)
+                self._before, self._behind = window, 0
                 self._window = min(max(wanted, len(raw) * 5 // 4), cap + MAX_GRAPHEME)
         return None
 
@@ -215,6 +219,7 @@ class Chunker:
             neutralised=inserted,
         )
         self._buffer.drop(end - keep)
+        self._before, self._behind = window, end - keep
         self._index += 1
         self._covered = chunk.end
         self._start = chunk.next_start
@@ -251,6 +256,7 @@ class Chunker:
                 f"a chunk may have; use a larger window or chunk limit"
             )
         self._buffer.drop(repeated)
+        self._before = None
         self._start = self._covered
 
     def _verify(self, piece: str, resume: ResumePoint) -> str:

@@ -6,7 +6,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from memagent.chunking.cuts import Cuts, next_grapheme, place
-from memagent.tokens.base import TokenCounter
+from memagent.tokens.base import Measured, TokenCounter
+from memagent.tokens.measured import MeasuredText
 
 Neutralise = Callable[[str], tuple[str, Sequence[int]]]
 """Makes raw text safe: returns the safe text, and in ascending order the positions of the raw characters
@@ -14,18 +15,46 @@ behind which it put one U+2060 each. Nothing else may differ, and a text without
 
 
 class Window:
-    """The text that a chunk is cut from, tokenised once in its neutralised form."""
+    """The text that a chunk is cut from, tokenised once in its neutralised form.
 
-    def __init__(self, raw: str, counter: TokenCounter, neutralise: Neutralise) -> None:
+    Args:
+        raw: the text.
+        counter: counts tokens.
+        neutralise: makes it safe.
+        before: a window of the same document: what it has tokenised is not tokenised again.
+        start: where in it this one starts.
+    """
+
+    def __init__(
+        self,
+        raw: str,
+        counter: TokenCounter,
+        neutralise: Neutralise,
+        before: Window | None = None,
+        start: int = 0,
+    ) -> None:
         self.raw = raw
         self._counter = counter
         self._neutralise = neutralise
         self._safe, positions = neutralise(raw)
         # Where the inserted characters stand in the safe text.
         self._inserted = [position + 1 + i for i, position in enumerate(positions)]
-        self._measured = counter.measure(self._safe)
-        self.tokens = self._measured.tokens
+        rest = self._rest(before, start) if before else None
+        self._measured: Measured = rest or counter.measure(self._safe)
         self._asked: tuple[int, tuple[str, int, int]] = (0, ("", 0, 0))
+
+    def _rest(self, before: Window, start: int) -> Measured | None:
+        known = before._measured
+        if before._inserted or not isinstance(known, MeasuredText):
+            return None
+        return (
+            known.rest(start, self._safe) if self._safe.startswith(before._safe[start:]) else None
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole window, all of which this tokenises."""
+        return self._measured.tokens
 
     def chars_within(self, limit: int) -> int:
         """Raw characters whose safe form is within the first `limit` tokens."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 
+from memagent.documents.alphabets import encoding_by_letters
 from memagent.documents.formats import control_share, recognise
 from memagent.errors import BinaryDocument, ConfigError, DecodingError
 
@@ -201,6 +202,9 @@ def _mostly_utf8(sample: bytes) -> bool:
 
 
 def _guess(sample: bytes, complete: bool, name: str, error: UnicodeDecodeError) -> str:
+    if (encoding := encoding_by_letters(sample)) is not None:
+        _warn(name, encoding)
+        return encoding
     import charset_normalizer  # costs 50 ms, and only documents that are not UTF-8 need it
 
     if not complete:  # whole lines, so that no character is cut off

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncGenerator,
@@ -40,12 +42,14 @@ Source: TypeAlias = (
     | AsyncIterable[bytes]
     | Document
 )
-"""What can be read: a `str` is text (never a path), a `Path` a file."""
+"""What can be read: a `str` is text (never a path), a `Path` a file (`~` is the home folder)."""
 
 _ACCEPTED = (
     "str (the text itself), pathlib.Path, bytes, an open file, an iterable or async iterable of str or "
     "bytes, or a Document"
 )
+_LONGEST_PATH = 4096
+"""PATH_MAX of Linux."""
 _INLINE_ITEM = 4096
 """Items of an async source up to this length are decoded on the event loop: a thread costs more."""
 
@@ -63,7 +67,8 @@ def open_document(
     in a thread.
 
     Args:
-        source: the text or where it comes from; a Document is returned as it is.
+        source: the text or where it comes from; a Document is returned as it is. A `str` of one line that names a file
+            or a URL is text too, with a `UserWarning`.
         encoding: of bytes sources; None finds it out (byte order mark, UTF-8, else a guess with a warning).
         errors: of bytes sources: "strict", "replace" (U+FFFD for bad bytes) or "ignore".
         name: what messages and records call it, instead of its path or kind; half surrogate pairs in it, as
@@ -77,6 +82,7 @@ def open_document(
     check_options(encoding, errors)
     given = cast("object", source)
     if isinstance(given, str):
+        _warn_of_a_place(given)
         return TextSource(given, name or "<text>")
     if isinstance(given, (bytes, bytearray, memoryview)):
         return BytesSource(flat(cast("bytes", given)), name or "<bytes>", encoding, errors)
@@ -95,6 +101,19 @@ def open_document(
     raise DocumentError(
         f"a document cannot be made of {given!r:.80} (type {type(given).__name__}); accepted are {_ACCEPTED}"
     )
+
+
+def _warn_of_a_place(text: str) -> None:
+    """Warns where a text is the name of a file or a URL, which somebody meant to have read."""
+    if len(text) > _LONGEST_PATH or "\n" in text:
+        return
+    if re.fullmatch(r"https?://\S+", text.strip()):
+        advice = "nothing is fetched from a URL: download it, and give its text or a Path"
+    elif os.path.isfile(os.path.expanduser(text)):  # noqa: PTH111, PTH113 - these raise for no text
+        advice = f"there is a file of that name: give Path({text!r}) to read it"
+    else:
+        return
+    warnings.warn(f"the document {text!r} is read as the text itself; {advice}", stacklevel=3)
 
 
 class _Source(ABC):
@@ -174,8 +193,9 @@ class FileSource(_Source):
         super().__init__(name or path, encoding, errors)
         self._path = Path(path)
         try:
+            self._path = self._path.expanduser()
             status = self._path.stat()
-        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path, no such home
             raise self._not_found(error) from error
         if stat.S_ISDIR(status.st_mode):
             raise DocumentNotFound(f"{path!r} is a directory; name a file in it")

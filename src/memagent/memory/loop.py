@@ -224,7 +224,7 @@ class MemoryLoop(Loop[list[Result]]):
             key=f"{place}/q{question}",
             kind="answer",
             messages=plan.render("answer", question, state.memory),
-            read=lambda completion: read_answer(completion, plan.prompts.answer_form),
+            read=lambda completion: read_answer(completion, plan.prompts),
             most=plan.budget.output,
             bound=plan.bound("answer", question, state.tokens),
             parts=plan.parts(question, state.memory),

@@ -3,9 +3,10 @@
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.extractive import ExtractiveModel
 from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
+from memagent.models.metered import Metered
 from memagent.models.openai import OpenAIModel
 from memagent.models.record import Recorder
-from memagent.models.retry import Retry
+from memagent.models.retry import Retry, RetryPolicy
 from memagent.models.scripted import ScriptedModel
 from memagent.models.spec import open_model
 
@@ -14,9 +15,11 @@ __all__ = [
     "ConcurrencyLimit",
     "ExtractiveModel",
     "Limits",
+    "Metered",
     "OpenAIModel",
     "Recorder",
     "Retry",
+    "RetryPolicy",
     "ScriptedModel",
     "UsageLimit",
     "Wrapper",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from memagent.errors import ConfigError, ContextOverflow
@@ -93,6 +94,9 @@ def refuse_tools(who: str, request: ChatRequest) -> None:
 class Wrapper:
     """A model around another model: passes everything on. Subclasses override `complete`."""
 
+    opened_with: Mapping[str, Any] | None = None
+    """Arguments of `open_model` that are no secret, if it made this wrapper."""
+
     def __init__(self, inner: ChatModel) -> None:
         self.inner = inner
 
@@ -108,9 +112,10 @@ class Wrapper:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What `open_model` needs to make the wrapped model again, without secrets."""
-        recipe = getattr(self.inner, "recipe", None)
-        return {"model": self.name} if recipe is None else recipe
+        """What `open_model` needs to open the wrapped model again, without secrets."""
+        if self.opened_with is not None:
+            return {"model": self.name, **self.opened_with}
+        return getattr(self.inner, "recipe", {"model": self.name})
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Passes the request on."""

@@ -60,6 +60,8 @@ class CheckedCounter:
         server: the server's counter.
     """
 
+    exact = True
+
     def __init__(self, texts: TokenCounter, messages: TokenCounter, server: ServerCounter) -> None:
         self._texts, self._messages, self._server = texts, messages, server
         self._tool_talk: TokenCounter | None = None

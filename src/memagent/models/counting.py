@@ -7,8 +7,13 @@ import logging
 from collections.abc import Mapping
 from os import PathLike
 
-from memagent.errors import ModelError, ModelNotFound, ServerFailed
-from memagent.messages import ChatRequest
+from memagent.errors import (
+    ModelError,
+    PromptTruncated,
+    ServerFailed,
+    TokenizerError,
+)
+from memagent.messages import ChatRequest, Usage
 from memagent.models.checked_counter import COUNTING_THREADS, CheckedCounter, checked
 from memagent.models.local_counter import local_counter
 from memagent.models.once import Once
@@ -32,6 +37,32 @@ TEMPLATE_FIELDS = (
 )
 """What a request's `extra_body` may say that changes the prompt."""
 
+CUT_SHARE, CUT_TOKENS = 0.05, 32
+"""A prompt of which that much is missing was cut: servers' templates differ by less."""
+
+
+def _is_cut(took: int, counted: int) -> bool:
+    return took < counted * (1 - CUT_SHARE) - CUT_TOKENS
+
+
+def _least(counter: TokenCounter, request: ChatRequest, took: int) -> int:
+    """The tokens that a prompt has at least, whatever the server's own template writes around its texts. Blocks.
+
+    Args:
+        counter: of the model's tokenizer, with a template.
+        request: the prompt.
+        took: what the server says.
+    """
+    try:
+        whole = counter.count_messages(
+            request.messages, thinking=request.thinking, tools=request.tools
+        )
+    except TokenizerError:  # the template refuses it, and the server did not
+        return 0
+    if not _is_cut(took, whole):
+        return whole
+    return min(whole, sum(counter.count(message.content) for message in request.messages))
+
 
 class Counting:
     """Finds a served model's counter, once.
@@ -51,9 +82,12 @@ class Counting:
         extra_body: Mapping[str, object],
     ) -> None:
         self._model, self._router, self._tokenizer = model, router, tokenizer
-        self._template = {k: v for k, v in extra_body.items() if k in TEMPLATE_FIELDS}
+        self._template = {
+            k: v for k, v in extra_body.items() if k in TEMPLATE_FIELDS and v is not None
+        }
         self._remote = Once(self._find_remote)
         self._counter = Once(self._find)
+        self._found = False
 
     async def counter(self) -> TokenCounter:
         """The best counter there is.
@@ -62,10 +96,12 @@ class Counting:
             TokenizerError: the tokenizer that was given cannot be had.
             ModelError: the server cannot be asked.
         """
-        return await self._counter.get()
+        counter = await self._counter.get()
+        self._found = True
+        return counter
 
     async def prompt(self, request: ChatRequest) -> int | None:
-        """Tokens of a request's prompt as the server counts them, None where it does not count.
+        """Tokens of a request's prompt: what its sender counted, else the server. None where that does not count.
 
         Raises:
             TokenizerError: the request has tools, and the model's chat template knows nothing of them.
@@ -76,6 +112,15 @@ class Counting:
                 return None
         except ServerFailed:  # not remembered: the next request asks again
             return None
+        return request.prompt_tokens or await self.exact(request)
+
+    async def exact(self, request: ChatRequest) -> int:
+        """Tokens of a request's prompt as the server counts them, if it counts.
+
+        Raises:
+            TokenizerError: the request has tools, and the model's chat template knows nothing of them.
+            ModelError: the server cannot be asked.
+        """
         counter = await self._counter.get()
         messages, thinking, tools = request.messages, request.thinking, request.tools
         if isinstance(counter, CheckedCounter):
@@ -84,21 +129,51 @@ class Counting:
                 return known
         return await in_thread(counter.count_messages, messages, thinking=thinking, tools=tools)
 
-    async def compare(self, counted: int, said: int) -> None:
+    async def compare(self, request: ChatRequest, counted: int | None, usage: Usage) -> None:
         """Compares what was counted with what the server says that a prompt took.
 
         A tokenizer may agree on the texts that it was tried with and not on others: a fine-tune may have
         tokens of its own. The first time that shows, the server counts from then on.
+
+        Args:
+            request: what was sent.
+            counted: tokens of its prompt, as `prompt` said.
+            usage: what the server says.
+
+        Raises:
+            PromptTruncated: the prompt has far more tokens.
         """
-        if not 0 < counted < said:
+        took = usage.prompt_tokens
+        if took <= 0:
             return
+        if counted is not None and counted < took:
+            counter = await self._counter.get()
+            if not isinstance(counter, CheckedCounter):
+                return
+            if (whole := await self.exact(request)) < took and counter.distrust():
+                widen(COUNTING_THREADS)
+                logger.warning(
+                    "%r: a prompt was counted as %d tokens and took %d: the tokenizer on this machine is another "
+                    "one, so the server is asked for every count from now on; name the model's own tokenizer",
+                    *(self._model, whole, took),
+                )
+            return
+        took += usage.cached_tokens  # some servers leave them out of the prompt's
+        most = counted or request.prompt_tokens
+        if most is not None and not _is_cut(took, most):
+            return
+        if counted is None and self._tokenizer is None and not self._found:
+            return  # nobody counts here
         counter = await self._counter.get()
-        if isinstance(counter, CheckedCounter) and counter.distrust():
-            widen(COUNTING_THREADS)
-            logger.warning(
-                "%r: a prompt was counted as %d tokens and took %d: the tokenizer on this machine is another one, "
-                "so the server is asked for every count from now on; name the model's own tokenizer",
-                *(self._model, counted, said),
+        if not getattr(counter, "exact", False):
+            return
+        least = await in_thread(_least, counter, request, took)
+        if _is_cut(took, least):
+            raise PromptTruncated(
+                f"{self._model!r}: the server read {usage.prompt_tokens} tokens of a prompt of {least}: it cut the "
+                f"prompt and said nothing, so its context length is less than the window that is used. Give the "
+                f"server a larger one (Ollama: num_ctx, OLLAMA_CONTEXT_LENGTH), or use a smaller window "
+                f"(--window). If {counter.name!r} is not the model's own tokenizer, name that (--tokenizer)"
             )
 
     async def _find(self) -> TokenCounter:
@@ -135,8 +210,7 @@ class Counting:
             except ModelError as error:
                 failure = failure or error
                 continue
-            if dialect.any_name:
-                await server.check_name()
+            await server.check_name()
             if not dialect.tokenize:
                 return None
             try:
@@ -146,8 +220,6 @@ class Counting:
             except (*UNREACHED, ServerFailed):
                 raise
             except ModelError as error:
-                if isinstance(error, ModelNotFound) and await server.lists_others():
-                    raise
                 logger.info("%s does not count: %s", server.endpoint, error)
                 return None
         if failure is not None:

@@ -14,6 +14,7 @@ from pydantic import model_validator
 from memagent.errors import ConfigError, LimitReached
 from memagent.messages import ChatRequest, Completion, Leaf, Usage
 from memagent.models.base import ChatModel, Wrapper
+from memagent.models.metered import Metered
 from memagent.models.perloop import PerLoop
 
 PRICE_UNIT = 1_000_000
@@ -98,8 +99,8 @@ class Limits(Leaf):
         ) / PRICE_UNIT
 
 
-class UsageLimit(Wrapper):
-    """Refuses calls once a limit is reached.
+class UsageLimit(Metered):
+    """Refuses calls once a limit is reached. What a server does not report is counted (`Metered`).
 
     What is promised: the check comes before a call, and compares what has been spent so far. Of calls, exactly
     `limits.calls` are let through: one counts from its start, also while it is under way and if it fails. For
@@ -137,7 +138,7 @@ class UsageLimit(Wrapper):
         with self._lock:
             self._check()
             self._calls += 1
-        completion = await self.inner.complete(request)
+        completion = await super().complete(request)
         with self._lock:
             self._spent += completion.usage
         return completion

@@ -13,6 +13,7 @@ from memagent.models.base import refuse_overflow
 from memagent.models.counting import Counting
 from memagent.models.dialects import DIALECTS, DialectName
 from memagent.models.openai_client import Clients
+from memagent.models.openai_parameters import OTHER_LIMIT
 from memagent.models.openai_reply import read_completion
 from memagent.models.openai_request import sent
 from memagent.models.openai_stream import Pieces
@@ -21,7 +22,6 @@ from memagent.models.server import Server
 from memagent.tokens.base import TokenCounter
 
 TEMPLATE_KWARGS = "chat_template_kwargs"
-LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 class OpenAIModel:
@@ -43,8 +43,9 @@ class OpenAIModel:
         window: most tokens of prompt plus output, instead of what the server says (never above it).
         tokenizer: what `load_counter` takes, instead of looking for the model's own.
         timeout: seconds after which a call without a reply is given up.
-        default_headers: sent with every request.
-        extra_body: fields added to every chat request; they win over those that memagent sets.
+        default_headers: sent with every request; never shown.
+        extra_body: fields added to every chat request; they win over those that memagent sets. None leaves a
+            field out; for `max_tokens` it sends `max_completion_tokens` instead, and the other way round.
         tokens: also asks for token ids and log-probabilities, where the server gives them.
 
     Raises:
@@ -111,13 +112,13 @@ class OpenAIModel:
             TokenizerError: it has tools, and the model's chat template knows nothing of them.
             ModelError: another of its subclasses for whatever went wrong.
         """
-        prompt = await self._prompt_tokens(request)
-        async with self._router.turn(request.messages, prompt + request.max_tokens) as server:
+        prompt = await self._counting.prompt(request)
+        tokens = (prompt or request.prompt_tokens or 0) + request.max_tokens
+        async with self._router.turn(request.messages, tokens) as server:
             fields = await self._fields(request, prompt, server)
             raw = await server.chat(fields)
-            completion = read_completion(raw, server.endpoint)
-            await self._counting.compare(prompt, completion.usage.prompt_tokens)
-            await self._refuse_clipped(request, completion, server)
+            completion = read_completion(raw, server.endpoint, request)
+            await self._check(request, prompt, completion, server)
         return completion
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | Completion]:
@@ -128,8 +129,9 @@ class OpenAIModel:
         Raises:
             ModelError: as `complete`; a reply that breaks off raises after the pieces that came.
         """
-        prompt = await self._prompt_tokens(request)
-        async with self._router.turn(request.messages, prompt + request.max_tokens) as server:
+        prompt = await self._counting.prompt(request)
+        tokens = (prompt or request.prompt_tokens or 0) + request.max_tokens
+        async with self._router.turn(request.messages, tokens) as server:
             fields = await self._fields(request, prompt, server, streamed=True)
             pieces = Pieces(server.endpoint)
             async with aclosing(server.chat_stream(fields)) as chunks:
@@ -142,8 +144,8 @@ class OpenAIModel:
                         ) from None
                     if text:
                         yield text
-            completion = read_completion(pieces.reply(), server.endpoint)
-            await self._refuse_clipped(request, completion, server)
+            completion = read_completion(pieces.reply(), server.endpoint, request)
+            await self._check(request, prompt, completion, server)
         yield completion
 
     async def counter(self) -> TokenCounter:
@@ -193,7 +195,7 @@ class OpenAIModel:
         return f"OpenAIModel({self.name!r}, base_url={urls if len(urls) > 1 else urls[0]!r})"
 
     async def _fields(
-        self, request: ChatRequest, prompt: int, server: Server, *, streamed: bool = False
+        self, request: ChatRequest, prompt: int | None, server: Server, *, streamed: bool = False
     ) -> dict[str, object]:
         """The request's body.
 
@@ -212,37 +214,40 @@ class OpenAIModel:
         if request.tools:
             fields["tools"] = [tool.to_openai() for tool in request.tools]
         switch, own = fields.get(TEMPLATE_KWARGS), self._extra_body.get(TEMPLATE_KWARGS)
+        if self._extra_body.get(dialect.limit, 0) is None:
+            fields[OTHER_LIMIT[dialect.limit]] = request.max_tokens
         fields |= self._extra_body
         if isinstance(switch, dict) and isinstance(own, dict):
             fields[TEMPLATE_KWARGS] = switch | own  # as they are counted
+        fields = {name: value for name, value in fields.items() if value is not None}
         if prompt:
             # What is sent decides: extra_body may ask for more.
-            most = max((v for k in LIMITS if isinstance(v := fields.get(k), int)), default=0)
+            most = max((v for k in OTHER_LIMIT if isinstance(v := fields.get(k), int)), default=0)
             window = await self._known_window(server)
             if window is not None and prompt + most > window:
                 server.forget()  # it may have come back with a larger one
                 window = await self._known_window(server)
+                if request.prompt_tokens is not None:  # which may be a bound
+                    prompt = await self._counting.exact(request)
             refuse_overflow(str(server.endpoint), prompt, most, window)
         return fields
-
-    async def _prompt_tokens(self, request: ChatRequest) -> int:
-        """Tokens of the prompt where the server counts, else 0."""
-        return await self._counting.prompt(request) or 0
 
     async def _known_window(self, server: Server) -> int | None:
         """A server's window, None where its list cannot be had: then the chat request has its say."""
         window = await server.known_window()
         return min((w for w in (window, self._window) if w), default=None)
 
-    async def _refuse_clipped(
-        self, request: ChatRequest, completion: Completion, server: Server
+    async def _check(
+        self, request: ChatRequest, prompt: int | None, completion: Completion, server: Server
     ) -> None:
-        """Looks after a reply that is shorter than it might be: vLLM clips what its window does not hold.
+        """Looks whether the server cut the prompt or the reply: vLLM clips what its window does not hold.
 
         Raises:
+            PromptTruncated: the prompt was cut.
             ContextOverflow: the window is smaller than it was, as it may be after a restart.
         """
         usage = completion.usage
+        await self._counting.compare(request, prompt, usage)
         if (
             completion.finish_reason is not FinishReason.LENGTH
             or not 0 < usage.completion_tokens < request.max_tokens

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
 import os
+import socket
+import ssl
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from memagent.errors import ConfigError
+from memagent.errors import ConfigError, RequestRefused
 from memagent.models.openai_errors import Endpoint
 from memagent.models.perloop import PerLoop
 from memagent.threads import in_thread
 
 if TYPE_CHECKING:
     import openai
+
+T = TypeVar("T")
 
 NO_KEY = "EMPTY"
 """Sent where a server wants no key: the client insists on one."""
@@ -28,6 +34,7 @@ CONNECT_SECONDS = 10.0
 KEEP_SECONDS = 2.0
 """How long an idle connection is kept. The servers close theirs after 5 s (uvicorn's default, which vLLM and
 SGLang have) and the HTTP library keeps them as long: a request that is sent just then is lost."""
+_LOSE_BODY = {HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.FOUND, HTTPStatus.SEE_OTHER}
 SECRET_CHARS = 6
 """Shorter texts are no secrets, and blanking them out would garble messages."""
 
@@ -46,9 +53,15 @@ class Clients:
         self, base_url: str, api_key: str | None, headers: Mapping[str, str], timeout: float
     ) -> None:
         parts = _checked_url(base_url)
+        if api_key and parts.username is not None:
+            raise ConfigError(
+                f"the base URL ...@{parts.hostname} names a user, and there is an API key too (api_key=, "
+                f"MEMAGENT_API_KEY or OPENAI_API_KEY); one request can carry one of them: take the user out of the "
+                f"URL, or do without the key (api_key='')"
+            )
         self._url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
         self._api_key = _checked_key(api_key)
-        self._headers = {**_basic_authorisation(parts), **headers}
+        self._headers = {**_basic_authorisation(parts), **_checked_headers(headers)}
         self._timeout = timeout
         secrets = {api_key or "", parts.password or "", unquote(parts.password or "")}
         for value in self._headers.values():
@@ -79,7 +92,18 @@ class Clients:
                 slot.client = await asyncio.to_thread(self._connect)
                 slot.closer = _closing(slot.client)
                 await anext(slot.closer)
+        slot.client.base_url = self._url  # it may have moved
         return slot.client
+
+    def move(self, base_url: str) -> None:
+        """Sends what comes to another base URL of the same server."""
+        self._url = base_url
+
+    def timeout(self, seconds: float) -> Any:
+        """Time for a request as the client takes it, with less for the connection."""
+        import openai
+
+        return openai.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
 
     def blocking(self) -> openai.OpenAI:
         """The client for worker threads, which all of them share."""
@@ -90,7 +114,7 @@ class Clients:
             if self._blocking is None:
                 import openai
 
-                http = openai.DefaultHttpxClient(limits=_limits())
+                http = self._made(openai.DefaultHttpxClient)
                 self._blocking = openai.OpenAI(http_client=http, **self._options())
                 weakref.finalize(self._blocking, http.close)
             return self._blocking
@@ -115,20 +139,94 @@ class Clients:
     def _connect(self) -> openai.AsyncOpenAI:
         import openai
 
-        return openai.AsyncOpenAI(
-            http_client=openai.DefaultAsyncHttpxClient(limits=_limits()), **self._options()
-        )
+        hooks = {"response": [self._refuse_redirect]}
+        http = self._made(openai.DefaultAsyncHttpxClient, event_hooks=hooks)
+        return openai.AsyncOpenAI(http_client=http, **self._options())
+
+    def _made(self, kind: Callable[..., T], **options: Any) -> T:
+        """An HTTP client. A server on this machine is reached directly, whatever proxy is set.
+
+        Raises:
+            ConfigError: the environment names a proxy or certificates that cannot be used.
+        """
+        parts = urlsplit(self._url)
+        if _is_loopback(parts.hostname or ""):
+            options["trust_env"] = False
+            if parts.scheme == "https":
+                options["verify"] = ssl.create_default_context()  # which reads SSL_CERT_FILE
+        try:
+            return kind(limits=_limits(), **options)
+        except (ImportError, OSError, ValueError) as error:
+            raise ConfigError(_fault(error)) from None
+
+    async def _refuse_redirect(self, response: Any) -> None:
+        """Stops where the HTTP library would follow with a GET, and lose the request's body.
+
+        Raises:
+            RequestRefused: it would.
+        """
+        if response.request.method == "POST" and response.status_code in _LOSE_BODY:
+            parts = urlsplit(str(response.url.join(response.headers.get("location", ""))))
+            host = parts.netloc.rpartition("@")[2]
+            to = urlunsplit(parts._replace(netloc=host, query="", fragment=""))
+            base = to.removesuffix("/").removesuffix("/chat/completions")
+            raise RequestRefused(
+                f"{self._url}: the server redirects ({response.status_code}) to {to!r}, which would lose the "
+                f"request; give {base!r} as the base URL"
+            )
 
     def _options(self) -> dict[str, Any]:
-        import openai
-
         return {
             "base_url": self._url,
             "api_key": self._api_key,
             "default_headers": self._headers,
-            "timeout": openai.Timeout(self._timeout, connect=min(CONNECT_SECONDS, self._timeout)),
+            "timeout": self.timeout(self._timeout),
             "max_retries": 0,
         }
+
+
+def speaks_tls(url: str) -> bool:
+    """Whether a server answers in TLS at an http:// URL. Blocks."""
+    parts = urlsplit(url)
+    if parts.scheme != "http" or parts.hostname is None:
+        return False
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((parts.hostname, parts.port or 80), CLOSE_SECONDS) as plain:
+            context.wrap_socket(plain, server_hostname=parts.hostname).close()
+    except OSError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return address.is_loopback or address.is_unspecified
+
+
+def _fault(error: Exception) -> str:
+    """What is wrong with the environment, where no HTTP client can be made with it."""
+    names = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+    if not isinstance(error, OSError):
+        names = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY")
+    found = [(n, os.environ[n]) for n in (*names, *map(str.lower, names)) if os.environ.get(n)]
+    if isinstance(error, ImportError):
+        found = [(name, value) for name, value in found if value.lower().startswith("socks")]
+    shown = ", ".join(f"{name}={value.rpartition('@')[2]!r}" for name, value in found)
+    shown = shown or "the system's settings"
+    if isinstance(error, OSError):
+        shown = shown.partition(", ")[0]  # the file comes before the folder
+        return f"the certificates cannot be read ({shown}: {error}); correct or unset that variable"
+    if isinstance(error, ImportError):
+        return (
+            f"the proxy is a SOCKS one ({shown}), which takes the extra 'socks' of httpx: pip install "
+            f"'httpx[socks]', or unset that variable"
+        )
+    return f"the proxy cannot be used ({shown}); give one such as http://host:3128, or unset that variable"
 
 
 class _Slot:
@@ -205,6 +303,16 @@ def _checked_key(api_key: str | None) -> str:
             f"character outside ASCII, which cannot be sent; copy it again"
         )
     return api_key
+
+
+def _checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in headers.items():
+        if not (f"{name}{value}".isascii() and f"{name}{value}".isprintable()):
+            raise ConfigError(
+                f"the header {name!r} (its value is not shown) holds a line end or a character outside ASCII, which "
+                f"cannot be sent; write it anew"
+            )
+    return headers
 
 
 def _basic_authorisation(parts: SplitResult) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from memagent.errors import (
     RequestTimeout,
     ServerBusy,
     ServerFailed,
+    TLSFailed,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ _NO_MODEL = re.compile(
     r"\bmodel\b.{0,200}?\b(does not exist|not found|is not (served|available))|(unknown|invalid) model\b",
     re.IGNORECASE | re.DOTALL,
 )
+_WANTS_TLS = re.compile(r"HTTP request\b.{0,20}\bto (an )?HTTPS", re.IGNORECASE)
+"""nginx and Go's servers."""
 _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 
@@ -79,6 +83,10 @@ class Endpoint:
                 return True
             seen = seen.__cause__
         return False
+
+    def cause(self, error: BaseException) -> BaseException | None:
+        """The original error, unless a traceback would show a secret that the server echoed."""
+        return None if self.leaks(error) else error
 
 
 def server_message(body: object) -> str:
@@ -152,9 +160,11 @@ def translate(
     said = f"{endpoint}: the server answered {status}: {words}"
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return AuthenticationFailed(f"{said}; give its key as api_key= or in MEMAGENT_API_KEY")
+    if _WANTS_TLS.search(words):
+        return TLSFailed(f"{said}; begin the base URL with https://")
     if says_no_model(error):
         return ModelNotFound(f"{said}; {where_models_are(endpoint, served)}")
-    if _overflows(error):
+    if overflows(error):
         return ContextOverflow(f"{said}; use a smaller window (--window) or a shorter question")
     if status == HTTPStatus.TOO_MANY_REQUESTS and error.code == "insufficient_quota":
         return RequestRefused(f"{said}; waiting does not help, the account's quota is used up")
@@ -196,6 +206,10 @@ def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelEr
 
     cause = error.__cause__
     kind = type(cause).__name__
+    if isinstance(cause, ModelError):  # of a hook of ours: openai 2 wraps it
+        return cause
+    if kind == "ConnectError" and (fault := _tls_fault(cause)) is not None:
+        return TLSFailed(f"{endpoint}: {endpoint.quote(fault)}")
     if isinstance(error, openai.APITimeoutError) and kind != "ConnectTimeout":
         return RequestTimeout(
             f"{endpoint}: no answer within {endpoint.timeout:g} s; "
@@ -208,7 +222,29 @@ def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelEr
     )
 
 
-def _overflows(error: openai.APIStatusError) -> bool:
+def broke(error: openai.APIError) -> bool:
+    """True where somebody listens, and hung up before there was a reply."""
+    return type(error.__cause__).__name__ in ("ReadError", "RemoteProtocolError")
+
+
+def _tls_fault(error: BaseException | None) -> str | None:
+    """What is wrong with TLS, None where a failure may pass."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    if error is None or isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        return None
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the server's certificate is not trusted ({error.verify_message}); name the file of its authority in "
+            f"SSL_CERT_FILE"
+        )
+    if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"):
+        return "the server does not speak TLS there; begin the base URL with http://"
+    return f"no TLS connection ({error})"
+
+
+def overflows(error: openai.APIStatusError) -> bool:
+    """True where the server says that a request is over the window."""
     if error.status_code not in (
         HTTPStatus.BAD_REQUEST,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
-from memagent.errors import BadResponse, ServerFailed
+from memagent.errors import BadResponse, NoReply, ServerFailed
 from memagent.messages import (
+    ChatRequest,
     Completion,
     FinishReason,
     ServedCall,
     TokenIds,
+    ToolCall,
     Usage,
     read_calls,
 )
@@ -34,6 +45,7 @@ class _Said(BaseModel):
     reasoning: JsonValue = None
     reasoning_content: JsonValue = None
     tool_calls: list[ServedCall] | None = None
+    refusal: _Name = None
 
 
 class _LogProb(BaseModel):
@@ -56,46 +68,60 @@ class _Choice(BaseModel):
     """SGLang."""
 
 
+def _or_none(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    """What is not as it should be counts as left out."""
+    try:
+        return read(value)
+    except ValidationError:
+        return None
+
+
+_Lenient = WrapValidator(_or_none)
+_Count = Annotated[Annotated[int, Field(strict=True, ge=0)] | None, _Lenient]
+_Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _Lenient]
+_Name = Annotated[str | None, _Lenient]
+
+
 class _Details(BaseModel):
-    cached_tokens: int | None = None
+    cached_tokens: _Count = None
 
 
 class _Counts(BaseModel):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
+    prompt_tokens: _Count = None
+    completion_tokens: _Count = None
+    prompt_tokens_details: Annotated[_Details | None, _Lenient] = None
 
 
 class _Timings(BaseModel):
-    cache_n: int | None = None
+    cache_n: _Count = None
     """llama-server's count of cached prompt tokens."""
 
 
 class _Reply(BaseModel):
     choices: list[_Choice] = Field(min_length=1)
-    usage: _Counts | None = None
+    usage: Annotated[_Counts | None, _Lenient] = None
     prompt_token_ids: tuple[int, ...] | None = None
     """vLLM."""
-    timings: _Timings | None = None
+    timings: Annotated[_Timings | None, _Lenient] = None
 
 
 class _Meta(BaseModel):
-    n_ctx: int | None = None
+    n_ctx: _Window = None
 
 
 class ServedModel(BaseModel):
     """One entry of a server's model list."""
 
     id: str
-    owned_by: str | None = None
+    owned_by: _Name = None
     """Gives vLLM and SGLang away."""
-    max_model_len: int | None = None
+    max_model_len: _Window = None
     """vLLM, SGLang."""
-    context_length: int | None = None
+    context_length: _Window = None
     """Several gateways."""
-    meta: _Meta | None = None
+    meta: Annotated[_Meta | None, _Lenient] = None
     """llama-server: `meta.n_ctx`."""
-    parent: str | None = None
+    parent: _Name = None
     """vLLM: the model that a LoRA adapter belongs to; adapters have no length of their own."""
 
     @property
@@ -108,15 +134,24 @@ class _Listing(BaseModel):
     data: list[ServedModel]
 
 
+_Bare = Annotated[list[ServedModel], Field(min_length=1)]
+"""As a few gateways send it."""
+_listing: TypeAdapter[_Listing | list[ServedModel]] = TypeAdapter(_Listing | _Bare)
 _anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
-def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
+def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Completion:
     """A `Completion` from a reply's body. Empty content is an empty text: the agent decides on it.
 
     Tool calls are read as `read_calls` does.
 
+    Args:
+        body: what the server sent.
+        endpoint: who sent it.
+        request: what was asked.
+
     Raises:
+        NoReply: there is no text, but a refusal, or calls though the request has no tools.
         BadResponse: not JSON, or no chat completion in it.
         ServerFailed: the engine broke the generation off.
     """
@@ -134,9 +169,12 @@ def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
             f"its log says more"
         )
     said = choice.message
+    text, calls = _text(said.content), read_calls(said.tool_calls or ())
+    if not text.strip():
+        _refuse_silence(said.refusal, () if request.tools else calls, endpoint)
     return Completion(
-        text=_text(said.content),
-        tool_calls=read_calls(said.tool_calls or ()),
+        text=text,
+        tool_calls=calls,
         reasoning=next(
             (r for r in (said.reasoning, said.reasoning_content) if isinstance(r, str) and r), ""
         ),
@@ -144,6 +182,18 @@ def read_completion(body: bytes, endpoint: Endpoint) -> Completion:
         usage=_usage(reply),
         tokens=_tokens(reply),
     )
+
+
+def _refuse_silence(refusal: str | None, calls: Sequence[ToolCall], endpoint: Endpoint) -> None:
+    """Asking again would be paid for, and answered the same."""
+    if refusal:
+        raise NoReply(f"{endpoint}: the model refuses: {endpoint.quote(refusal)!r}")
+    if calls:
+        said = ", ".join(f"{call.name}({call.arguments})" for call in calls)
+        raise NoReply(
+            f"{endpoint}: the model says nothing and calls a tool, though it was given none: "
+            f"{endpoint.quote(said)!r}; switch off what the server reads calls with, or use another model"
+        )
 
 
 def _tokens(reply: _Reply) -> TokenIds | None:
@@ -174,7 +224,8 @@ def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
         BadResponse: the body is no model list.
     """
     try:
-        return tuple(_Listing.model_validate_json(body).data)
+        listed = _listing.validate_json(body)
+        return tuple(listed if isinstance(listed, list) else listed.data)
     except ValidationError as error:
         raise BadResponse(
             f"{endpoint}: the reply to GET /models is no list of models: {_excerpt(body, endpoint)}; "

@@ -19,7 +19,12 @@ class Pieces:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._text: dict[str, list[str]] = {"content": [], "reasoning": [], "reasoning_content": []}
+        self._text: dict[str, list[str]] = {
+            "content": [],
+            "reasoning": [],
+            "reasoning_content": [],
+            "refusal": [],
+        }
         self._lists: dict[str, list[Any]] = {}
         self._calls: list[dict[str, Any]] = []
         self._whole: dict[str, Any] = {}

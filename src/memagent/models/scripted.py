@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, ToolCall, Usage
 from memagent.models.base import refuse_overflow
+from memagent.models.metered import metered
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -87,13 +88,9 @@ class ScriptedModel:
             return reply
         text = reply if isinstance(reply, str) else ""
         calls = () if isinstance(reply, str) else (reply,) if isinstance(reply, ToolCall) else reply
-        written = [text, *(f"{call.name}{call.arguments}" for call in calls)]
-        usage = Usage(
-            calls=1,
-            prompt_tokens=prompt,
-            completion_tokens=sum(map(self._counter.count, written)),
-        )
-        return Completion(text=text, tool_calls=tuple(calls), usage=usage)
+        usage = Usage(calls=1, prompt_tokens=prompt)
+        completion = Completion(text=text, tool_calls=tuple(calls), usage=usage)
+        return metered(request, completion, self._counter)
 
     async def counter(self) -> TokenCounter:
         """The counter that was given."""

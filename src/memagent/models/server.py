@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
-from http import HTTPStatus
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
@@ -23,23 +22,24 @@ from memagent.errors import (
     ServerFailed,
 )
 from memagent.models.dialects import Dialect, owned_by
-from memagent.models.once import Once
+from memagent.models.model_list import VERSION, ModelList
 from memagent.models.openai_client import Clients
-from memagent.models.openai_errors import says_no_model, translate, where_models_are
-from memagent.models.openai_reply import ServedModel, read_models, served_window
+from memagent.models.openai_errors import Endpoint, says_no_model, translate, where_models_are
+from memagent.models.openai_parameters import Parameters
+from memagent.models.openai_reply import ServedModel, served_window
 
 if TYPE_CHECKING:
     import openai
 
 logger = logging.getLogger("memagent")
 
-LIST_SECONDS = 30.0
-"""A model list, a count or a version needs no computing: a server that has not sent it by then hangs."""
+STRICT = {"vllm", "library"}
+"""Owners in the lists of servers that serve what they list and nothing else: vLLM, Ollama."""
+OPENAI = "https://api.openai.com/"
 FRESH = 1.0
 """Seconds for which a list is not asked for again, so that many runs that begin together ask once."""
 UNREACHED = (ConnectionFailed, RequestTimeout, ServerBusy)
 """Errors after which a server may say another time what it was asked."""
-_NO_LIST = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
 
 
 class Server:
@@ -57,14 +57,16 @@ class Server:
         self, name: str, model: str, clients: Clients, timeout: float, presumed: Dialect
     ) -> None:
         self.model = model
-        self.endpoint = clients.endpoint(name)
         self._clients = clients
-        self._quick = replace(self.endpoint, timeout=min(LIST_SECONDS, timeout))
+        self._models = ModelList(clients, clients.endpoint(name))
         self._presumed = presumed
-        self._listing = Once(self._list)
         self._unlisted = False
-        self._serves: list[str] | None = None
-        self._listed_at: float | None = None
+        self._parameters = Parameters(self.endpoint)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server, as errors may name it."""
+        return self._models.endpoint
 
     # --- what it says of itself
 
@@ -74,18 +76,26 @@ class Server:
         Raises:
             ModelError: the list was asked for and did not come.
         """
-        return await self._listing.get()
+        return await self._models.get()
 
     async def window(self) -> int | None:
         """Most tokens of prompt plus output, None where the list does not say. Asked anew: it may have restarted.
 
         Raises:
+            ModelNotFound: the list names other models only.
+            RequestRefused: there is no list, and the base URL looks incomplete.
             ModelError: the list was asked for and did not come.
         """
-        if self._listed_at is not None and time.monotonic() - self._listed_at > FRESH:
+        asked_at = self._models.asked_at
+        if asked_at is not None and time.monotonic() - asked_at > FRESH:
             self.forget()
         listed = await self.listing()
-        return None if listed is None else served_window(self.model, listed)
+        if listed is None:
+            if self._models.astray is not None:
+                raise RequestRefused(self._models.astray)
+            return None
+        await self.check_name(guess=len(listed) > 1)
+        return served_window(self.model, listed)
 
     async def dialect(self) -> Dialect:
         """How to speak to it: as its list gives away, else as presumed.
@@ -122,28 +132,31 @@ class Server:
         listed = await self._lenient()
         return None if listed is None else served_window(self.model, listed)
 
-    async def check_name(self) -> None:
-        """Compares the model's name with the list, for servers that answer to every name.
+    async def check_name(self, *, guess: bool = False) -> None:
+        """Compares the model's name with the list, where it takes no other (or every one, for the one it has).
+
+        Args:
+            guess: also where other names than those in the list may do, as at gateways.
 
         Raises:
             ModelNotFound: the list names other models only.
         """
-        base = self.model.partition(":")[0]  # SGLang: `model:adapter`
-        if await self.lists_others() and base not in (self._serves or ()):
-            raise ModelNotFound(
-                f"{self.endpoint}: no model of that name; {where_models_are(self.endpoint, self._serves)}"
-            )
-
-    async def lists_others(self) -> bool:
-        """Whether its list names models, and not this one."""
         listed = await self._lenient()
-        return bool(listed) and all(entry.id != self.model for entry in listed)
+        names = {entry.id for entry in listed or ()}
+        # SGLang: `model:adapter`; Ollama: the tag may be left out; LiteLLM lists `openai/*`.
+        mine = {self.model, self.model.partition(":")[0], f"{self.model}:latest"}
+        if not names or names & mine or any("*" in name for name in names):
+            return
+        owners = {entry.owned_by for entry in listed or ()}
+        strict = owners <= STRICT or self.endpoint.base_url.startswith(OPENAI)
+        if guess or strict or (await self.dialect()).any_name:
+            there = where_models_are(self.endpoint, self._models.names)
+            raise ModelNotFound(f"{self.endpoint}: no model of that name; {there}")
 
     def forget(self) -> None:
         """Asks again next time: after a restart a server may serve another model or window."""
-        self._listing = Once(self._list)
+        self._models.forget()
         self._unlisted = False
-        self._listed_at = None
 
     async def _lenient(self, *, for_good: bool = False) -> tuple[ServedModel, ...] | None:
         """Its model list, None also where it refuses to send it: some gateways guard the list more than the chat.
@@ -178,10 +191,9 @@ class Server:
         import openai
 
         try:
-            create: Any = client.chat.completions.with_raw_response.create
-            raw = await create(**_arguments(fields))
+            raw = await self._create(client.chat.completions.with_raw_response.create, fields)
         except openai.APIError as error:
-            raise await self._translated(error) from self._cause(error)
+            raise await self._translated(error) from self.endpoint.cause(error)
         except UnicodeEncodeError as error:
             raise self._surrogate(error) from None
         return raw.content
@@ -196,15 +208,13 @@ class Server:
         import openai
 
         try:
-            create: Any = client.chat.completions.create
-            stream = await create(
-                **_arguments(fields), stream=True, stream_options={"include_usage": True}
-            )
+            options = {"stream": True, "stream_options": {"include_usage": True}}
+            stream = await self._create(client.chat.completions.create, fields, **options)
             async with stream:
                 async for chunk in stream:
                     yield self._piece(chunk)
         except openai.APIError as error:
-            raise await self._translated(error) from self._cause(error)
+            raise await self._translated(error) from self.endpoint.cause(error)
         except UnicodeEncodeError as error:
             raise self._surrogate(error) from None
         except Exception as error:
@@ -226,7 +236,8 @@ class Server:
         client = self._clients.blocking()
         import openai
 
-        options: Any = {"timeout": self._quick.timeout}
+        quick = self._models.quick
+        options: Any = {"timeout": self._clients.timeout(quick.timeout)}
         url = self._root + path
         try:
             if body is None:
@@ -234,7 +245,7 @@ class Server:
             else:
                 reply = client.post(url, cast_to=object, body=dict(body), options=options)
         except openai.APIError as error:
-            raise translate(error, self._quick, self._serves) from self._cause(error)
+            raise translate(error, quick, self._models.names) from self.endpoint.cause(error)
         except ValueError as error:  # it said that it is JSON, and is not
             reply = str(error)
         if not isinstance(reply, dict):
@@ -250,47 +261,30 @@ class Server:
 
     # --- inside
 
+    async def _create(self, create: Any, fields: Mapping[str, object], **options: Any) -> Any:
+        """Sends a chat request, once more for each parameter that the server is found to refuse."""
+        import openai
+
+        while True:
+            sent = self._parameters.adapt(fields)
+            try:
+                return await create(**_arguments(sent), **options)
+            except openai.APIError as error:
+                if not self._parameters.learn(error, sent):
+                    raise
+
     @property
     def _root(self) -> str:
         """Where the paths beside `/v1` begin."""
         parts = urlsplit(self.endpoint.base_url)
-        return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix("/v1")))
-
-    async def _list(self) -> tuple[ServedModel, ...] | None:
-        client = await self._clients.get()
-        import openai
-
-        try:
-            raw = await client.models.with_raw_response.list(timeout=self._quick.timeout)
-        except openai.APIStatusError as error:
-            if error.status_code in _NO_LIST:
-                logger.info(
-                    "%s: no list of models there (status %d)", self.endpoint, error.status_code
-                )
-                return None
-            raise translate(error, self.endpoint) from self._cause(error)
-        except openai.APIError as error:
-            raise translate(error, self._quick) from self._cause(error)
-        listed = read_models(raw.content, self.endpoint)
-        self._serves = [entry.id for entry in listed]
-        self._listed_at = time.monotonic()
-        return listed
+        return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(VERSION)))
 
     async def _translated(self, error: openai.APIError) -> ModelError:
-        served = await self._served() if says_no_model(error) else None
+        served: list[str] | None = None
+        if says_no_model(error):
+            with suppress(ModelError):  # rather than a second error
+                served = self._models.names if await self._models.ask() is not None else None
         return translate(error, self.endpoint, served)
-
-    async def _served(self) -> list[str] | None:
-        """The ids that it lists, for an error message: None rather than a second error."""
-        try:
-            listed = await self._list()
-        except ModelError:
-            return None
-        return None if listed is None else [entry.id for entry in listed]
-
-    def _cause(self, error: openai.APIError) -> BaseException | None:
-        """The original error, unless a traceback would show a secret that the server echoed."""
-        return None if self.endpoint.leaks(error) else error
 
     def _piece(self, chunk: object) -> dict[str, Any]:
         if not isinstance(chunk, BaseModel):

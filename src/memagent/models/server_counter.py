@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from memagent.errors import BadResponse
+from memagent.errors import AuthenticationFailed, BadResponse, ModelNotFound, RequestRefused
 from memagent.messages import Message, ToolSpec
 from memagent.models.dialects.base import id_list
 from memagent.models.openai_request import sent
 from memagent.tokens.base import Measured
 from memagent.tokens.measured import well_formed
+
+logger = logging.getLogger("memagent")
 
 Ask = Callable[[str, Mapping[str, object]], Mapping[str, JsonValue]]
 
@@ -55,6 +58,7 @@ class ServerCounter:
         self._send = ask
         self._model = model
         self._template = dict(template)
+        self._mute = False
         seen = [self.ids(text) for text in PROBES]
         short = [len(self.rendered(messages)) for messages in CONVERSATIONS]
         if not (all(seen) and all(short)):
@@ -112,11 +116,18 @@ class ServerCounter:
             fields["chat_template_kwargs"] = switch | (own if isinstance(own, dict) else {})
         return self._tokens(fields)
 
-    def text(self, ids: Sequence[int]) -> str:
-        """The text of token ids."""
+    def text(self, ids: Sequence[int]) -> str | None:
+        """The text of token ids, None where the server does not say: a gateway may let `/tokenize` through alone."""
+        if self._mute:
+            return None
         # SGLang leaves control tokens out unless it is told not to; vLLM never does.
         asked = {"model": self._model, "tokens": list(ids), "skip_special_tokens": False}
-        reply = self._send("/detokenize", asked)
+        try:
+            reply = self._send("/detokenize", asked)
+        except (AuthenticationFailed, ModelNotFound, RequestRefused) as error:
+            logger.info("%s: cuts are guessed and counted again: %s", self._model, error)
+            self._mute = True
+            return None
         for key in ("prompt", "text"):
             if isinstance(text := reply.get(key), str):
                 return text
@@ -137,7 +148,7 @@ class _ServerMeasured:
         self,
         text: str,
         ids: Sequence[int],
-        text_of: Callable[[Sequence[int]], str],
+        text_of: Callable[[Sequence[int]], str | None],
         count: Callable[[str], int],
     ) -> None:
         self._text, self._ids = text, ids
@@ -150,14 +161,17 @@ class _ServerMeasured:
             return len(self._text)
         if limit <= 0:
             return 0
+        guess = len(self._text) * limit // self.tokens
         head = self._text_of(self._ids[:limit])
+        if head is None:
+            return guess
         if not self._text.startswith(head):
             # A character that the last token ends inside of comes back as U+FFFD.
             head = head.rstrip("\ufffd")
         if self._text.startswith(head):
             return len(head)
         # The tokenizer normalises: the place is a guess, which the count of the prefix puts right.
-        return min(len(head), len(self._text) * limit // self.tokens)
+        return min(len(head), guess)
 
     def tokens_of_prefix(self, chars: int) -> int:
         """Exactly `count(text[:chars])`."""

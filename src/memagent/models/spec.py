@@ -7,19 +7,21 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
-from urllib.parse import urlsplit
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
 from memagent.errors import AuthenticationFailed, ConfigError, NoModel
-from memagent.models.base import ChatModel
+from memagent.models.base import ChatModel, Wrapper
 from memagent.models.counted import Counted
 from memagent.models.dialects import DialectName
 from memagent.models.extractive import ExtractiveModel
 from memagent.models.nano import open_nano
 from memagent.models.openai import OpenAIModel
-from memagent.models.retry import Retry
+from memagent.models.retry import Retry, RetryPolicy
 from memagent.models.transformers.model import TransformersModel
 from memagent.tokens.base import TokenCounter
 
@@ -44,9 +46,12 @@ class Access:
     """How to reach a model: arguments first, then the environment, then `.env` (keys: see `_key`)."""
 
     base_urls: tuple[str, ...]
-    api_key: str | None
+    api_key: str | None = field(repr=False)
     tokenizer: str | PathLike[str] | TokenCounter | None
     window: int | None
+    server: Mapping[str, Any] = field(repr=False)
+    """Further arguments of `OpenAIModel`."""
+    retry: RetryPolicy
 
 
 def open_model(
@@ -56,6 +61,10 @@ def open_model(
     api_key: str | None = None,
     tokenizer: str | PathLike[str] | TokenCounter | None = None,
     window: int | None = None,
+    timeout: float | None = None,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, object] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> ChatModel:
     """The model that a spec names. Nothing is sent yet.
 
@@ -72,6 +81,11 @@ def open_model(
         tokenizer: what `load_counter` takes, instead of the model's own. A server that counts tokens has the
             last word: where its counts are others, they are used.
         window: most tokens of prompt plus output, instead of asking the server.
+        timeout: seconds after which a call without a reply is given up; 600 by default.
+        headers: sent with every request, and never shown or stored.
+        extra_body: fields of every chat request, before those that memagent sets; None leaves a field out (see
+            `OpenAIModel`).
+        retry: how often and how long failed calls are sent again.
 
     Returns:
         The model; servers come with `Retry` around them.
@@ -81,6 +95,8 @@ def open_model(
         AuthenticationFailed: the OpenAI API without a key.
         ConfigError: the spec or the URL cannot be right, or `api_key` would go where only `.env` says.
     """
+    server = {"base_url": base_url, "api_key": api_key, "timeout": timeout, "headers": headers}
+    server |= {"extra_body": extra_body, "retry": retry}
     if spec is not None and not isinstance(spec, str):
         missing = [
             name
@@ -92,18 +108,12 @@ def open_model(
                 f"{spec!r:.80} is no model: give a spec such as 'vllm:NAME', or a ChatModel (it lacks "
                 f"{', '.join(missing)})"
             )
-        _refuse(
-            f"the model {spec!r} is an object already",
-            {"base_url": base_url, "api_key": api_key, "window": window},
-        )
+        _refuse(f"the model {spec!r} is an object already", server | {"window": window})
         return spec if tokenizer is None else Counted(spec, tokenizer)
     found = _Found.look()
     scheme, name = _split(found.model if spec is None else spec)
     if scheme in IN_PROCESS:
-        _refuse(
-            f"the model {scheme!r} needs no server",
-            {"base_url": base_url, "api_key": api_key},
-        )
+        _refuse(f"the model {scheme!r} needs no server", server)
     url, urls = found.url, () if found.url is None else urls_of(found.url.value)
     if base_url is not None:
         urls = urls_of(base_url)
@@ -115,8 +125,28 @@ def open_model(
         api_key=_key(scheme, name, url, api_key, found.keys),
         tokenizer=tokenizer,
         window=window,
+        server={
+            "timeout": 600.0 if timeout is None else timeout,
+            "default_headers": headers,
+            "extra_body": extra_body,
+        },
+        retry=retry or RetryPolicy(),
     )
-    return SCHEMES[scheme](name, access)
+    model = SCHEMES[scheme](name, access)
+    if tokenizer is not None and scheme in IN_PROCESS:
+        model = Counted(model, tokenizer)
+    if isinstance(model, Wrapper):
+        model.opened_with = {
+            "base_url": None if base_url is None else ",".join(map(_without_secrets, urls)),
+            "tokenizer": str(tokenizer) if isinstance(tokenizer, str | PathLike) else None,
+        }
+    return model
+
+
+def _without_secrets(url: str) -> str:
+    """A server's address without user, password and query."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _openai(name: str, access: Access) -> ChatModel:
@@ -130,29 +160,12 @@ def _openai(name: str, access: Access) -> ChatModel:
     return _server(name, urls, "openai" if its_own else "plain", access)
 
 
-def _vllm(name: str, access: Access) -> ChatModel:
-    return _server(name, access.base_urls or (LOCAL_URLS["vllm"],), "vllm", access)
-
-
-def _sglang(name: str, access: Access) -> ChatModel:
-    return _server(name, access.base_urls or (LOCAL_URLS["sglang"],), "sglang", access)
+def _local(dialect: Literal["vllm", "sglang"], name: str, access: Access) -> ChatModel:
+    return _server(name, access.base_urls or (LOCAL_URLS[dialect],), dialect, access)
 
 
 def _extractive(name: str, access: Access) -> ChatModel:
-    model = ExtractiveModel() if access.window is None else ExtractiveModel(window=access.window)
-    return _counted(model, access)
-
-
-def _transformers(name: str, access: Access) -> ChatModel:
-    return _counted(TransformersModel(name, window=access.window), access)
-
-
-def _nano(name: str, access: Access) -> ChatModel:
-    return _counted(open_nano(access.window), access)
-
-
-def _counted(model: ChatModel, access: Access) -> ChatModel:
-    return model if access.tokenizer is None else Counted(model, access.tokenizer)
+    return ExtractiveModel() if access.window is None else ExtractiveModel(window=access.window)
 
 
 def _server(name: str, urls: tuple[str, ...], dialect: DialectName, access: Access) -> ChatModel:
@@ -164,16 +177,18 @@ def _server(name: str, urls: tuple[str, ...], dialect: DialectName, access: Acce
             dialect=dialect,
             window=access.window,
             tokenizer=access.tokenizer,
-        )
+            **access.server,
+        ),
+        **vars(access.retry),
     )
 
 
 SCHEMES: dict[str, Callable[[str, Access], ChatModel]] = {
     "openai": _openai,
-    "vllm": _vllm,
-    "sglang": _sglang,
-    "transformers": _transformers,
-    "nano": _nano,
+    "vllm": partial(_local, "vllm"),
+    "sglang": partial(_local, "sglang"),
+    "transformers": lambda name, access: TransformersModel(name, window=access.window),
+    "nano": lambda name, access: open_nano(access.window),
     "extractive": _extractive,
 }
 """What may stand before the colon; those of `ALONE` have none."""

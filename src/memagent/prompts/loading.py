@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import tomllib
-from abc import abstractmethod
 from collections.abc import Collection
 from functools import lru_cache
 from importlib import resources
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+import tomli_w
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 
 from memagent.errors import PromptSetError
-from memagent.messages import Leaf
+from memagent.messages import Leaf, describe_problem
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -56,9 +55,9 @@ def parsed(kind: type[M], raw: bytes, name: str) -> tuple[M, str]:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise PromptSetError(f"{name!r} is not TOML in UTF-8: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise PromptSetError(f"{name!r}, {where}: {first['msg']} (see docs/prompts.md)") from error
+        raise PromptSetError(
+            f"{name!r}: {describe_problem(error)} (see docs/prompts.md)"
+        ) from error
 
 
 class Wording(Leaf):
@@ -79,7 +78,7 @@ class Wording(Leaf):
             fields = self.model_dump(warnings=False)
             if self._read and self.model_validate(tomllib.loads(self._read)).model_dump() == fields:
                 return self._read
-            text = self._toml(fields)
+            text = tomli_w.dumps(fields)
             text.encode()
         except (TypeError, ValueError, AttributeError) as error:
             raise PromptSetError(f"prompt set {self.name!r} cannot be written: {error}") from error
@@ -94,11 +93,6 @@ class Wording(Leaf):
         """
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]
 
-    @staticmethod
-    @abstractmethod
-    def _toml(fields: dict[str, Any]) -> str:
-        """The fields as TOML."""
-
 
 @lru_cache(maxsize=64)
 def compiled(template: str) -> Template:
@@ -110,8 +104,3 @@ def compiled(template: str) -> Template:
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
     return environment.from_string(template)
-
-
-def toml_string(value: object) -> str:
-    """A value as TOML. Its strings are those of JSON, but for DEL, which it wants escaped."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

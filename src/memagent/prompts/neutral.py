@@ -28,14 +28,14 @@ from memagent.tokens.base import JOINER
 # brackets: sentence marks, reasoning and tool-call marks.
 _WORDS = (
     r"s bos eos eot eod eop eom eoa sop pad unk mask sep cls think thinking tools? tool_calls? toolcall "
-    r"function_calls? image audio video (?:unused|special|reserved)\d{1,5} mask:\d{1,5} (?:seed|minimax):\w{1,64}"
+    r"function_calls? answer image audio video ref box quad (?:unused|special|reserved)\d{1,5} mask:\d{1,5} (?:seed|minimax):\w{1,64}"
 )
-# In square brackets, where code and prose have much of their own, by name alone (Mistral, BERT, GLM, Kimi),
+# In square brackets, where code and prose have much of their own, by name alone (Mistral, BERT, GLM, Kimi, InternLM),
 # and as the tokens are written: x[mask] is an index.
 _NAMES = (
     r"INST SYSTEM_PROMPT MODEL_SETTINGS AVAILABLE_TOOLS TOOL_[A-Z]{1,32} ARGS CALL_ID THINK PREFIX MIDDLE SUFFIX "
     r"IMG IMG_[A-Z]{1,32} AUDIO BEGIN_AUDIO TRANSCRIBE STREAMING_[A-Z]{1,32} BOS EOS EOT CLS SEP MASK PAD UNK "
-    r"[gs]MASK unused\d{1,5} control_\d{1,5} SPECIAL_\d{1,5} extra_id_\d{1,5} (?:start|end)_header_id"
+    r"[gs]MASK unused\d{1,5} UNUSED_TOKEN_\d{1,5} control_\d{1,5} SPECIAL_\d{1,5} extra_id_\d{1,5} (?:start|end)_header_id"
 )
 # First character, and what has to follow it. No repetition crosses the next first character or gives back what
 # it took (`++`), so that a text of nothing but first characters is scanned in linear time.
@@ -55,6 +55,7 @@ _CONTROL_FORMS = (
     ("]", r"![a-z]~\["),
     ("]", r"<\][^<>\[\]\n]++\[>\["),
     ("/", r"nothink"),  # GLM
+    ("◁", r"/?\w{1,32}▷"),  # Kimi-VL
 )
 # Where Unicode has forms of an ASCII character that NFKC (and for two of them NFC) makes that character.
 _COMPATIBLE = (
@@ -85,10 +86,10 @@ class Neutraliser:
                 tags = (tags.question, tags.memory, tags.chunk)
             names = "|".join(re.escape(tag) for tag in tags)
             forms.append(("<", rf"\s*+/?\s*+(?:{names})(?:[\s/][^<>]*+)?>"))
-        known = _starts(forms)
+        known, firsts = _starts(forms)
         tokens = sorted({_plain(token) for token in control_tokens if len(token) > 1})
         others = [(token[0], re.escape(token[1:])) for token in tokens if not known.match(token)]
-        self._pattern = _starts([*forms, *others]) if others else known
+        self._pattern, self._firsts = _starts([*forms, *others]) if others else (known, firsts)
 
     def __call__(self, text: str) -> tuple[str, list[int]]:
         """Neutralises `text`.
@@ -97,9 +98,10 @@ class Neutraliser:
             The safe text, and for each joiner that was put in the position in `text` of the character
             before it, ascending. Without look-alikes the text itself and an empty list.
         """
-        places = [match.start() for match in self._pattern.finditer(_plain(text))]
-        if not places:
-            return text, places
+        plain = _plain(text)
+        if not any(char in plain for char in self._firsts):  # forty times faster than the search
+            return text, []
+        places = [match.start() for match in self._pattern.finditer(plain)]
         parts: list[str] = []
         done = 0
         for place in places:
@@ -113,16 +115,15 @@ class Neutraliser:
         return self(text)[0]
 
 
-def _starts(forms: Iterable[tuple[str, str]]) -> re.Pattern[str]:
-    """Matches the first characters of look-alikes, and looks at what follows without taking it."""
+def _starts(forms: Iterable[tuple[str, str]]) -> tuple[re.Pattern[str], Iterable[str]]:
+    """Matches the first characters of look-alikes, which are named too, and looks at what follows without taking it."""
     following: defaultdict[str, list[str]] = defaultdict(list)
     for first, rest in forms:
         for char in {first, *first.lower()[:1], *first.upper()[:1]}:
             following[char].append(rest)
     # The literal in front, under no flag, lets the search skip what no look-alike begins with.
-    return re.compile(
-        "|".join(rf"{re.escape(c)}(?i:(?={'|'.join(rest)}))" for c, rest in following.items())
-    )
+    pattern = "|".join(rf"{re.escape(c)}(?i:(?={'|'.join(rest)}))" for c, rest in following.items())
+    return re.compile(pattern), tuple(following)
 
 
 def _plain(text: str) -> str:

@@ -37,7 +37,7 @@ class Answer:
 
 
 class UnusableReply(Exception):
-    """The reply is empty, ends inside its reasoning or was stopped half-way; the message says which."""
+    """The reply is empty, ends inside its reasoning, was stopped half-way or answers nothing; the message says which."""
 
 
 def visible(completion: Completion) -> str:
@@ -97,26 +97,34 @@ def read_update(completion: Completion, prompts: PromptSet, gate: Gate) -> Updat
     return Update(memory=text, done=done, cut_off=completion.finish_reason is FinishReason.LENGTH)
 
 
-def read_answer(completion: Completion, form: AnswerForm) -> Answer:
-    r"""Reads the reply to an answer call.
-
-    The answer is the whole text, the last `\boxed{...}`, or what follows the last "Therefore, the answer is".
+def read_answer(completion: Completion, prompts: PromptSet) -> Answer:
+    """Reads the reply to an answer call: its answer in the set's form, else the whole text.
 
     Raises:
-        UnusableReply: see `visible`.
+        UnusableReply: see `visible`; or it is `keep` or `done`, which answer nothing.
     """
     text = visible(completion)
-    found: str | None = text
-    if form == "boxed":
-        found = _last_box(text)
-    elif form == "sentence":
-        matches = _SENTENCE.findall(text)
-        found = _bare(matches[-1]) if matches else None
+    if text in (prompts.keep, prompts.done):
+        raise UnusableReply(f"the reply is {text!r} and no answer")
+    found = find_answer(text, prompts.answer_form)
     return Answer(
         text=text if found is None else found,
         form_found=found is not None,
         truncated=completion.finish_reason is FinishReason.LENGTH,
     )
+
+
+def find_answer(text: str, form: AnswerForm) -> str | None:
+    r"""The answer in a reply, None where it is not in that form.
+
+    It is the whole text, the last `\boxed{...}`, or what follows the last "Therefore, the answer is".
+    """
+    if form == "boxed":
+        return _last_box(text)
+    if form == "sentence":
+        matches = _SENTENCE.findall(text)
+        return _bare(matches[-1]) if matches else None
+    return text
 
 
 def _last_box(text: str) -> str | None:

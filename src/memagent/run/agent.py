@@ -15,11 +15,13 @@ from memagent.errors import (
     BadResponse,
     ConfigError,
     MemagentError,
+    ModelNotFound,
     RequestRefused,
 )
 from memagent.events import Event
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
+from memagent.models.metered import Metered
 from memagent.models.spec import open_model
 from memagent.run.sync import run_sync
 from memagent.runstore import RunStore
@@ -58,7 +60,8 @@ class Agent(ABC):
     ) -> None:
         if limits is not None and not isinstance(cast("object", limits), Limits):
             raise ConfigError(f"limits={limits!r}: give a memagent.Limits")
-        self.model = ConcurrencyLimit(open_model(model, base_url=base_url), concurrency)
+        opened = open_model(model, base_url=base_url)
+        self.model = ConcurrencyLimit(Metered(opened), concurrency)
         self.limits = limits
         self._concurrency = concurrency
         self._store = store
@@ -110,7 +113,7 @@ class Agent(ABC):
             seed: of its runs; default this agent's.
         """
         other = copy.copy(self)
-        other.model = ConcurrencyLimit(model, self._concurrency)
+        other.model = ConcurrencyLimit(Metered(model), self._concurrency)
         other._store, other._opened = self.store, None
         other._reseed(seed)
         return other
@@ -139,10 +142,10 @@ class Agent(ABC):
         """
         try:
             return await self.model.window()
-        except (AuthenticationFailed, RequestRefused, BadResponse):
+        except (AuthenticationFailed, RequestRefused, BadResponse, ModelNotFound):
             if given is None:
                 raise
-            return None  # some gateways keep their list to themselves; the chat has its say
+            return None  # some gateways list nothing, or other names
 
     def _finish(self, stream: EventStream[R], on_event: OnEvent | None = None) -> R:
         """Runs a stream from sync code; an interruption says how to resume.

@@ -101,6 +101,8 @@ class Exchange(Generic[T]):
     """Why a reply is committed and yet asked for again, under another key: it counts as wasted. None: it doesn't."""
     keeps_failure: bool = False
     """A failure is committed too, and met again by a replay."""
+    attempts: int = 0
+    """Attempts made before under another key."""
     question: int = 0
     chunk: int | None = None
     """For the events of what was sent again."""
@@ -176,8 +178,8 @@ class Caller:
             exchange.charge(Usage(repeated=begun.sent))
             wasted = begun.wasted
         detail = ""
-        for attempt in range(1 + UNUSABLE_RETRIES):
-            if attempt:
+        for attempt in range(exchange.attempts, 1 + UNUSABLE_RETRIES):
+            if detail:
                 exchange.note(detail)
                 await self._spend(exchange, wasted=1, again=True)
             completion = await self._complete(exchange, wasted + attempt)
@@ -215,6 +217,7 @@ class Caller:
             tools=exchange.tools,
             kind=exchange.kind,
             parts=exchange.parts,
+            prompt_tokens=prompt,
         )
         try:
             completion = repair(await self.model.complete(request))

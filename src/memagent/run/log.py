@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 from memagent.errors import MemagentError, RunMismatch
 from memagent.events import Event
 from memagent.messages import Usage
-from memagent.runstore import Begun, RunRecord, RunStore
+from memagent.runstore import Begun, RunRecord, RunStore, list_differences
 from memagent.threads import in_thread
 
 FOLLOWING = ("budget.prompt", "budget.question", "budget.frame")
@@ -186,13 +186,11 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     before, after = _flatten(record.binding), _flatten(json.loads(json.dumps(binding)))
     if before == after:
         return
-    differences = [
-        f"{key} was {before.get(key)!r}, is {after.get(key)!r}"
-        for key in sorted({*before, *after}, key=lambda key: (key != "questions", key))
-        if before.get(key) != after.get(key) and key not in FOLLOWING
-    ]
+    for key in FOLLOWING:
+        before.pop(key, None)
+        after.pop(key, None)
     raise RunMismatch(
-        f"run {record.id!r} was made with other settings: {'; '.join(differences)}. "
+        f"run {record.id!r} was made with other settings: {list_differences(before, after)}. "
         f"Use the same ones to resume it, or another --run-id"
     )
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError, WindowUnknown
-from memagent.messages import Leaf, Sampling
+from memagent.messages import Leaf, Sampling, describe_problem
 from memagent.models.retry import patiently
 from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
@@ -42,9 +42,7 @@ class Settings(Leaf):
         try:
             return cls.model_validate(policy | fields)
         except ValidationError as error:
-            first = error.errors()[0]
-            why = first["msg"].removeprefix("Value error, ")
-            raise ConfigError(f"{first['loc'][-1]}={shown(first.get('input'))}: {why}") from error
+            raise ConfigError(describe_problem(error)) from error
 
 
 @dataclass(frozen=True)

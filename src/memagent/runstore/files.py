@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from memagent.errors import StoreError, StoreFull, StoreReadOnly
@@ -21,17 +22,9 @@ def make_file(path: Path) -> None:
     """
     if path.name == ":memory:":
         raise StoreError("':memory:' would be a file of that name; None is the temporary store")
-    try:
+    with _translated(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise StoreFull(
-                f"no room to make the run store {str(path)!r}: free some space"
-            ) from error
-        raise StoreReadOnly(
-            f"cannot write the run store {str(path)!r} ({error.strerror}): name a writable file with --store"
-        ) from error
 
 
 def back_up(path: Path, copy: Path) -> None:
@@ -48,7 +41,22 @@ def back_up(path: Path, copy: Path) -> None:
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(part)) as target:
             source.backup(target)
             target.execute("PRAGMA journal_mode = DELETE")  # one plain file
-        part.replace(copy)
+        with _translated(copy):
+            part.replace(copy)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def _translated(path: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise StoreFull(
+                f"no room to make the run store {str(path)!r}: free some space"
+            ) from error
+        raise StoreReadOnly(
+            f"cannot write the run store {str(path)!r} ({error.strerror}): name a writable file with --store"
+        ) from error

@@ -1,4 +1,4 @@
-"""One run, one worker: a lock that the operating system drops when its process dies."""
+"""One run or folder, one worker: a lock that the operating system drops when its process dies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from memagent.errors import RunBusy, StoreReadOnly
+
+FOLDER_LOCK = ".lock"
 
 
 def lock_path(store: Path, run_id: str) -> Path:
@@ -32,12 +34,31 @@ def run_lock(store: Path, run_id: str) -> Generator[None]:
         StoreReadOnly: the lock file cannot be made.
     """
     path = lock_path(store, run_id)
+    with _locked(path, busy(run_id)):
+        yield
+
+
+@contextmanager
+def hold_folder(folder: Path) -> Generator[None]:
+    """Holds a folder of results for one process alone.
+
+    Raises:
+        RunBusy: another process holds it.
+        StoreReadOnly: the lock file cannot be made.
+    """
+    message = f"another process is writing to {str(folder)!r}: wait for it, or use another --out"
+    with _locked(folder / FOLDER_LOCK, RunBusy(message)):
+        yield
+
+
+@contextmanager
+def _locked(path: Path, taken: RunBusy) -> Generator[None]:
     try:
         path.parent.mkdir(exist_ok=True, mode=0o700)
         lock = FileLock(path, timeout=0, mode=0o600, thread_local=False)
         lock.acquire()
     except Timeout as error:
-        raise busy(run_id) from error
+        raise taken from error
     except OSError as error:
         raise StoreReadOnly(f"cannot make the lock file {str(path)!r}: {error.strerror}") from error
     try:

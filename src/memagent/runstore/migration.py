@@ -30,12 +30,13 @@ _REWRITE = (
     """,
     "ALTER TABLE effects RENAME TO effects2",
     EFFECTS,
-    # Chunks: kept once.
+    # Chunks. Tables are dropped as early as can be, since what comes next takes their room.
     """
     INSERT INTO effects (run, kind, number, sent, committed, body)
     SELECT run, 'chunk', chunk, 1, runs.created, json_object('mark', json(mark), 'text', text)
     FROM chunks JOIN runs ON runs.id = run ORDER BY run, chunk
     """,
+    "DROP TABLE chunks",
     # Updates; `wrote` is the number of the one that wrote the memory.
     f"""
     INSERT INTO effects (run, kind, number, sent, wasted, committed, usage, body)
@@ -73,6 +74,7 @@ _REWRITE = (
     ) AS answered ON answered.run = steps.run AND answered.question = steps.question
     WHERE chunk = -1 ORDER BY steps.rowid
     """,
+    "DROP TABLE steps",
     # A reply that was cut off was paid for and forgotten, and `room-N` said that it was: it becomes `act-N`, and what
     # came after it `act-N/room`.
     """
@@ -124,8 +126,6 @@ _REWRITE = (
     FROM effects2 ORDER BY run, place
     """,
     "DROP TABLE effects2",
-    "DROP TABLE steps",
-    "DROP TABLE chunks",
     f"PRAGMA user_version = {VERSION}",
 )
 

@@ -8,7 +8,8 @@ from typing import ClassVar
 from memagent.compaction import Compaction
 from memagent.errors import CompactionFailed, ConfigError, LimitReached, OutOfSummaries
 from memagent.events import Acted, Answered, Compacted, Event, SessionStarted, Stopped
-from memagent.messages import Message, Usage
+from memagent.messages import Completion, FinishReason, Message, Usage
+from memagent.prompts import UnusableReply
 from memagent.run.agent import Agent
 from memagent.run.exchange import Caller, Exchange, Record, Reply, Unusable
 from memagent.run.log import Log
@@ -186,28 +187,29 @@ class ToolLoop(Loop[SessionResult]):
             _Stop: a limit is reached, or no reply was usable.
         """
         buffer = self._buffer
-        reply = await self._ask(f"act-{self._steps}", final=False)
+        reply = await self._ask(f"act-{self._steps}")
         if reply.value.is_cut_off:
-            if 2 * buffer.room < self.plan.window:
-                await self._compact(force=True)
-            reply = await self._ask(f"act-{self._steps}/room", final=True)
+            tight = 2 * buffer.room < self.plan.window
+            made_room = tight and await self._compact(force=True)
+            reply = await self._ask(f"act-{self._steps}/room", after=0 if made_room else 1)
         act = reply.value
         if not act.answers:
             said = Message(role="assistant", content=act.shown, tool_calls=act.calls)
             await buffer.append(said)
         return act
 
-    async def _ask(self, key: str, *, final: bool) -> Reply[Act]:
+    async def _ask(self, key: str, *, after: int | None = None) -> Reply[Act]:
         """Asks what to do next.
 
         Args:
             key: of the exchange.
-            final: what is cut off now would be cut off again, and is taken as it is.
+            after: attempts before, of a reply that was cut off: another one would be cut off again, and is taken as it
+                is. None: it is asked for again.
 
         Raises:
             _Stop: a limit is reached, or no reply was usable.
         """
-        buffer, native = self._buffer, self.plan.native
+        buffer, final = self._buffer, after is not None
 
         def record(reply: Reply[Act]) -> Record:
             act = reply.value
@@ -226,9 +228,8 @@ class ToolLoop(Loop[SessionResult]):
             key=key,
             kind="act",
             messages=buffer.messages,
-            read=lambda completion: read_act(
-                completion, native=native, step=self._steps, tools=tuple(self._tools)
-            ),
+            read=lambda completion: self._read(completion, final=final),
+            attempts=after or 0,
             rejects=lambda act: CUT_OFF if act.is_cut_off and not final else None,
             most=max(1, buffer.room),
             least=1,
@@ -244,6 +245,22 @@ class ToolLoop(Loop[SessionResult]):
             raise _Stop(StopReason.LIMIT, str(limit)) from limit
         except Unusable as error:
             raise _Stop(StopReason.UNUSABLE_REPLY, f"step {self._steps}: {error}") from error
+
+    def _read(self, completion: Completion, *, final: bool) -> Act:
+        """What a reply says.
+
+        Raises:
+            UnusableReply: nothing, or it broke off inside its reasoning and would do so again.
+        """
+        native, tools = self.plan.native, tuple(self._tools)
+        try:
+            return read_act(completion, native=native, step=self._steps, tools=tools)
+        except UnusableReply as error:
+            if completion.finish_reason is not FinishReason.LENGTH:
+                raise
+            if final:
+                raise UnusableReply(f"{error} (a larger working_context gives it more)") from error
+            return Act("", "", truncated=True)
 
     # --- the context
 

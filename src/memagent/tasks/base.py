@@ -32,7 +32,7 @@ class Sample(Leaf):
     length: int = Field(gt=0)
     """Tokens asked for, named by the task's length tokenizer."""
     tokens: int = Field(gt=0)
-    """Tokens that `before`, `context`, `after` and the reply take, by the same tokenizer; at most `length`."""
+    """Tokens that the one-shot prompt and the reply take, by the same tokenizer; at most `length`."""
     context: str = Field(repr=False)
     """The document, from a few thousand to millions of tokens."""
     question: str
@@ -44,15 +44,20 @@ class Sample(Leaf):
     before: str = ""
     """Of the one-shot prompt: what stands before the document (instruction, example)."""
     after: str = ""
-    """Of the one-shot prompt: what stands after it (question, answer prefix)."""
+    """Of the one-shot prompt: what stands after it (the question)."""
+    answer_prefix: str = ""
+    """Of the one-shot prompt: how the reply begins."""
     evidence: tuple[Evidence, ...] = ()
     """In the order of the document; empty where it is spread over all of it (aggregation). A place comes several
     times where different references take different notes of it."""
+    competing: tuple[int, ...] | None = None
+    """First characters of sentences that look like evidence and are none, ascending: notes about others, needles of
+    other keys. None where the task does not tell them apart."""
 
     @property
     def prompt(self) -> str:
-        """The one-shot prompt of the published protocol (RULER's `input`)."""
-        return self.before + self.context + self.after
+        """The one-shot prompt of the published protocol (RULER's `input` and `answer_prefix`)."""
+        return self.before + self.context + self.after + self.answer_prefix
 
 
 class Task(Protocol):

@@ -37,7 +37,7 @@ Qwen's text takes 110, Llama 3.1's 90, Qwen3-Coder's and Hermes 3's 300.
 
 
 class Measured(Protocol):
-    """A text that was tokenised once."""
+    """A text that is tokenised once, as far as it is asked about."""
 
     @property
     def tokens(self) -> int:
@@ -94,5 +94,5 @@ class TokenCounter(Protocol):
         ...
 
     def measure(self, text: str) -> Measured:
-        """Tokenises `text` once, for cutting."""
+        """The text, for cutting it."""
         ...

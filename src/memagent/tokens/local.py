@@ -17,8 +17,8 @@ from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolSpec
 from memagent.tokens.base import JOINER
 from memagent.tokens.bounds import prompt_bound
-from memagent.tokens.locality import reach
-from memagent.tokens.measured import ByteMeasured, OffsetMeasured, well_formed
+from memagent.tokens.locality import is_local
+from memagent.tokens.measured import MeasuredText, chars_of_bytes, well_formed
 from memagent.tokens.template import ChatTemplate, find_template
 
 logger = logging.getLogger("memagent")
@@ -51,7 +51,7 @@ class TokenizerFile:
             content: dict[str, Any] = json.loads(raw)
             # Ids as the library gave them: those in the file may be others.
             added = self._tokenizer.get_added_tokens_decoder()
-            self._reach = reach(content)
+            self._local = is_local(content)
             self._lengths = _byte_lengths(content, {i: token.content for i, token in added.items()})
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(
@@ -62,6 +62,8 @@ class TokenizerFile:
         # It adds nothing to plain text, but some post-processors move offsets off leading spaces.
         self._tokenizer.post_processor = None
         self._template = find_template(file.parent)
+        self.exact = self._template is not None
+        """Whether conversations are counted as they are rendered: else above that."""
         self._normalizes = content.get("normalizer") is not None
         self.name = f"tokenizer.json:{_digest(raw, self._template)}"
         control = {
@@ -100,14 +102,9 @@ class TokenizerFile:
             return self.count(self._template.render(messages, thinking=thinking, tools=tools))
         return prompt_bound(self.count, messages, tools)
 
-    def measure(self, text: str) -> ByteMeasured | OffsetMeasured:
-        """Tokenises `text` once, for cutting."""
-        text = well_formed(text)
-        lengths = self._lengths_of(text)
-        if lengths is not None:
-            return ByteMeasured(text, lengths, self.count, self._reach)
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        return OffsetMeasured(text, encoding, self.count, self._reach)
+    def measure(self, text: str) -> MeasuredText:
+        """The text, to be tokenised as far as it is cut."""
+        return MeasuredText(well_formed(text), self._encode, self._cut, local=self._local)
 
     def _read_in_spite_of_joiners(
         self, control: Mapping[int, str], model: Mapping[str, Any]
@@ -130,17 +127,19 @@ class TokenizerFile:
         # Without offsets, and (unlike `encode`) without holding the interpreter lock: a third faster.
         return self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
 
-    def _lengths_of(self, text: str) -> list[int] | None:
-        """Bytes of each token, or None where the tokens are not simply the text's bytes in order."""
-        if self._lengths is None:
-            return None
-        if self._normalizes and not unicodedata.is_normalized("NFC", text):
-            return None
-        ids: list[int] = self._encode(text).ids
-        lengths = list(map(self._lengths.__getitem__, ids))
-        size = len(text) if text.isascii() else len(text.encode())
-        # They differ where an added token swallows white space or the vocabulary lacks a byte.
-        return lengths if sum(lengths) == size else None
+    def _cut(self, text: str, encoding: Any, limit: int) -> int:
+        """Characters within the first `limit` tokens: by the tokens' bytes, else by offsets."""
+        nfc = not self._normalizes or unicodedata.is_normalized("NFC", text)
+        if self._lengths is not None and nfc:
+            lengths = list(map(self._lengths.__getitem__, encoding.ids))
+            # They differ where an added token swallows white space or the vocabulary lacks a byte.
+            if sum(lengths) == (len(text) if text.isascii() else len(text.encode())):
+                return chars_of_bytes(text, sum(lengths[:limit]))
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        # Single lookups: listing all offsets of a chunk costs as much as tokenising a good part of it.
+        last, following = (encoding.token_to_chars(i) or (0, 0) for i in (limit - 1, limit))
+        # Tokens that share a character both report all of it; it belongs to the later one.
+        return min(last[1], following[0]) if following[1] > following[0] else last[1]
 
 
 def _find(path: Path) -> Path:

@@ -10,10 +10,10 @@ a position p where text[p-1] is a letter and text[p] a separator, under these co
   back. So a match that holds text[p-1] ends at p, and matching starts afresh there.
 - the normaliser is none or NFC. Under NFC the letters listed below never join with what stands before
   them, and the separators with nothing at all, so both halves are normalised as they would be alone.
-- no added token reaches from before p to the end of the prefix: the prefix is longer than p by at least
-  the longest of them, and none asks for word boundaries around it.
+- no added token holds a stable point, or swallows the white space behind one, and none asks for word
+  boundaries around it.
 
-Then, for n >= p + reach:  count(text[:n]) = (tokens of the text before p) + count(text[p:n]).
+Then, for n >= p:  count(text[:n]) = count(text[:p]) + count(text[p:n]).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LETTERS = (
     "\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3"  # kana, CJK ideographs, Hangul
 )
 _SEPARATORS = (
-    ' \\t\\r\\n,.;:!?"()…\u3001\u3002\uff0c\uff01\uff1f\uff1b\uff1a\u300c\u300d\uff08\uff09'
+    ' \\t\\r\\n,.;!?"()…\u3001\u3002\uff0c\uff01\uff1f\uff1b\uff1a\u300c\u300d\uff08\uff09'
 )
 _STABLE = re.compile(f"[{_LETTERS}](?=[{_SEPARATORS}])")
 
@@ -72,22 +72,21 @@ _OTHERS = frozenset(
 )
 _PIECES = re.compile(r"\\.|.", re.DOTALL)
 _QUANTIFIED = re.compile(r"(?<!\\)([+*?]|\{[\d,]+\})\Z")
-_MOST_REACH = 4096
-"""Added tokens longer than this would make the recounted tail longer than it is worth."""
 
 
-def stable_points(text: str, before: int) -> Iterator[int]:
-    """Yields the stable points of `text` at or before a position, the last one first."""
-    end, step = (
-        min(before, len(text) - 1),
-        256,
-    )  # a few words; widened where a text has no separators
-    while end > 0:
-        start = max(0, end - step)
-        # One character more on each side: the letter before `start`, the separator at `end`.
-        found = [match.end() for match in _STABLE.finditer(text, max(0, start - 1), end + 1)]
-        yield from reversed(found)
-        end, step = start - 1, step * 4
+def last_stable_point(text: str, after: int, before: int) -> int:
+    """The last stable point behind `after` and at or before `before`, 0 where there is none."""
+    end, step = min(before, len(text) - 1), 32  # a few words; widened where a text has none
+    while end > after:
+        start = max(after, end - step)
+        # One character more on each side: the letter before a point, the separator at it.
+        last = 0
+        for match in _STABLE.finditer(text, start, end + 1):
+            last = match.end()
+        if last:
+            return last
+        end, step = start, step * 4
+    return 0
 
 
 def splits_at_stable_points(pattern: str) -> bool:
@@ -96,31 +95,23 @@ def splits_at_stable_points(pattern: str) -> bool:
     return _known(parts) and (bool(parts & _WORDS) or any(pair <= parts for pair in _CASED_WORDS))
 
 
-def reach(tokenizer: Mapping[str, Any]) -> int | None:
-    """How far behind the end of a prefix a stable point has to lie.
-
-    Args:
-        tokenizer: the content of a tokenizer.json.
-
-    Returns:
-        Characters, at least 1; None where nothing shows that the tokeniser has stable points.
-    """
+def is_local(tokenizer: Mapping[str, Any]) -> bool:
+    """Whether a tokeniser has stable points, as far as the content of its tokenizer.json shows."""
     model = cast("Mapping[str, Any]", tokenizer.get("model") or {})
     if model.get("type", "BPE") != "BPE" or model.get("dropout"):
-        return None
+        return False
     normalizer = tokenizer.get("normalizer")
     if normalizer is not None and normalizer.get("type") != "NFC":
-        return None
+        return False
     if not _pre_tokenizer_splits(tokenizer.get("pre_tokenizer")):
-        return None
-    longest = 1
+        return False
     for token in cast("Sequence[Mapping[str, Any]]", tokenizer.get("added_tokens") or ()):
         content = str(token["content"])
         renormalised = normalizer is not None and token.get("normalized") and not content.isascii()
-        if token.get("single_word") or renormalised:
-            return None
-        longest = max(longest, len(content))
-    return longest if longest <= _MOST_REACH else None
+        reaches = _STABLE.search(content + (" " if token.get("rstrip") else ""))
+        if token.get("single_word") or renormalised or reaches:
+            return False
+    return True
 
 
 def _pre_tokenizer_splits(pre_tokenizer: Mapping[str, Any] | None) -> bool:

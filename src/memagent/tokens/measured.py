@@ -1,21 +1,18 @@
-"""A text that was tokenised once, in two forms: by the bytes of its tokens, or by their offsets."""
+"""A text that is tokenised once, in parts that meet at stable points, and only as far as it is asked about."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from functools import cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sized
+from typing import Any
 
-from memagent.tokens.locality import stable_points
+from memagent.tokens.locality import last_stable_point
 
-if TYPE_CHECKING:
-    from tokenizers import Encoding
-
-_TRIES = 8
-"""Stable points tried before the whole prefix is counted: nearly always the first one serves."""
+FIRST_SHARE = 0.65
+"""A window for a chunk is nearly always cut behind this share of it, so up to there one part will do."""
+STEP_SHARE, STEP_CHARS = 1 / 48, 128
+"""Length of the parts behind that, the larger of the two: the part that is cut is tokenised twice, and shorter ones
+cost as much in calls."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -30,112 +27,92 @@ def well_formed(text: str) -> str:
     return text
 
 
-class _Cut:
-    """Counts prefixes: tokens before a stable point, plus the tail behind it counted by itself.
+def chars_of_bytes(text: str, size: int) -> int:
+    """Characters within the first `size` UTF-8 bytes; one that ends behind them is left out."""
+    return size if text.isascii() else len(text.encode()[:size].decode(errors="ignore"))
+
+
+class MeasuredText:
+    """A text whose parts are tokenised one after the other.
 
     Args:
-        text: C characters.
-        tokens: tokens of the text.
-        count: counts a text by itself.
-        reach: see `locality.reach`; None recounts every prefix in full.
+        text: C characters, well formed.
+        encode: tokenises a text; the length of what it gives is its tokens.
+        cut: characters of a text within so many of its tokens, fewer than it has and at least 1.
+        local: the tokeniser has stable points (`locality`); without them the text is one part.
     """
 
-    def __init__(self, text: str, tokens: int, count: Callable[[str], int], reach: int | None):
+    def __init__(
+        self,
+        text: str,
+        encode: Callable[[str], Sized],
+        cut: Callable[[str, Any, int], int],
+        *,
+        local: bool,
+    ) -> None:
         self._text = text
-        self._tokens = tokens
-        self._count = count
-        self._reach = reach
+        self._encode = encode
+        self._cut = cut
+        self._local = local
+        self._parts: list[tuple[int, int, int, Sized]] = []
+        """First and one past the last character, tokens before it, and its own."""
+        self._chars = 0
+        self._tokens = 0
 
     @property
     def tokens(self) -> int:
         """Tokens in the whole text."""
+        if self._chars < len(self._text):
+            self._take(len(self._text))
         return self._tokens
+
+    def chars_within(self, limit: int) -> int:
+        """Characters of the longest prefix within the first `limit` tokens."""
+        while self._tokens < limit and self._chars < len(self._text):
+            self._take(self._next_end())
+        if self._tokens <= limit:
+            return self._chars
+        for start, end, before, encoded in reversed(self._parts):
+            if before + len(encoded) == limit:
+                return end
+            if before < limit:
+                return start + self._cut(self._text[start:end], encoded, limit - before)
+        return 0
 
     def tokens_of_prefix(self, chars: int) -> int:
         """Exactly `count(text[:chars])`."""
         if chars >= len(self._text):
-            return self._tokens
-        if chars <= 0:
-            return 0
-        if self._reach is not None:
-            points = stable_points(self._text, chars - self._reach)
-            for point, _ in zip(points, range(_TRIES), strict=False):
-                before = self._tokens_before(point)
-                if before is not None:
-                    return before + self._count(self._text[point:chars])
-        return self._count(self._text[:chars])
+            return self.tokens
+        while self._chars < chars:
+            self._take(self._next_end())
+        for start, _, before, _ in reversed(self._parts):
+            if start < chars:
+                return before + len(self._encode(self._text[start:chars]))
+        return 0
 
-    def _tokens_before(self, char: int) -> int | None:
-        """Tokens before a character, or None where no token begins with it."""
-        raise NotImplementedError
+    def rest(self, start: int, text: str) -> MeasuredText:
+        """Measures `text`, which says what this one says from `start` on, and more: what is known is not done again."""
+        other = MeasuredText(text, self._encode, self._cut, local=self._local)
+        for first, end, _, encoded in self._parts:
+            if first >= start and end < len(self._text):
+                if first > start and not other._parts:
+                    other._take(first - start)
+                other._add(end - start, encoded)
+        return other
 
+    def _next_end(self) -> int:
+        """Where the next part ends."""
+        whole = len(self._text)
+        step = max(int(whole * STEP_SHARE), STEP_CHARS)
+        wanted = max(int(whole * FIRST_SHARE), self._chars + step)
+        if not self._local or wanted >= whole:
+            return whole
+        return last_stable_point(self._text, self._chars, wanted) or whole
 
-class ByteMeasured(_Cut):
-    """For byte-level tokenisers, whose tokens are consecutive bytes of the text.
+    def _take(self, end: int) -> None:
+        self._add(end, self._encode(self._text[self._chars : end]))
 
-    Args:
-        text: C characters.
-        lengths: T token lengths in UTF-8 bytes, their sum being that of the text.
-        count: counts a text by itself.
-        reach: see `locality.reach`.
-    """
-
-    def __init__(
-        self, text: str, lengths: Sequence[int], count: Callable[[str], int], reach: int | None
-    ) -> None:
-        super().__init__(text, len(lengths), count, reach)
-        self._lengths = lengths
-
-    def chars_within(self, limit: int) -> int:
-        """Characters of the longest prefix within the first `limit` tokens."""
-        if limit >= self._tokens:
-            return len(self._text)
-        size = sum(self._lengths[: max(limit, 0)])
-        if self._text.isascii():
-            return size
-        # A character that the last token ends inside of is left out.
-        return len(self._text.encode()[:size].decode(errors="ignore"))
-
-    @cached_property
-    def _ends(self) -> list[int]:
-        return list(accumulate(self._lengths))
-
-    def _tokens_before(self, char: int) -> int | None:
-        byte = char if self._text.isascii() else len(self._text[:char].encode())
-        at = bisect_left(self._ends, byte)
-        return at + 1 if self._ends[at] == byte else None
-
-
-class OffsetMeasured(_Cut):
-    """For any tokeniser of the tokenizers library, by the offsets that it reports.
-
-    Args:
-        text: C characters.
-        encoding: of the text, with offsets in characters of the original text.
-        count: counts a text by itself.
-        reach: see `locality.reach`.
-    """
-
-    def __init__(
-        self, text: str, encoding: Encoding, count: Callable[[str], int], reach: int | None
-    ) -> None:
-        super().__init__(text, len(encoding), count, reach)
-        self._encoding = encoding
-
-    def chars_within(self, limit: int) -> int:
-        """Characters of the longest prefix within the first `limit` tokens."""
-        if limit >= self._tokens:
-            return len(self._text)
-        if limit <= 0:
-            return 0
-        # Single lookups: listing all offsets of a chunk costs as much as tokenising a good part of it.
-        last, following = self._span(limit - 1), self._span(limit)
-        # Tokens that share a character both report all of it; it belongs to the later one.
-        return min(last[1], following[0]) if following[1] > following[0] else last[1]
-
-    def _span(self, token: int) -> tuple[int, int]:
-        return self._encoding.token_to_chars(token) or (0, 0)
-
-    def _tokens_before(self, char: int) -> int | None:
-        token = self._encoding.char_to_token(char)
-        return token if token is not None and self._span(token)[0] == char else None
+    def _add(self, end: int, encoded: Sized) -> None:
+        self._parts.append((self._chars, end, self._tokens, encoded))
+        self._chars = end
+        self._tokens += len(encoded)

@@ -13,7 +13,7 @@ from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolSpec
 from memagent.tokens.bounds import prompt_bound
 from memagent.tokens.locality import splits_at_stable_points
-from memagent.tokens.measured import ByteMeasured, well_formed
+from memagent.tokens.measured import MeasuredText, chars_of_bytes, well_formed
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -63,7 +63,7 @@ class Tiktoken:
         self.control_tokens = frozenset(self._encoding.special_tokens_set)
         pattern = getattr(self._encoding, "_pat_str", "")
         # Special tokens are plain text here, so none can reach across a stable point.
-        self._reach = 1 if splits_at_stable_points(pattern) else None
+        self._local = splits_at_stable_points(pattern)
         self._lengths = _byte_lengths(self._encoding)
 
     def count(self, text: str) -> int:
@@ -80,13 +80,13 @@ class Tiktoken:
         """Tokens of the contents, plus the allowances for a chat template that is not known."""
         return prompt_bound(self.count, messages, tools)
 
-    def measure(self, text: str) -> ByteMeasured:
-        """Tokenises `text` once, for cutting."""
-        text = well_formed(text)
-        ids = self._encoding.encode_ordinary(text)
-        return ByteMeasured(
-            text, list(map(self._lengths.__getitem__, ids)), self.count, self._reach
-        )
+    def measure(self, text: str) -> MeasuredText:
+        """The text, to be tokenised as far as it is cut."""
+        encode = self._encoding.encode_ordinary
+        return MeasuredText(well_formed(text), encode, self._cut, local=self._local)
+
+    def _cut(self, text: str, ids: list[int], limit: int) -> int:
+        return chars_of_bytes(text, sum(map(self._lengths.__getitem__, ids[:limit])))
 
 
 def _load(name: str) -> Encoding:

@@ -1,8 +1,8 @@
-"""Functions in processes of their own, which can be ended.
+"""Functions in processes of their own, which can be ended: tools, and rewards of a training.
 
 A process runs one function at a time and serves many calls one after the other; it has pipes that nobody else has, so
-that one that dies or is killed takes nothing along. `multiprocessing` is not used: it would run the user's script
-again in each process, with all that the script does.
+that one that dies or is killed takes nothing along. `multiprocessing`, and what is built on it, is not used: it would
+run the user's script again in each process, with all that the script does.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import atexit
 import inspect
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -85,30 +86,19 @@ class Place:
 
 
 async def in_process(place: Place, arguments: Mapping[str, Any]) -> str:
-    """Runs a function in another process, which is killed where this is cancelled.
+    """Runs a tool's function in another process; see `WorkerPool.run`."""
+    return await _pool.run(ProcessCall(place, arguments))
 
-    Args:
-        place: where the function is.
-        arguments: as its JSON schema wants them.
 
-    Raises:
-        ToolError: the function failed, or the process ended.
-    """
-    job = _Job()
-    request = {
-        "path": sys.path,
-        "module": place.module,
-        "name": place.name,
-        "arguments": dict(arguments),
-    }
-    try:
-        reply = await in_own_thread(lambda: _pool.work(job, request))
-    except asyncio.CancelledError:
-        job.give_up()
-        raise
-    if "error" in reply:
-        raise ToolError(reply["error"])
-    return reply["text"]
+@dataclass(frozen=True)
+class ProcessCall:
+    """A call of a function in another process."""
+
+    place: Place
+    arguments: Mapping[str, Any]
+    """As its JSON schema wants them."""
+    limit: float | None = None
+    """Seconds that it may take, once a process is at it."""
 
 
 class _GivenUp(Exception):
@@ -133,11 +123,27 @@ class _Worker:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Sends one call and waits for its outcome."""
+    def ask(self, call: ProcessCall) -> dict[str, str]:
+        """Sends one call and waits for its outcome.
+
+        Raises:
+            TimeoutError: it takes longer than its limit.
+            ToolError: the process ended.
+        """
+        request = {
+            "path": sys.path,
+            "module": call.place.module,
+            "name": call.place.name,
+            "arguments": dict(call.arguments),
+        }
         with suppress(BrokenPipeError):
             self._requests.write(json.dumps(request).encode() + b"\n")
             self._requests.flush()
+        if call.limit is not None:
+            replies = select.poll()
+            replies.register(self._replies, select.POLLIN)
+            if not replies.poll(call.limit * 1000):
+                raise TimeoutError(f"it took longer than {call.limit:g} s")
         line = self._replies.readline()
         if not line.endswith(b"\n"):
             self.end()
@@ -198,10 +204,16 @@ class _Job:
                 raise _GivenUp
 
 
-class _Pool:
-    """The processes, started as they are needed."""
+class WorkerPool:
+    """Processes for calls, started as they are needed. Close it.
 
-    def __init__(self) -> None:
+    Args:
+        size: most processes at once; where all are busy, calls wait.
+        first: made in each process before any other call.
+    """
+
+    def __init__(self, size: int, first: ProcessCall | None = None) -> None:
+        self._size, self._first = size, first
         self.forget()
 
     def forget(self) -> None:
@@ -209,44 +221,87 @@ class _Pool:
         # Kept in sight, since a Popen that is collected complains about a process that still runs.
         self._parents = getattr(self, "_idle", None)
         self._idle: list[_Worker] = []
-        self._slots = threading.BoundedSemaphore(PROCESSES)
+        self._busy: set[_Worker] = set()
+        self._closed = False
+        self._mutex = threading.Lock()
+        self._slots = threading.BoundedSemaphore(self._size)
 
-    def work(self, job: _Job, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Makes one call. Blocks."""
+    async def run(self, call: ProcessCall) -> str:
+        """Makes a call. Where this is cancelled, the process is killed, with all that the function started.
+
+        Returns:
+            What the function returned, as text or JSON.
+
+        Raises:
+            ToolError: the function failed, its process ended, or the pool is closed.
+            TimeoutError: the call took longer than its limit; its process was killed.
+        """
+        job = _Job()
+        try:
+            return await in_own_thread(lambda: self._work(job, call))
+        except asyncio.CancelledError:
+            job.give_up()
+            raise
+
+    def run_sync(self, call: ProcessCall) -> str:
+        """`run` for sync callers; blocks."""
+        return self._work(_Job(), call)
+
+    def close(self) -> None:
+        """Ends the processes; calls under way fail. Blocks until they are gone."""
+        with self._mutex:
+            self._closed = True
+            for worker in (*self._idle, *self._busy):
+                worker.kill()
+        for _ in range(self._size):  # a call frees its slot when its process is gone
+            self._slots.acquire()
+        while self._idle:
+            self._idle.pop().end()
+        self._slots.release(self._size)
+
+    def _work(self, job: _Job, call: ProcessCall) -> str:
         with self._slots:
             job.take(None)
-            worker = self._take()
+            worker, new = self._take()
             try:
                 job.take(worker)
-                reply = worker.ask(request)
+                if new and self._first is not None:
+                    _text_of(worker.ask(self._first))
+                reply = worker.ask(call)
                 job.take(None)
+                self._idle.append(worker)
             except BaseException:
                 worker.kill()
                 worker.end()
                 raise
-            self._idle.append(worker)
-            return reply
+            finally:
+                with self._mutex:
+                    self._busy.discard(worker)
+        return _text_of(reply)
 
-    def close(self) -> None:
-        """Ends the processes that do nothing."""
-        while self._idle:
-            worker = self._idle.pop()
-            worker.kill()
-            worker.end()
-
-    def _take(self) -> _Worker:
-        # Lists append and pop as one step, also between threads.
-        while True:
-            try:
+    def _take(self) -> tuple[_Worker, bool]:
+        """A process, and whether it is new."""
+        with self._mutex:
+            if self._closed:
+                raise ToolError("its processes were closed")
+            while self._idle:
                 worker = self._idle.pop()
-            except IndexError:
-                return _Worker()
-            if worker.alive:
-                return worker
-            worker.end()
+                if worker.alive:
+                    self._busy.add(worker)
+                    return worker, False
+                worker.end()
+            worker = _Worker()
+            self._busy.add(worker)
+            return worker, True
 
 
-_pool = _Pool()
+def _text_of(reply: Mapping[str, str]) -> str:
+    if "error" in reply:
+        raise ToolError(reply["error"])
+    return reply["text"]
+
+
+_pool = WorkerPool(PROCESSES)
 atexit.register(_pool.close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.forget)

@@ -125,7 +125,7 @@ class Signature:
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
             names = ", ".join(self.parameters) or "none"
             return f"- {where}: there is no such argument; those there are: {clip(names, 300)}"
-        return f"- {where}: {clip(problem['msg'], 300)}, not {shown(problem['input'])}"
+        return f"- {where}: {clip(problem['msg'].removeprefix('Value error, '), 300)}, not {shown(problem['input'])}"
 
 
 def _field(

@@ -99,6 +99,9 @@ class ResourceSettings(Leaf):
     """`auto` is a GPU where there is one."""
     processes: int = Field(default=1, gt=0)
     """GPUs, one process each: as many as `accelerate launch` starts."""
+    ddp_timeout: int = Field(default=7200, gt=0)
+    """Seconds that a process waits for the others before the training fails. More than the rollouts of a step, or an
+    evaluation, may take one process longer than another."""
     sharding: Literal["none", "fsdp", "zero2", "zero3"] = "none"
     """How weights, gradients and optimizer are divided among processes. The file that `accelerate launch` is given
     does it; here it is named for the memory estimate."""

@@ -25,6 +25,7 @@ FREE_SFT = (
     "batch.micro_batches",
     "checkpoints",
     "logging",
+    "resources.ddp_timeout",
     "resources.device_gib",
     "resources.gradient_checkpointing",
 )

@@ -33,6 +33,7 @@ FREE = (
     "evaluation",
     "checkpoints",
     "logging",
+    "resources.ddp_timeout",
     "resources.device_gib",
     "resources.gradient_checkpointing",
 )

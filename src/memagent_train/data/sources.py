@@ -82,7 +82,8 @@ def as_training(sample: Sample, scorer: str) -> TrainingSample:
 
 def digest_of(sample: Sample) -> str:
     """First 16 hex digits of a SHA-256 of what a model sees of a sample, and of its references."""
-    texts = [sample.context, sample.question, sample.before, sample.after, *sample.outputs]
+    after = sample.after + sample.answer_prefix
+    texts = [sample.context, sample.question, sample.before, after, *sample.outputs]
     running = hashlib.sha256()
     for text in texts:
         raw = text.encode("utf-8", "surrogatepass")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from memagent.errors import ConfigError, MemagentError
 from memagent.messages import Completion
 from memagent.models.base import ChatModel
-from memagent.prompts import UnusableReply, read_answer
+from memagent.prompts.reply import UnusableReply, find_answer, visible
 from memagent.tasks import SCORERS, Sample
 from memagent.threads import in_thread
 from memagent_train.rewards.functions import AwaitedReward, describe, is_async, load_reward
@@ -90,10 +90,9 @@ def answer_in(reply: str | None, form: AnswerForm) -> str | None:
     if reply is None or form == "given":
         return reply
     try:
-        answer = read_answer(Completion(text=reply), form)
+        return find_answer(visible(Completion(text=reply)), form)
     except UnusableReply:
         return None
-    return answer.text if answer.form_found else None
 
 
 def _scores(names: Sequence[str], answer: str, sample: Sample) -> dict[str, float]:

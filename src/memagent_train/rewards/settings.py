@@ -10,8 +10,6 @@ from pydantic import Field
 from memagent.messages import Leaf, Sampling
 
 AnswerForm = Literal["given", "boxed", "sentence"]
-BUILT_IN = ("task", "values", "judge")
-"""What `RewardSettings.use` may name besides the scorers of `memagent.tasks.SCORERS` and a `module:function`."""
 
 
 class JudgeSettings(Leaf):

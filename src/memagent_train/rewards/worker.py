@@ -2,54 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-from multiprocessing import parent_process
-from multiprocessing.connection import wait
+import base64
+import pickle
 
-from memagent.errors import ConfigError
 from memagent.tasks import Sample
 from memagent_train.rewards.functions import RewardFunction, describe, load_reward
 from memagent_train.rewards.verdict import Verdict, read_verdict
 
-_loaded: list[RewardFunction | ConfigError] = []
-"""This process's function, or why there is none."""
+_loaded: dict[str, RewardFunction] = {}
+"""This process's function, by its name."""
+
+
+def packed(answer: str | None, sample: Sample) -> str:
+    """An answer and its sample, of whatever class, as text."""
+    return base64.b64encode(pickle.dumps((answer, sample))).decode()
 
 
 def begin(spec: str) -> None:
-    """Gets a new process ready. Importing the function is not part of its time limit."""
-    threading.Thread(target=_end_with_parent, name="memagent-parent", daemon=True).start()
-    # What the function prints, or a program that it starts, must not stand in the parent's output.
-    sys.stdout.flush()
-    os.dup2(2, 1)
+    """Gets a new process ready. Importing the function is not part of its time limit.
+
+    Raises:
+        ConfigError: there is no such function.
+    """
+    _loaded[spec] = load_reward(spec)
+
+
+def judge(spec: str, judged: str) -> Verdict:
+    """Calls the function for what `packed` made. Whatever it raises becomes a verdict."""
+    answer, sample = pickle.loads(base64.b64decode(judged))
     try:
-        _loaded.append(load_reward(spec))
-    except ConfigError as error:
-        # An error here would end the process, and the pool would start the next one, for ever.
-        _loaded.append(error)
-
-
-def check() -> str:
-    """Why this process has no function; empty where it has."""
-    (loaded,) = _loaded
-    return str(loaded) if isinstance(loaded, ConfigError) else ""
-
-
-def judge(answer: str | None, sample: Sample) -> Verdict:
-    """Calls the function. Whatever it raises becomes a verdict: an exception might not find its way back."""
-    (function,) = _loaded
-    if isinstance(function, ConfigError):
-        return Verdict(None, error=str(function))
-    try:
-        return read_verdict(function(answer, sample))
+        return read_verdict(_loaded[spec](answer, sample))
     except BaseException as error:  # noqa: BLE001 - `sys.exit` too
         return Verdict(None, error=f"the reward function raised {describe(error)}")
-
-
-def _end_with_parent() -> None:
-    """Ends the process when its parent is gone, however that ended: a function that hangs would not notice."""
-    parent = parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)

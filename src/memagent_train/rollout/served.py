@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -170,23 +171,32 @@ class ServedSampler:
             )
         )
         self._name = f"{engine} at {self._root}"
+        self._weights: Path | None = None
+        self._losses = self._restored = 0
+        self._restoring = PerLoop(asyncio.Lock)
 
     @contextmanager
     def generating(self) -> Iterator[None]:
         """Nothing to hold: the server's weights change in `load` alone."""
         yield
 
+    def serves(self, folder: Path) -> None:
+        """Says which weights the server has, where another process had it load them."""
+        self._weights = folder
+
     async def sample(
         self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
     ) -> Sampled:
         """Continues P ids by at most `max_tokens`; a server that is away for a while is waited for.
+
+        One that comes back may be another process, with its first weights: the last ones are loaded before it is asked.
 
         Raises:
             ModelError: the server cannot be reached, refuses, or its reply has no ids and log-probabilities.
         """
         body = self._dialect.ask(prompt_ids, max_tokens, sampling, seed)
         with self.meter.computing():  # what the server does meanwhile is not seen from here
-            reply = await patiently(lambda: self._post(self._dialect.path, body), name=self._name)
+            reply = await patiently(lambda: self._ask(body), name=self._name)
         try:
             sampled = self._dialect.read(reply)
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -222,11 +232,29 @@ class ServedSampler:
                 ) from error
             if reply.get("success") is False:
                 raise ServerFailed(f"{self._name}: {path}: {str(reply)[:CLIP]}")
+        self.serves(folder)
 
     async def aclose(self) -> None:
         """Closes the connections of this event loop."""
         for _, client in self._clients.take_all():
             await client.aclose()
+
+    async def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
+        while True:
+            async with self._restoring.get():
+                if self._restored < self._losses and self._weights is not None:
+                    losses = self._losses
+                    await self.load(self._weights)
+                    self._restored = losses
+            losses = self._losses
+            try:
+                reply = await self._post(self._dialect.path, body)
+            except ConnectionFailed:
+                self._losses += 1
+                raise
+            if losses == self._losses:
+                return reply
+            # Another request was lost meanwhile: this reply may be drawn with a new process's first weights.
 
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -84,6 +84,8 @@ class Served:
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
             loop.run_until_complete(self._sampler.load(self._folder))
+        else:
+            self._sampler.serves(self._folder)
         accelerator.wait_for_everyone()
 
 

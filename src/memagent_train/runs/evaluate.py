@@ -13,7 +13,7 @@ import torch
 
 from memagent.messages import Sampling
 from memagent.models.transformers.counter import text_counter
-from memagent_bench.stats import Estimate
+from memagent.tasks.statistics import Estimate
 from memagent_train.config.train import TrainConfig
 from memagent_train.data.open import open_data
 from memagent_train.rollout.settings import SERVERS, RolloutSettings

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memagent_bench.stats import Estimate, amount_interval, estimate
+from memagent.tasks.statistics import Estimate, amount_interval, estimate
 from memagent_train.data.open import Data
 from memagent_train.rollout.roll import RolloutRequest
 from memagent_train.runs.ids import evaluation_id, seed_of
@@ -49,7 +49,7 @@ def questions(
 def summary(scores: Sequence[tuple[str, float | None]]) -> Estimate:
     """The mean reward with its interval, every task weighing the same.
 
-    Rewards in [0, 1] are estimated as `memagent_bench.stats.estimate` does, an answer without a reward counting as
+    Rewards in [0, 1] are estimated as `memagent.tasks.statistics.estimate` does, an answer without a reward counting as
     0; others by a bootstrap.
 
     Args:

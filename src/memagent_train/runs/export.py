@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 
@@ -133,12 +133,10 @@ def _reading(model: PreTrainedModel, settings: dict[str, Any]) -> str:
     agent, evaluation = settings.get("agent", {}), settings.get("evaluation", {})
     said = {name: agent[name] for name in OPTIONS if name in agent}
     drawing = {name: evaluation[name] for name in ("temperature", "top_p") if name in evaluation}
-    lines = ["# What memagent reads with where its user says nothing else."]
-    for name, value in ({"prompts": PROMPTS, "window": _window(model, agent)} | said).items():
-        lines.append(f"{name} = {json.dumps(value)}")
-    if drawing:
-        lines += ["", "[sampling]", *(f"{name} = {value}" for name, value in drawing.items())]
-    return "\n".join(lines) + "\n"
+    fields = {"prompts": PROMPTS, "window": _window(model, agent)} | said
+    return "# What memagent reads with where its user says nothing else.\n" + tomli_w.dumps(
+        fields | ({"sampling": drawing} if drawing else {})
+    )
 
 
 def _readme(target: Target, model: PreTrainedModel, agent: dict[str, Any], prompts: bool) -> str:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from memagent.errors import ConfigError, StoreReadOnly
-from memagent.runstore import RunStore
-from memagent_bench.folder import differences, held
-from memagent_train.config.toml import read_toml, written
+from memagent.runstore import RunStore, hold_folder, list_differences
+from memagent_train.config.toml import read_toml
 from memagent_train.errors import CheckpointMismatch
 from memagent_train.runs import metrics, rollout_log
 from memagent_train.runs.checkpoints import (
@@ -129,12 +130,12 @@ def open_run(
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreReadOnly(f"cannot make the folder {str(path)!r}: {error.strerror}") from error
-    with held(path):
+    with hold_folder(path):
         _compare(folder, settings, free)
         # First, because it frees what the disk may lack.
         _return_to_checkpoint(folder)
         new = folder.settings.with_suffix(".new")
-        new.write_text(written(settings), encoding="utf-8")
+        new.write_text(tomli_w.dumps(settings), encoding="utf-8")
         new.replace(folder.settings)
         note_provenance(path / PROVENANCE)
         yield folder
@@ -156,7 +157,7 @@ def _compare(folder: RunFolder, settings: Mapping[str, Any], free: Collection[st
             raise
         folder.start_over()
         return
-    said = differences(_bound(before, free), _bound(settings, free))
+    said = list_differences(_bound(before, free), _bound(settings, free))
     if said and whole:
         raise CheckpointMismatch(
             f"the run in {str(folder.path)!r} was begun with other settings: {said}. Use the same ones to go on, or "
@@ -176,7 +177,7 @@ def _facts(file: Path) -> dict[str, Any]:
 def _told(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What differs, each value shortened."""
     short = [{name: str(value)[:LONG] for name, value in one.items()} for one in (before, now)]
-    return differences(*short) or f"see {DATA}"
+    return list_differences(*short) or f"see {DATA}"
 
 
 def _bound(settings: Mapping[str, Any], free: Collection[str]) -> dict[str, Any]:

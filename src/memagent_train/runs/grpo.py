@@ -61,7 +61,8 @@ def train(
     _check_engine(config)
     # Nobody is told that a training began.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    with interruptible(), translated(out), opened(out, plain(config), FREE, process) as folder:
+    run = opened(out, plain(config), FREE, process, config.resources)
+    with interruptible(), translated(out), run as folder:
         from memagent_train.runs.training import Training
 
         training = Training(config, folder, process=process, reports=reports)

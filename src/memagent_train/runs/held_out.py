@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from accelerate.utils import gather_object
 
 from memagent.messages import Sampling
-from memagent_bench.stats import Estimate
+from memagent.tasks.statistics import Estimate
 from memagent_train.config.sections import EvaluationSettings
 from memagent_train.data.open import Data
 from memagent_train.runs import metrics

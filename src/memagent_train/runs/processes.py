@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,20 @@ def this_process(settings: ResourceSettings) -> Process:
 
 @contextmanager
 def opened(
-    path: Path, settings: Mapping[str, Any], free: Collection[str], process: Process
+    path: Path,
+    settings: Mapping[str, Any],
+    free: Collection[str],
+    process: Process,
+    resources: ResourceSettings,
 ) -> Generator[RunFolder]:
     """The folder of a run: the first process opens it (see `open_run`), the others wait until it is as it should be."""
+    if process.count > 1:
+        from accelerate import PartialState
+
+        # Opens the process group, whose timeout nothing can change later, the trainer's `ddp_timeout` neither.
+        PartialState(
+            cpu=resources.device == "cpu", timeout=timedelta(seconds=resources.ddp_timeout)
+        )
     if process.first:
         with open_run(path, settings, free=free) as folder:
             _wait_for_all(process)

@@ -11,7 +11,7 @@ from memagent.terminal import duration
 from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
-    from memagent_bench.stats import Estimate
+    from memagent.tasks.statistics import Estimate
 
 SHOWN = ("loss", "kl", "grad_norm")
 """Figures on a step's line, where there are any, after the reward."""

@@ -70,7 +70,8 @@ def warm_start(
     reports = report_targets(config.logging)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     plain = config.model_dump(mode="json", exclude_none=True)
-    with interruptible(), translated(out), opened(out, plain, FREE_SFT, process) as folder:
+    run = opened(out, plain, FREE_SFT, process, config.resources)
+    with interruptible(), translated(out), run as folder:
         tokenizer = load_tokenizer(config.model)
         traces = read_traces(config.traces, Template(tokenizer), tokenizer.eos_token_id)
         if process.first:

@@ -12,7 +12,15 @@ from tests.bench.diagnose.runs import CHUNK, document, keep, place, read, record
 from memagent.errors import StoreCorrupt, StoreError
 from memagent.tasks import Evidence
 from memagent.tokens import ByteBound
-from memagent_bench.diagnose import Diagnosis, Fate, Hazard, Trace, diagnose, hazard
+from memagent_bench.diagnose import (
+    Diagnosis,
+    Fate,
+    Hazard,
+    Trace,
+    diagnose,
+    hazard,
+    hazard_per_note,
+)
 from memagent_bench.folder import RUNS
 from memagent_bench.options import DataOptions
 from memagent_bench.records import RESULTS
@@ -36,11 +44,17 @@ async def traced(
     text: str = TEXT,
     scorer: str = "string_match_all",
     question: str = "Which?",
+    competing: Sequence[int] | None = None,
     **settings: Any,
 ) -> list[Trace]:
     """What becomes of the references of one sample whose memories are these."""
     await read(folder, text, memories, answer, "run", **settings)
-    fields = {"evidence": tuple(evidence), "scorer": scorer, "question": question}
+    fields = {
+        "evidence": tuple(evidence),
+        "competing": None if competing is None else tuple(competing),
+        "scorer": scorer,
+        "question": question,
+    }
     return await asyncio.to_thread(_diagnosed, folder, record(answer, outputs, "run", **fields))
 
 
@@ -321,15 +335,32 @@ def test_cells_are_in_the_order_of_their_names_and_lengths(tmp_path: Path) -> No
         (1, 10, 0.002529, 0.445016),
         (5, 10, 0.187086, 0.812914),
         (10, 10, 0.691503, 1.0),
-        # The rule of three.
-        (0, 300, 0.0, 0.01),
-        (0, 2, 0.0, 1.0),
+        # Nothing lost: 1 - 0.025 ** (1 / steps), two-sided like the others.
+        (0, 300, 0.0, 0.012221),
+        (0, 2, 0.0, 0.841886),
     ],
 )
 def test_the_interval_of_a_hazard(losses: int, steps: int, low: float, high: float) -> None:
     found = Hazard(losses, steps)
     assert found.rate == losses / steps
     assert found.interval == pytest.approx((low, high), abs=5e-6)
+
+
+async def test_a_hazard_is_given_for_each_competing_note_too(tmp_path: Path) -> None:
+    """The fact stands in chunk 2; of the notes about others one is in its chunk and three are in chunks 3 and 4."""
+    places = (10, AT + 40, 3 * CHUNK, 3 * CHUNK + 7, 5 * CHUNK - 1, 5 * CHUNK)
+    memories = [NONE, NONE, HELD, HELD, OTHER, OTHER]
+    (lost,) = await traced(tmp_path / "lost", memories, competing=places)
+    (kept,) = await traced(tmp_path / "kept", [NONE, NONE, *[HELD] * 4], competing=places)
+    assert (lost.risk, lost.met, kept.risk, kept.met) == (2, 3, 3, 4)
+    assert hazard_per_note([lost, kept]) == Hazard(1, 7)
+    (unknown,) = await traced(tmp_path / "unknown", memories)
+    assert hazard_per_note([unknown]) is None
+    assert hazard_per_note([unknown, lost]) == Hazard(1, 3)
+
+
+def test_more_losses_than_notes_have_no_interval() -> None:
+    assert (Hazard(2, 1).rate, Hazard(2, 1).interval) == (2.0, None)
 
 
 def test_without_steps_at_risk_there_is_no_hazard() -> None:

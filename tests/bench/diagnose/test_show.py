@@ -44,6 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "task": "ledger",
             "length": 8192,
             "evidence": (place(AT, FACT, "123456"),),
+            "competing": (0, 3 * CHUNK + 5),
         }
         records.append(record("[bold]654321", ["123456"], run_id, **fields))
     asyncio.run(read(folder, TEXT, RUN_MEMORIES["lost"], "123456", "right"))
@@ -75,11 +76,14 @@ def test_the_table_has_a_row_for_each_cell_and_each_system(found: Diagnosis) -> 
     assert head[:3] == ["system", "task", "length"]
     assert rows[1][:4] == ["gated", "tracking", "a", "1000"]
     # wanted, missed, never written, lost, unread, no evidence; steps at risk; hazard and bounds
-    assert rows[1][4:] == ["1", "0", "0", "0", "0", "0", "1", "100.00%", "(2.50%", "to", "100.00%)"]
+    bounds = ["1", "100.00%", "(2.50%", "to", "100.00%)"]
+    assert rows[1][4:] == ["1", "0", "0", "0", "0", "0", *bounds, "–", "–"]
+    # two of the six losses, with the note that each met
     memory = next(row for row in rows if row[:4] == ["memory", "tracking", "ledger", "8K"])
     assert memory[4:10] == ["6", "6", "3", "2", "1", "0"]
     assert memory[10] == "3"
     assert memory[11] == "66.67%"
+    assert memory[15:17] == ["3", "66.67%"]
     assert sum(row[1:3] == ["all", "all"] for row in rows) == 2
 
 
@@ -125,6 +129,21 @@ def test_misses_are_listed_with_the_step_that_decided_them(found: Diagnosis) -> 
     assert shown(found, 2).count("memagent show ") == 2
 
 
+def test_references_of_one_sample_share_its_question_and_answer(tmp_path: Path) -> None:
+    asyncio.run(read(tmp_path, TEXT, [NONE, NONE, HELD, OTHER], "neither", "run"))
+    evidence = (place(AT, FACT, "123456"), place(50, "It is red.", "red", supports=[1]))
+    question = "Which number, and which colour?"
+    keep(
+        tmp_path,
+        record("neither", ["123456", "red"], "run", evidence=evidence, question=question),
+    )
+    text = shown(diagnose(tmp_path), 9)
+    assert "sample 0, memory: lost-at-chunk-3, never-written" in text
+    assert "wanted    123456 (lost-at-chunk-3)" in text
+    assert "wanted    red (never-written)" in text
+    assert [text.count(part) for part in (question, "neither", "memagent show ")] == [1, 1, 1]
+
+
 def test_the_fatal_step_has_the_memories_before_and_after_it(
     folder: Path, found: Diagnosis
 ) -> None:
@@ -162,6 +181,9 @@ def test_json_has_cells_systems_and_misses(found: Diagnosis) -> None:
         "steps_at_risk": 3,
         "hazard": pytest.approx(2 / 3),
         "hazard_95": pytest.approx([0.0943, 0.9916], abs=1e-4),
+        "notes_met": 3,
+        "hazard_per_note": pytest.approx(2 / 3),
+        "hazard_per_note_95": pytest.approx([0.0943, 0.9916], abs=1e-4),
     }
     assert whole["all"]["wanted"] == 7
     assert whole["unread"] == {"absent": "not in the run store"}

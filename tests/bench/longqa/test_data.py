@@ -42,6 +42,44 @@ def test_hotpotqa_with_gold_titles_and_text_in_one_piece(tmp_path: Path) -> None
     assert plain.paragraphs == usual.paragraphs
 
 
+def memagents(entries: list[dict]) -> list[dict]:
+    """As MemAgent's evaluation files hold such questions."""
+    return [
+        {
+            "context": "\n\n".join(
+                f"Document {i}:\n{title}\n{''.join(text)}"
+                for i, (title, text) in enumerate(entry["context"], start=1)
+            ),
+            "input": entry["question"],
+            "answers": [entry["answer"]],
+            "num_docs": len(entry["context"]),
+            "index": 7,
+        }
+        for entry in entries
+    ]
+
+
+def test_memagents_evaluation_files(tmp_path: Path) -> None:
+    collection = data.hotpotqa((write(tmp_path / "eval_10.json", memagents(hotpot(3))),))
+    usual = data.hotpotqa((write(tmp_path / "b.json", hotpot(3)),))
+    assert collection.paragraphs == usual.paragraphs
+    assert [(q.text, q.answers) for q in collection.questions] == [
+        (q.text, q.answers) for q in usual.questions
+    ]
+    for question, of_usual in zip(collection.questions, usual.questions, strict=True):
+        assert question.gold == (), "the file does not say"
+        assert question.needed == question.given == of_usual.given
+
+
+@pytest.mark.parametrize(
+    "changed", [{"context": [3, 5]}, {"answers": []}, {"answers": {"a": 1}}, {"input": None}]
+)
+def test_memagents_files_without_text_are_refused(tmp_path: Path, changed: dict) -> None:
+    (entry,) = memagents(hotpot(1))
+    with pytest.raises(DocumentError, match="MemAgent's evaluation files"):
+        data.hotpotqa((write(tmp_path / "eval_12800.json", [entry | changed]),))
+
+
 def test_several_files_are_one_collection_without_doubles(tmp_path: Path) -> None:
     first, second = hotpot(4), hotpot(6)
     for entry in first:

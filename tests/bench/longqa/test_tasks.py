@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.bench.counters import Quarters, line_ends
 from tests.bench.longqa.data import hotpot, squad, story, titled, write
+from tests.bench.longqa.test_data import memagents
 
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS, Sample
@@ -19,6 +20,7 @@ from memagent_bench.length_tokens import length_counter
 from memagent_bench.longqa import tasks
 from memagent_bench.longqa.tasks import TASKS, WithoutContext
 from memagent_bench.options import DataOptions
+from memagent_bench.ruler.qa import qa_2
 
 COUNTER = length_counter(None)
 HEAD = re.compile(r"(?:^|\n\n)Document (\d+):\n(.*)\n")
@@ -57,6 +59,20 @@ def test_lengths_are_met_exactly(options: DataOptions, name: str, length: int, c
         assert length - 100 <= sample.tokens <= length
         assert task.scorer == "sub_exact_match"
     assert task.scorer in SCORERS
+
+
+@pytest.mark.parametrize("suite", ["qa", "ruler"])
+def test_questions_of_unknown_gold_have_all_their_paragraphs(tmp_path: Path, suite: str) -> None:
+    make = {"qa": tasks.hotpotqa, "ruler": qa_2}[suite]
+    path = write(tmp_path / "eval_10.json", memagents(hotpot(8)))
+    task = make(2048, DataOptions(counter=COUNTER, hotpotqa=(path,)))
+    for index in range(8):
+        sample = task.sample(index)
+        assert {f"Place {index}.{i}" for i in range(8)} < set(titles(sample))
+        assert sample.evidence == ()
+        assert 2048 - 100 <= sample.tokens == COUNTER.count(sample.prompt) + 32 <= 2048
+    with pytest.raises(ConfigError, match="too few"):
+        make(512, DataOptions(counter=COUNTER, hotpotqa=(path,))).sample(0)
 
 
 def test_a_quarter_of_a_million_tokens_with_repeats(options: DataOptions) -> None:

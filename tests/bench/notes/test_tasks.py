@@ -59,6 +59,16 @@ def test_the_text_alone_gives_the_answer_and_not_without_its_evidence(
 
 
 @EVERY
+def test_notes_that_nobody_needs_compete(name: str, options: DataOptions) -> None:
+    for sample in samples(name, options):
+        assert sample.competing or (name.endswith("_sparse") and sample.competing == ())
+        assert list(sample.competing) == sorted(sample.competing)
+        assert {place.start for place in sample.evidence}.isdisjoint(sample.competing)
+        for start in sample.competing:
+            assert NAME.search(sample.context[start : sample.context.index(".", start)])
+
+
+@EVERY
 def test_evidence_stands_where_it_is_said_to(name: str, options: DataOptions) -> None:
     for sample in samples(name, options):
         starts = [place.start for place in sample.evidence]

@@ -26,7 +26,7 @@ MEASURED = re.compile(r"(\d+) of (\d+); ")
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    write(folder / "run", run(n=2, failing=0.1))
+    write(folder / "run", run(("memory", "direct", "published"), n=2, failing=0.1))
     with pytest.MonkeyPatch.context() as patch:  # the page needs no pictures beside it
         patch.setattr(make, "_pictures", lambda _view: iter(()))
         return make_report([folder / "run"], folder / "out").page

@@ -10,7 +10,7 @@ from tests.bench.report.made import K, record
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite, sort_records
 from memagent_bench.report.compare import contrast, losses, means
-from memagent_bench.stats import Verdict
+from memagent_bench.significance import Verdict
 
 
 def suite(*records: Record) -> Suite:

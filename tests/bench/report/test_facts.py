@@ -127,6 +127,13 @@ def test_repetition() -> None:
     assert "filler of every task repeats from 1M on (up to 2 times" in found
 
 
+def test_noise_repeats_by_design() -> None:
+    noise = {"haystack": "noise", "rounds": 300}
+    assert "repeat" not in warned(record(facts=noise))
+    found = warned(record(facts=noise), record("niah_single_2", facts=noise | {"haystack": "book"}))
+    assert "filler of niah_single_2 repeats" in found
+
+
 def test_resumed() -> None:
     assert "1 sample went on after an interruption" in warned(record(resumed=True))
 

@@ -69,6 +69,19 @@ def test_flat_and_zero_amounts() -> None:
     assert none.worst == 0.0
 
 
+def test_a_bad_fit_is_no_rate() -> None:
+    """Two of the lines that a slow server drew: times that fall, and times that scatter."""
+    falling = straight_line([8000, 16000, 32000], [3.0, 2.9, 2.5])
+    scattered = straight_line([8000, 8000, 16000, 16000], [1.0, 9.0, 2.0, 9.5])
+    good = straight_line([8000, 16000, 32000], [1.0, 2.1, 3.9])
+    assert falling is not None
+    assert scattered is not None
+    assert good is not None
+    assert falling.problem == "no growth with the length"
+    assert scattered.problem == "no straight line: R² 0.01"
+    assert good.problem == ""
+
+
 def test_values_come_in_pairs() -> None:
     with pytest.raises(ConfigError, match="1 and 2 values"):
         against_prediction([1], [1, 2])

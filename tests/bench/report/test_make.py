@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html.parser
 import re
 from collections import Counter
@@ -12,6 +13,7 @@ import pytest
 from tests.bench.report.made import K, provenance, record, run, write
 
 from memagent.errors import ConfigError, StoreCorrupt, StoreError
+from memagent.tasks import Evidence
 from memagent_bench.record import Record
 from memagent_bench.report import make, make_report
 from memagent_bench.systems.base import Status
@@ -21,6 +23,7 @@ NASTY = (
     "{{ 7 * 7 }}{% raw %}$x_1$ \u202eabc\x00\r\n漢字"
 )
 NOT_SHOWN = re.compile(r"\b(?:nan|NaN|inf|None|Undefined)\b")
+SYSTEMS = ("memory", "direct", "published")
 VOID = {"meta", "link", "br", "img", "path", "use", "rect"}
 
 
@@ -92,7 +95,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_whole_page(tmp_path: Path) -> None:
-    folder = write(tmp_path / "run", run(n=4, failing=0.05))
+    folder = write(tmp_path / "run", run(SYSTEMS, n=4, failing=0.05))
     report = make_report([folder], tmp_path / "out", primary=["mean@32k", "vt@128k"], margin=3)
     text = sound(reader := read(report.page))
     for words in (
@@ -128,11 +131,11 @@ def test_a_whole_page(tmp_path: Path) -> None:
     assert len(images) == 5
     assert "memory: " in images[0]
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "report.html",
+        *("report.html", "results.csv"),
         *(f"ruler-{name}.png" for name in ("scores", "seconds", "calls", "tokens", "published-1")),
-        *("ruler-tasks-memory.png", "ruler-tasks-direct.png"),
+        *(f"ruler-tasks-{system}.png" for system in SYSTEMS),
     }
-    assert {path.name for path in report.pictures} | {"report.html"} == {
+    assert {path.name for path in report.pictures} | {"report.html", "results.csv"} == {
         path.name for path in (tmp_path / "out").iterdir()
     }
 
@@ -193,6 +196,40 @@ def test_texts_of_models_and_documents_are_only_text(tmp_path: Path) -> None:
     assert "{{ 7 * 7 }}{% raw %}$x_1$" in text
     assert "\x00" not in text
     assert "漢字" in text
+
+
+def test_needles_have_a_map_of_depths(tmp_path: Path) -> None:
+    place = Evidence(start=100, end=130, supports=(0,))
+    text = sound(made(tmp_path, [record(evidence=(place,)), record("vt")]))
+    assert "Scores by depth and length" in text
+    assert (tmp_path / "out" / "ruler-depths-memory.png").exists()
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_scores_are_also_comma_separated(tmp_path: Path) -> None:
+    records = [record(score=1.0), record(index=1, score=None), record("vt, or so", score=0.5)]
+    report = make_report([write(tmp_path / "run", records)], tmp_path / "out")
+    rows = list(csv.DictReader(report.table.read_text().splitlines()))
+    assert [(row["task"], row["samples"], row["unscored"], row["score"]) for row in rows] == [
+        ("niah_single_1", "2", "1", "0.5"),
+        ("vt, or so", "1", "0", "0.5"),
+        ("(mean)", "3", "1", "0.5"),
+    ]
+    assert {(row["suite"], row["system"], row["length"]) for row in rows} == {
+        ("ruler", "memory", "8192")
+    }
+    assert float(rows[0]["low"]) < 0.5 < float(rows[0]["high"])
+    assert (rows[0]["calls"], rows[0]["seconds"]) == ("3", "6.1")
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_times_that_do_not_grow_give_no_rate(tmp_path: Path) -> None:
+    records = [
+        record(length=n, index=i, seconds=9.0 - n / 8192) for n in (8192, 16384) for i in (0, 1)
+    ]
+    text = sound(made(tmp_path, records))
+    assert "no growth with the length" in text
+    assert "−122" not in text
 
 
 @pytest.mark.usefixtures("no_pictures")

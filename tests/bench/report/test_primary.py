@@ -8,7 +8,7 @@ from tests.bench.report.made import K, record, run
 from memagent.errors import ConfigError
 from memagent_bench.report.cells import sort_records
 from memagent_bench.report.primary import default_cells, primary_tests
-from memagent_bench.stats import holm
+from memagent_bench.significance import holm
 
 
 def test_each_cell_is_tested_for_each_other_system() -> None:

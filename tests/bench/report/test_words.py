@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from memagent_bench.report.words import (
-    counted,
-    listed,
+    join_words,
     number,
     p_text,
     points,
     share,
-    signed,
+    sign_points,
     suite_title,
 )
 
@@ -21,7 +20,7 @@ from memagent_bench.report.words import (
     [(0.0, "0.0"), (-0.0001, "0.0"), (0.0001, "0.0"), (0.0123, "+1.2"), (-0.0345, "\u22123.5")],
 )
 def test_signed(value: float, text: str) -> None:
-    assert signed(value) == text
+    assert sign_points(value) == text
 
 
 @pytest.mark.parametrize(
@@ -57,13 +56,12 @@ def test_numbers() -> None:
     assert [points(None), points(0.9123)] == ["–", "91.2"]
 
 
-def test_lists_and_counts() -> None:
-    assert [listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])] == [
+def test_lists() -> None:
+    assert [join_words(["a"]), join_words(["a", "b"]), join_words(["a", "b", "c"])] == [
         "a",
         "a and b",
         "a, b and c",
     ]
-    assert [counted(1, "pair"), counted(1200, "pair")] == ["1 pair", "1,200 pairs"]
 
 
 def test_suites() -> None:

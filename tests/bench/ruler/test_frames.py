@@ -1,12 +1,19 @@
 """The wording is data, checked when it is read."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
 import pytest
+from typer.testing import Result
 
 from memagent.errors import ConfigError
-from memagent_bench.ruler.frames import Frames, load_frames
+from memagent_bench.length_tokens import length_counter
+from memagent_bench.options import DataOptions
+from memagent_bench.ruler.cwe import CweTask
+from memagent_bench.ruler.frames import Frames, Niah, Qa, load_frames
+from memagent_bench.ruler.vt import VtTask
 
 SHIPPED = (
     resources.files("memagent_bench.ruler").joinpath("frames.toml").read_text(encoding="utf-8")
@@ -31,7 +38,7 @@ def test_wording_is_named_by_content(tmp_path: Path) -> None:
     assert len(frames.hash) == 16
     other = load_frames(changed(tmp_path, "The road is long.", "The road is short."))
     assert other.hash != frames.hash
-    assert other.niah.noise.startswith("The road is short.")
+    assert other.table(Niah).noise.startswith("The road is short.")
 
 
 def test_line_ends_and_marks_change_nothing() -> None:
@@ -52,7 +59,7 @@ def test_line_ends_and_marks_change_nothing() -> None:
         ("VAR {name} = VAR {source} ", "VAR {name}", "vt.copy", "{source} is missing"),
         ('noise = "The', 'noise = "{x} The', "niah.noise", "unknown field {x}"),
         ('uuids = { one = "identifier", ', "uuids = { ", "niah.kinds.uuids.one", "required"),
-        ("[fwe]", "[few]", "fwe", "required"),
+        ("[fwe]", "[few]", "few", "not permitted"),
     ],
 )
 def test_a_wrong_template_is_named(
@@ -65,9 +72,29 @@ def test_a_wrong_template_is_named(
     assert what.lower() in str(caught.value).lower()
 
 
+def test_a_file_needs_the_tables_of_its_tasks_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\n[vt]' + SHIPPED.partition("[vt]")[2].partition("[cwe]")[0])
+    options = DataOptions(counter=length_counter(None), frames=path)
+    sample = VtTask(1024, options).sample(0)
+    assert sample.prompt == VtTask(1024, replace(options, frames=None)).sample(0).prompt
+    with pytest.raises(ConfigError, match=r"'mine' has no table \[cwe\].*--print-frames"):
+        CweTask(1024, options)
+
+
+def test_the_shipped_file_is_printed(invoke: Callable[..., Result]) -> None:
+    done = invoke("generate", "--print-frames")
+    assert (done.exit_code, done.stdout) == (0, SHIPPED)
+
+
+def test_a_prefix_may_be_left_out(tmp_path: Path) -> None:
+    prefix = 'answer_prefix = "\\nAnswer:"\n'
+    assert load_frames(changed(tmp_path, prefix, "")).table(Qa).answer_prefix == ""
+
+
 def test_braces_are_written_twice(tmp_path: Path) -> None:
     path = changed(tmp_path, "Take note: one", "{{Note}}: one")
-    needle = load_frames(path).niah.needle.format(kind="x", kinds="xs", key="k", value="v")
+    needle = load_frames(path).table(Niah).needle.format(kind="x", kinds="xs", key="k", value="v")
     assert needle.startswith("{Note}: one")
 
 
@@ -84,7 +111,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_a_query_of_several_keys_reads_as_a_sentence() -> None:
-    niah = load_frames(None).niah
+    niah = load_frames(None).table(Niah)
     assert niah.query(["a"]) == "a"
     assert niah.query(["a", "b"]) == "a, and b"
     assert niah.query(["a", "b", "c"]) == "a, b, and c"

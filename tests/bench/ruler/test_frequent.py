@@ -55,14 +55,41 @@ def test_lengths_are_met_exactly(name: str, length: int, counter) -> None:
     for index in (0, 1, 7):
         sample = task.sample(index)
         assert sample.tokens == counter.count(sample.prompt) + sample.generate
-        assert length - 32 <= sample.tokens <= length
+        # Coded words take different numbers of tokens, and all samples of fwe have about the same number of words.
+        spare = 32 if name == "cwe" else length // 5
+        assert length - spare <= sample.tokens <= length
         assert sample.evidence == ()
 
 
 def test_a_quarter_of_a_million_tokens() -> None:
     sample = FweTask(262144, OPTIONS).sample(3)
     assert COUNTER.count(sample.prompt) + 50 == sample.tokens
-    assert 262144 - 32 <= sample.tokens <= 262144
+    assert 262144 * 4 // 5 <= sample.tokens <= 262144
+
+
+def test_coded_words_take_different_numbers_of_tokens() -> None:
+    task = FweTask(4096, OPTIONS)
+    samples = [task.sample(i) for i in range(20)]
+    costs = Counter(COUNTER.count(" " + word) for s in samples for word in s.outputs)
+    assert len(costs) >= 3, "not only words of the most usual number"
+    sizes = Counter(len(words(s)) for s in samples)
+    assert len(sizes) <= 4
+    (size, many), *_ = sizes.most_common(1)
+    assert many >= 8
+    same = [places(s) for s in samples if len(words(s)) == size]
+    assert all(place == same[0] for place in same)
+
+
+def test_wonderwords_stay_where_fewer_english_words_would_fit() -> None:
+    task = CweTask(131072, OPTIONS)
+    sample = task.sample(0)
+    # RULER's own script stops at 111K there.
+    assert task.facts["haystack"] == "8169 words of wonderwords"
+    assert set(words(sample)) == set(wonderwords())
+    assert 110_000 < sample.tokens == COUNTER.count(sample.prompt) + 120 < 112_000
+    longer = CweTask(160_000, OPTIONS)
+    assert re.fullmatch(r"\d+ words of English", str(longer.facts["haystack"]))
+    assert 160_000 - 32 <= longer.sample(0).tokens <= 160_000
 
 
 def test_common_words_come_thirty_times_and_the_others_three_times() -> None:
@@ -118,7 +145,6 @@ def test_coded_words_come_as_often_as_zeta_says() -> None:
     assert ranked in [zeta_counts(n).tolist() for n in range(sum(ranked), sum(ranked) + 100)]
     assert ranked[3] > ranked[4]
     assert all(re.fullmatch("[a-z]{6}", word) for word, _ in counts[1:])
-    assert len({COUNTER.count(" " + word) for word, _ in counts[1:]}) == 1
     assert sample.generate == 50
 
 
@@ -173,7 +199,7 @@ def test_a_tokenizer_of_which_parts_do_not_add_up(name: str) -> None:
     for index in (0, 5):
         sample = task.sample(index)
         assert sample.tokens == Quarters().count(sample.prompt) + sample.generate
-        assert 4096 - 100 <= sample.tokens <= 4096
+        assert 4096 - (100 if name == "cwe" else 800) <= sample.tokens <= 4096
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -117,6 +117,23 @@ def test_other_keys_are_hidden_too(options: DataOptions) -> None:
     assert len(sample.evidence) == 1
 
 
+@pytest.mark.parametrize(("name", "others"), [("niah_single_2", 0), ("niah_multikey_1", 3)])
+def test_needles_of_other_keys_compete(options: DataOptions, name: str, others: int) -> None:
+    sample = NiahTask(name, 2048, options).sample(3)
+    assert sample.competing is not None
+    assert len(sample.competing) == others
+    assert all(" belong to " in sample.context[at : at + 60] for at in sample.competing)
+
+
+def test_every_line_of_a_haystack_of_needles_competes(options: DataOptions) -> None:
+    sample = NiahTask("niah_multikey_2", 2048, options).sample(3)
+    assert sample.competing is not None
+    lines = sample.context.split("\n")
+    assert len(sample.competing) == len(lines) - 1
+    found = {sample.context[at:].split("\n")[0] for at in sample.competing}
+    assert set(lines) - found == {sample.context[p.start : p.end] for p in sample.evidence}
+
+
 def test_distractors_are_all_different(options: DataOptions) -> None:
     sample = NiahTask("niah_multikey_3", 8192, options).sample(1)
     lines = sample.context.split("\n")

@@ -1,7 +1,8 @@
-"""RULER's questions: gold at the same depth in every sample of a length, repeats as published."""
+"""RULER's questions: what comes with them at the same depths in every sample of a length, repeats as published."""
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.bench.longqa.data import hotpot, squad, titled, write
@@ -94,6 +95,28 @@ def test_published_places_are_the_same_and_shuffled_ones_are_not(
     shares = [depths(drawn.sample(i))[0] for i in range(8)]
     assert max(shares) - min(shares) > 0.2
     assert drawn.facts["positions"] == "shuffled"
+
+
+def test_published_places_are_those_of_the_given_paragraphs_whichever_are_gold(
+    tmp_path: Path,
+) -> None:
+    entries = hotpot(8)
+    for n, entry in enumerate(entries):
+        entry["context"] = entry["context"][n:] + entry["context"][:n]
+    options = DataOptions(counter=COUNTER, hotpotqa=(write(tmp_path / "h.json", entries),))
+    task = qa_2(4096, options)
+    given: list[list[float]] = []
+    gold: set[tuple[float, ...]] = set()
+    for n, entry in enumerate(entries):
+        sample = task.sample(n)
+        parts = documents(sample)
+        titles = [text.split("\n")[0] for text in parts]
+        given.append([titles.index(title) / len(parts) for title, _ in entry["context"]])
+        gold.add(tuple(round(depth, 1) for depth in depths(sample)))
+    for places in given:
+        assert places == pytest.approx(given[0], abs=0.06)
+    # The ten turn by one place from question to question.
+    assert len(gold) >= 6
 
 
 @pytest.mark.parametrize("name", TASKS)

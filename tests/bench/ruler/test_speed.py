@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from memagent_bench.ruler import speed
+from memagent_bench.ruler.upstream import SCRIPT
 
 
 @pytest.fixture
@@ -44,6 +45,48 @@ def test_a_page_without_a_place_is_refused_before_the_work(
     arguments.setattr(sys, "argv", ["speed", "--write", str(page)])
     assert speed.main() == 1
     assert "page.md" in capsys.readouterr().err
+
+
+def checkout(folder: Path, wrote: str) -> Path:
+    """A stand-in for RULER's script that takes the same time whatever it is asked for."""
+    script = folder / SCRIPT
+    script.parent.mkdir(parents=True)
+    script.write_text(
+        "import sys\nfrom pathlib import Path\n"
+        "given = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
+        "out = Path(given['--save_dir']) / given['--task']\nout.mkdir()\n"
+        f"(out / 'validation.jsonl').write_text({wrote!r} * int(given['--num_samples']))\n"
+    )
+    return folder
+
+
+def test_rulers_own_script_beside_it(
+    arguments: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = str(checkout(tmp_path, "{}\n"))
+    arguments.setattr(sys, "argv", ["speed", "--lengths", "4k", "--upstream", there])
+    assert speed.main() == 0
+    shown, progress = capsys.readouterr()
+    rows = [line for line in shown.splitlines() if "noise, 4K" in line]
+    assert len(rows) == 10
+    assert [line for line in progress.splitlines() if "noise, 4K" in line] == rows
+    # No longer for 33 samples than for one: only a bound can be given.
+    of_ruler = [row for row in rows if "RULER's script" in row]
+    assert [row.count("at most") for row in of_ruler] == [0, 1, 0, 1]
+    assert [row.count(" x ") for row in of_ruler] == [0, 0, 1, 1]
+    assert not any("| -" in row for row in of_ruler)
+
+
+def test_what_was_measured_is_shown_where_rulers_own_script_fails(
+    arguments: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = str(checkout(tmp_path, ""))
+    arguments.setattr(sys, "argv", ["speed", "--lengths", "4k", "--upstream", there])
+    assert speed.main() == 1
+    shown, progress = capsys.readouterr()
+    assert "wrote 0 of 1 samples of 'niah_single_1'" in progress
+    assert "noise, 4K: further sample, naive / this" in shown
+    assert "fwe, 4K" in shown
 
 
 def test_what_is_no_checkout_ends_it_with_a_message(

@@ -60,6 +60,8 @@ def test_what_it_did_not_write_is_an_error(
     with pytest.raises(ConfigError, match=f"0 of 2 samples of '{task}'") as caught:
         generate(checkout, task, 4096, 2, tmp_path)
     assert said in str(caught.value)
+    assert "TIKTOKEN_CACHE_DIR" in str(caught.value)
+    assert "NLTK_DATA" in str(caught.value)
 
 
 def test_what_is_no_checkout_is_named(tmp_path: Path) -> None:

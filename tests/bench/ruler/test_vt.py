@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -54,12 +55,39 @@ def test_every_sample_is_what_it_says(counter, index: int, length: int) -> None:
 def test_one_solved_example_stands_before() -> None:
     sample = VtTask(4096, OPTIONS).sample(0)
     example = sample.before
-    chain = re.findall(r"VAR ([A-Z]{5}) = ", example)
+    chain = re.findall(r"VAR ([A-Z]{3}) = ", example)
     assert len(chain) == 5
-    assert " ".join(chain) + "\n\n" in example, "its reply names the variables"
-    assert not set(chain) & set(sample.outputs)
-    assert COUNTER.count(example) < 500
-    assert VtTask(4096, OPTIONS).sample(1).before != example
+    shown, reply, _ = example.partition(" " + " ".join(chain) + "\n\n")
+    assert reply, "its reply names the variables"
+    # RULER fills 500 tokens with noise; a line of it takes 23 or 24.
+    assert 500 - 30 < COUNTER.count(shown) <= 500
+    other = VtTask(4096, OPTIONS).sample(1).before
+    assert other != example
+    without_names = re.compile(r"[A-Z]{3}|\d{5}")
+    assert without_names.sub("", other) == without_names.sub("", example), "the lines stay"
+
+
+def test_an_example_as_long_as_rulers_has_fifteen_lines_of_noise_or_one_less(
+    tmp_path: Path,
+) -> None:
+    wording = tmp_path / "published.toml"
+    # As long as RULER's, word for word as many tokens.
+    wording.write_text(
+        """name = "as long"
+[vt]
+assign = "VAR {name} = {value}"
+copy = "VAR {name} = VAR {source} "
+noise = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
+before = "Read and write the name(s) of many new words hidden in the following text.\\n\\n"
+after = "\\nQuestion: Find all variables that are assigned the value {value} in the text above."
+answer_prefix = " Answer: According to the name(s) of many words above, {count} of them have the value {value}: "
+question = "{value} {count}"
+answer = " {names}\\n\\n"
+between = " "
+"""
+    )
+    sample = VtTask(4096, replace(OPTIONS, frames=wording)).sample(0)
+    assert sample.before.count("The grass is green.") in (14, 15), "by the tokens of the names"
 
 
 def test_samples_depend_on_index_seed_and_length_alone() -> None:
@@ -106,7 +134,7 @@ def test_a_tokenizer_of_which_parts_do_not_add_up() -> None:
 
 def test_too_short_a_length_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"512 tokens are too few for vt \(sample 0 takes 5\d\d\)"
+        ConfigError, match=r"512 tokens are too few for vt \(sample 0 takes 6\d\d\)"
     ):
         VtTask(512, OPTIONS).sample(0)
 

@@ -40,6 +40,18 @@ def test_json(invoke: Invoke, tmp_path: Path) -> None:
     assert done.stdout.count("\n") == 1
 
 
+def test_sessions_have_a_page(invoke: Invoke, tmp_path: Path) -> None:
+    played, other = tmp_path / "played", tmp_path / "other"
+    assert invoke(*SMALL, "--systems", "full,summary", "--out", played).exit_code == 0
+    done = invoke("report", played)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-1] == str(played / "report.html")
+    assert "summary W=2048 S=7" in (played / "report.html").read_text()
+    other.mkdir()
+    done = invoke("report", played, other, "--out", tmp_path / "page")
+    assert (done.exit_code, "has sessions" in done.stderr) == (2, True)
+
+
 def test_a_lost_session_is_a_result_and_no_failure(invoke: Invoke, tmp_path: Path) -> None:
     done = invoke(*SMALL, "--systems", "full", "--window", "1500", "--out", tmp_path)
     assert done.exit_code == 0

@@ -8,7 +8,7 @@ from tests.bench.sessions.seats import Seated
 
 from memagent.messages import ChatRequest, Message, ToolCall
 from memagent_bench.sessions.arms import Arm
-from memagent_bench.sessions.history import MASKED, masked, play_history
+from memagent_bench.sessions.history import MASKED, mask_results, play_history
 from memagent_bench.sessions.play import play
 from memagent_bench.sessions.record import Reason
 
@@ -119,4 +119,4 @@ async def test_an_empty_reply_is_none() -> None:
 
 
 def test_nothing_is_masked_twice_or_lost() -> None:
-    assert masked((), 3) == ()
+    assert mask_results((), 3) == ()

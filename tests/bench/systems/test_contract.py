@@ -1,4 +1,4 @@
-"""What holds for every system."""
+"""What holds for every system but RULER's own protocol, which sends a text as it is (see `test_one_shot`)."""
 
 import asyncio
 
@@ -17,11 +17,12 @@ from memagent.errors import (
 from memagent.messages import FinishReason
 from memagent.models.base import Wrapper
 from memagent.models.extractive import ExtractiveModel
+from memagent_bench.published import ONE_SHOT
 from memagent_bench.systems.base import Outcome, Status
 from memagent_bench.systems.registry import SYSTEMS, WITHOUT_MODEL, open_system
 
-EVERY = sorted(SYSTEMS)
-ASKING = sorted(SYSTEMS.keys() - WITHOUT_MODEL)
+EVERY = sorted(SYSTEMS.keys() - {ONE_SHOT})
+ASKING = sorted(SYSTEMS.keys() - WITHOUT_MODEL - {ONE_SHOT})
 PEERS = {"langchain-refine", "llamaindex-refine"}
 
 
@@ -123,7 +124,7 @@ async def test_a_question_that_is_too_long(name: str, store: RunStore) -> None:
     assert model.requests == []
 
 
-@pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - {"regex", "bm25"}))
+@pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - {"regex", "bm25", ONE_SHOT}))
 async def test_no_question_is_refused(name: str, store: RunStore) -> None:
     with pytest.raises(ConfigError):
         await open_system(name, setting(scripted(), store)).answer(sample("A text.", " "), "r1")
@@ -211,7 +212,7 @@ async def test_seed_and_sampling_are_the_settings(name: str, store: RunStore) ->
     assert not seeds[0] & seeds[1]
 
 
-@pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - PEERS))
+@pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - PEERS - {ONE_SHOT}))
 async def test_all_but_the_peers_run_without_a_server(name: str, store: RunStore) -> None:
     model = ExtractiveModel()
     outcome = await open_system(name, setting(model, store)).answer(sample(haystack()), "r1")

@@ -17,7 +17,7 @@ def test_every_system_of_the_benchmark_is_there(store: RunStore) -> None:
     assert set(SYSTEMS) == {
         *("memory", "memory-gate", "direct", "direct-left", "direct-right", "direct-middle"),
         *("extractive", "regex", "bm25", "regex-model", "bm25-model", "map-reduce"),
-        *("langchain-refine", "llamaindex-refine"),
+        *("langchain-refine", "llamaindex-refine", "published"),
     }
     assert set(SYSTEMS) >= WITHOUT_MODEL
     assert {open_system(name, setting(scripted(), store)).name for name in SYSTEMS} == set(SYSTEMS)

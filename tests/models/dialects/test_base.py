@@ -34,6 +34,16 @@ def test_a_bare_request_asks_for_its_limit_alone(name: DialectName) -> None:
     assert dialect.fields(seeded, tokens=False) == {dialect.limit: 9, "seed": 0}
 
 
+def test_an_assistants_last_message_is_to_be_continued() -> None:
+    begun = ASK.model_copy(
+        update={"messages": (*ASK.messages, Message(role="assistant", content="It"))}
+    )
+    able = Dialect("plain", continues={"go_on": True})
+    assert able.fields(begun, tokens=False) == {"max_tokens": 9, "go_on": True}
+    assert able.fields(ASK, tokens=False) == {"max_tokens": 9}
+    assert Dialect("plain").fields(begun, tokens=False) == {"max_tokens": 9}
+
+
 def test_what_a_dialect_cannot_say_is_left_out() -> None:
     ask = ASK.model_copy(update={"thinking": False, "pattern": "a+"})
     mute = Dialect("plain")

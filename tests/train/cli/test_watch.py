@@ -7,7 +7,7 @@ import io
 import pytest
 
 from memagent.cli.options import Display
-from memagent_bench.stats import estimate
+from memagent.tasks.statistics import estimate
 from memagent_train.cli.watch import watcher
 from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher
 

@@ -68,7 +68,7 @@ def test_a_length_can_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ({"kind": "ruler", "tasks": ["vt"], "lengths": 300}, "too few for vt.*at least 640"),
+        ({"kind": "ruler", "tasks": ["vt"], "lengths": 300}, "too few for vt.*at least 768"),
         ({"kind": "tracking", "tasks": ["legder"]}, "did you mean 'ledger'"),
         ({"kind": "ruler", "essays": ["/no/such/file"]}, "no/such/file"),
         ({"kind": "task", "use": f"{OWN}:None_"}, "no function 'None_'"),

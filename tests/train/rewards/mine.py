@@ -58,7 +58,8 @@ def by_word(answer: str | None, sample: Sample) -> object:
         print("a line of the user's")
         os.system("echo a line of a program")
         return 1.0
-    if answer == "pid":
+    if answer in ("pid", "slow pid"):
+        time.sleep(0.3 if answer == "slow pid" else 0)
         return os.getpid()
     if answer == "torch":
         return "torch" in sys.modules

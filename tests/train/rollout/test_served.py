@@ -1,11 +1,12 @@
 """What a server says becomes samples or typed errors, over real sockets. Engines: tests/engines/test_weights.py."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.chat_server import Behaviour, Script, running, send
+from tests.models.chat_server import Behaviour, Script, hang_up, running, send
 
 from memagent.errors import (
     AuthenticationFailed,
@@ -127,6 +128,36 @@ async def test_loading_names_the_folder_and_says_what_failed(
     server.others["/collective_rpc"] = send(200, {"success": False, "message": "no such file"})
     with pytest.raises(ServerFailed, match="no such file"):
         await sampler.load(weights)
+
+
+async def test_a_server_that_was_restarted_gets_the_weights_again(
+    server: Script, sampler: ServedSampler, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def at_once(_: float) -> None:
+        server.others["/v1/completions"] = drawn
+
+    def loaded(handler: Any) -> None:
+        served.append(handler.body["kwargs"]["weights_path"])
+        send(200, {})(handler)
+
+    def drawn(handler: Any) -> None:
+        vllm([7], [-1.0 if served[-1] == str(weights) else -9.0])(handler)
+
+    def restarts(handler: Any) -> None:
+        served.append("its first weights")
+        hang_up(handler)
+
+    monkeypatch.setattr(retry, "sleep", at_once)
+    served: list[str] = []
+    server.others = {"/collective_rpc": loaded, "/reset_prefix_cache": send(200, b"")}
+    server.others["/v1/completions"] = restarts
+    await sampler.load(weights)
+    calls = (sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=n) for n in range(3))
+    assert [one.logprobs for one in await asyncio.gather(*calls)] == [(-1.0,)] * 3
+    assert "its first weights" in served
+    asked = len(served)
+    await sampler.sample((1,), max_tokens=4, sampling=DRAWN, seed=3)
+    assert len(served) == asked
 
 
 async def test_nobody_there_is_said(weights: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,5 +33,37 @@ def test_other_processes_than_were_set_are_refused() -> None:
 
 
 def test_the_first_opens_the_folder(tmp_path: Path) -> None:
-    with opened(tmp_path / "run", {"a": 1}, (), Process()) as folder:
+    with opened(tmp_path / "run", {"a": 1}, (), Process(), ResourceSettings()) as folder:
         assert folder.settings.exists()
+
+
+GROUP = """
+import sys
+from pathlib import Path
+import torch
+from memagent_train.config.sections import ResourceSettings
+from memagent_train.runs.processes import opened, this_process
+
+resources = ResourceSettings(processes=2, device="cpu", ddp_timeout=77)
+with opened(Path(sys.argv[1]), {"a": 1}, (), this_process(resources), resources):
+    from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
+    from memagent_train.arguments import trl_arguments
+
+    trl_arguments(Path(sys.argv[1]), AlgorithmSettings(), BatchSettings(), OptimizerSettings(), cpu=True)
+    group = torch.distributed.group.WORLD._get_backend(torch.device("cpu"))
+    assert group.options._timeout.total_seconds() == 77, group.options._timeout
+"""
+
+
+def test_processes_wait_for_each_other_as_long_as_was_set(tmp_path: Path) -> None:
+    script = tmp_path / "group.py"
+    script.write_text(GROUP)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    done = subprocess.run(
+        [*launch, str(script), str(tmp_path / "run")],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

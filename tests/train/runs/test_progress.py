@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memagent_bench.stats import estimate
+from memagent.tasks.statistics import estimate
 from memagent_train.runs.progress import (
     Board,
     PlainWatcher,

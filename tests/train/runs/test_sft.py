@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import tomli_w
 import torch
 from tests.train.runs.tiny import write_model
 
 from memagent_train.config.sft import SftConfig, load_sft
-from memagent_train.config.toml import written
 from memagent_train.errors import CheckpointMismatch
 from memagent_train.runs import metrics
 from memagent_train.runs.folder import RunFolder
@@ -44,7 +44,7 @@ def config(tmp_path: Path) -> SftConfig:
         "checkpoints": {"every": 3},
         "resources": {"device": "cpu"},
     }
-    file.write_text(written(tables))
+    file.write_text(tomli_w.dumps(tables))
     return load_sft(file)
 
 

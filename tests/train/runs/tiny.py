@@ -11,10 +11,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from transformers import Trainer
 
 from memagent.tasks import Sample
-from memagent_train.config.toml import written
 from memagent_train.smoke.model import tiny_model
 from memagent_train.smoke.tokenizer import word_tokenizer
 
@@ -101,5 +101,5 @@ def write_run(folder: Path, **sections: dict[str, Any]) -> Path:
     for name, keys in sections.items():
         tables[name] = tables.get(name, {}) | keys
     file = folder / "train.toml"
-    file.write_text(written(tables), encoding="utf-8")
+    file.write_text(tomli_w.dumps(tables), encoding="utf-8")
     return file

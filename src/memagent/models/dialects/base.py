@@ -31,6 +31,8 @@ class Dialect:
     """Takes `chat_template_kwargs`: unknown fields are a 422 on some servers."""
     pattern: Callable[[str], Fields] | None = None
     """Holds the reply to a regular expression."""
+    continues: Fields = field(default_factory=dict[str, object])
+    """Has the reply go on where an assistant's message ends that comes last."""
     want_tokens: Fields = field(default_factory=dict[str, object])
     """Asks for ids and log-probabilities."""
     streams_tokens: bool = True
@@ -54,6 +56,8 @@ class Dialect:
             fields["chat_template_kwargs"] = {"enable_thinking": request.thinking}
         if request.pattern is not None and self.pattern is not None:
             fields |= self.pattern(request.pattern)
+        if request.messages[-1].role == "assistant":
+            fields |= self.continues
         if tokens:
             fields |= self.want_tokens
         return fields

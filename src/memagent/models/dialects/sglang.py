@@ -15,6 +15,7 @@ SGLANG = Dialect(
     version=("/server_info", "version"),
     switches_thinking=True,
     pattern=_pattern,
+    continues={"continue_final_message": True},
     want_tokens={"return_token_ids": True, "logprobs": True},
     streams_tokens=False,
     any_name=True,

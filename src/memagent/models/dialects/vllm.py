@@ -15,6 +15,7 @@ VLLM = Dialect(
     version=("/version", "version"),
     switches_thinking=True,
     pattern=_pattern,
+    continues={"add_generation_prompt": False, "continue_final_message": True},
     want_tokens={"return_token_ids": True, "logprobs": True},
     tokenize=True,
 )

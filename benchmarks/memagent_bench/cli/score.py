@@ -1,0 +1,53 @@
+"""`memagent-bench score`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memagent.cli import options as opt
+from memagent.cli.exits import Outcome, reported
+from memagent.cli.options import Display
+from memagent.cli.setup import chosen_display
+
+
+def score(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="JSON lines with prediction (or pred) and outputs, as RULER's."
+        ),
+    ],
+    scorer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="string_match_all, string_match_part, sub_exact_match, exact_match, f1, number_match, ... "
+            "Default: what a line names, else its task's.",
+            show_default=False,
+        ),
+    ] = None,
+    display: opt.DisplayOption = None,
+) -> None:
+    """Score predictions that were made elsewhere.
+
+    A line's task is its field task, else its file's name. A prediction of null counts as 0, and is told apart.
+    """
+    chosen = chosen_display(display)
+    outcome = Outcome(json=chosen is Display.JSON)
+    with reported(outcome):
+        from memagent_bench.predictions import lines_of, score_predictions
+
+        rows = score_predictions(files, scorer)
+        outcome.told = True
+        if chosen is Display.JSON:
+            print(json.dumps({"scores": [asdict(row) for row in rows]}, ensure_ascii=False))
+        elif chosen is Display.NONE:
+            for row in rows:
+                print(row.task, row.length or "", row.estimate.mean, row.estimate.n, sep="\t")
+        else:
+            print("\n".join(lines_of(rows)))

@@ -1,0 +1,115 @@
+"""Lines of a user's own file, JSON objects: samples to be measured, and predictions to be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from memagent.errors import ConfigError
+from memagent.tasks import SCORERS
+from memagent_bench.judge import QA_TASKS
+from memagent_bench.published import RULER_TASKS
+from memagent_bench.suites import one_of
+
+
+class Line(BaseModel):
+    """What both kinds of lines have. Other fields are left alone."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task: str | None = None
+    """None: the file's name without its suffix, as RULER names files of predictions."""
+    outputs: tuple[str, ...] = Field(
+        min_length=1, validation_alias=AliasChoices("outputs", "references", "answers", "answer")
+    )
+    """The references; a single one may be a text."""
+    scorer: str | None = Field(None, validation_alias=AliasChoices("scorer", "metric"))
+    """In `memagent.tasks.SCORERS`; None: RULER's for its tasks, any scorer of one reference else."""
+    max_length: int | None = Field(None, gt=0)
+    """Tokens of the task's length, as `memagent-bench generate` writes it."""
+
+    @field_validator("outputs", mode="before")
+    @classmethod
+    def _to_tuple(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+
+class SampleLine(Line):
+    """A sample: `context` and `question`, or a line of `memagent-bench generate`."""
+
+    question: str
+    context: str | None = Field(None, repr=False)
+    input: str | None = Field(None, repr=False)
+    """The one-shot prompt."""
+    context_span: tuple[int, int] | None = None
+    """From where to where in `input` the document stands, in characters."""
+    answer_prefix: str = ""
+    """How the reply begins."""
+    tokens_to_generate: int = Field(128, gt=0)
+
+    @property
+    def parts(self) -> tuple[str, str, str] | None:
+        """The one-shot prompt's text before the document, the document, and the text after it; None without one."""
+        if self.context is not None:
+            return "", self.context, f"\n\n{self.question}\nAnswer:"
+        if self.input is None or self.context_span is None:
+            return None
+        start, end = self.context_span
+        return self.input[:start], self.input[start:end], self.input[end:]
+
+
+class PredictionLine(Line):
+    """An answer that was made elsewhere."""
+
+    prediction: str | None = Field(validation_alias=AliasChoices("prediction", "pred"))
+    """None where there is none: it counts as 0, and is told apart."""
+
+
+L = TypeVar("L", bound=Line)
+
+
+def read_lines(path: Path, kind: type[L]) -> Iterator[tuple[int, L]]:
+    """The lines of a file, each with the byte that it begins at. Empty ones are left out.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line is not such an object; the message has its number.
+    """
+    at = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield at, _parse(line, kind, path, number)
+                at += len(line)
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+
+
+def scorer_of(line: Line, task: str) -> str:
+    """The scorer of a line's task.
+
+    Raises:
+        ConfigError: there is none of that name, or none is named and it is not clear which it is.
+    """
+    if line.scorer is not None:
+        return one_of(line.scorer, SCORERS, "scorer")
+    if task in RULER_TASKS:
+        return "string_match_part" if task.startswith(QA_TASKS) else "string_match_all"
+    if len(line.outputs) == 1:
+        return "string_match_all"
+    raise ConfigError(
+        f"task {task!r} has several references, and nothing says whether all are wanted: name a scorer in its lines, "
+        f'such as "scorer": "string_match_all" (all) or "string_match_part" (any)'
+    )
+
+
+def _parse(line: bytes, kind: type[L], path: Path, number: int) -> L:
+    try:
+        return kind.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the line"
+        raise ConfigError(f"{str(path)!r}, line {number}: {where}: {first['msg']}") from error

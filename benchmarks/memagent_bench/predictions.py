@@ -1,0 +1,89 @@
+"""Predictions that were made elsewhere, scored as a benchmark's answers are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memagent.errors import ConfigError
+from memagent.tasks import SCORERS
+from memagent.tasks.statistics import Estimate, estimate
+from memagent_bench.lines import PredictionLine, read_lines, scorer_of
+from memagent_bench.suites import one_of
+
+MEAN = "(mean)"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The predictions of one task and length, or the mean over the tasks of a length."""
+
+    task: str
+    length: int | None
+    """None where the lines name none."""
+    scorers: tuple[str, ...]
+    estimate: Estimate
+
+
+def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[Scored]:
+    """Scores of files of predictions, by length and task; after several tasks of a length their unweighted mean.
+
+    Args:
+        files: JSON lines, each with `prediction` (RULER's `pred`) and `outputs` (the references), maybe with `task`,
+            `scorer` and `max_length`. Without a task a line belongs to one that is named like its file.
+        scorer: of all lines; None: each line's own, else that of its task.
+
+    Raises:
+        ConfigError: a file cannot be read, a line is no prediction, or a scorer is not known.
+    """
+    found: dict[int | None, dict[str, list[float | None]]] = defaultdict(lambda: defaultdict(list))
+    names: dict[tuple[int | None, str], dict[str, None]] = defaultdict(dict)
+    for path in files:
+        for _, line in read_lines(path, PredictionLine):
+            task = line.task or path.stem
+            name = one_of(scorer, SCORERS, "scorer") if scorer else scorer_of(line, task)
+            names[line.max_length, task][name] = None
+            text = line.prediction
+            found[line.max_length][task].append(
+                None if text is None else SCORERS[name](text, line.outputs)
+            )
+    if not found:
+        raise ConfigError("there is no prediction in these files")
+    rows: list[Scored] = []
+    for length in sorted(found, key=lambda length: length or 0):
+        tasks = found[length]
+        rows += [
+            Scored(task, length, tuple(names[length, task]), estimate([scores]))
+            for task, scores in tasks.items()
+        ]
+        if len(tasks) > 1:
+            rows.append(Scored(MEAN, length, (), estimate(tasks.values())))
+    return rows
+
+
+def lines_of(rows: Sequence[Scored]) -> list[str]:
+    """The table, its head first."""
+    from memagent_bench.lengths import show_length
+
+    cells: list[tuple[str, ...]] = [("task", "length", "n", "no answer", "score (95%)", "scorer")]
+    for row in rows:
+        of = row.estimate
+        cells.append(
+            (
+                row.task,
+                "" if row.length is None else show_length(row.length),
+                f"{of.n:,}",
+                f"{of.unscored:,}",
+                f"{of.mean:.3f} ({of.low:.3f} to {of.high:.3f})",
+                ", ".join(row.scorers),
+            )
+        )
+    if all(row.length is None for row in rows):
+        cells = [(task, *rest) for task, _, *rest in cells]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]

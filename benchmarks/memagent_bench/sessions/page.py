@@ -1,0 +1,151 @@
+"""The page of sessions: tables, the picture, what made the records; the sessions themselves as CSV."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memagent.errors import ConfigError
+from memagent.terminal import amount, plural
+from memagent_bench.report.facts import Fact
+from memagent_bench.report.make import PAGE, TABLE, Report, name_folders, writable, write_whole
+from memagent_bench.report.page import fill_template
+from memagent_bench.report.words import join_words, points, span
+from memagent_bench.sessions.figures import Cell, cells
+from memagent_bench.sessions.plot import plot
+from memagent_bench.sessions.record import SessionRecord, read_sessions
+from memagent_bench.systems.base import Status
+
+HEAD = (
+    *("difficulty", "game", "seed", "system", "score", "reason", "steps", "summaries", "calls"),
+    *("prompt_tokens", "completion_tokens", "largest_prompt", "seconds"),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One folder, as the page has it."""
+
+    name: str
+    summary: str
+    cells: Sequence[Cell]
+    picture: str
+    """PNG in base64; empty where there is none."""
+    facts: Sequence[Fact]
+
+
+def make_session_report(folders: Sequence[Path], out: Path) -> Report:
+    """Writes `report.html` and `results.csv`: a section for each folder.
+
+    Args:
+        folders: each with a `sessions.jsonl`; the same folder twice counts once.
+        out: the folder to write to, made if need be.
+
+    Raises:
+        ConfigError: there is no record yet, or `out` cannot be written.
+        StoreError: a folder's records cannot be read.
+    """
+    read = {name: read_sessions(path) for name, path in name_folders(folders).items()}
+    named = {name: records for name, records in read.items() if records}
+    if not named:
+        raise ConfigError(
+            f"there is no session yet in {', '.join(map(repr, read))}: run `memagent-bench sessions` first"
+        )
+    runs = [_run(name, records) for name, records in named.items()]
+    warned = [text for name, records in named.items() for text in _cautions(name, records)]
+    every = [record for records in named.values() for record in records]
+    html = fill_template(
+        "sessions.html.j2",
+        runs=runs,
+        cautions=warned,
+        title=_title(every),
+        byline=_byline(every),
+        count=plural(len(every), "session"),
+        folders=list(named),
+    )
+    with writable(out):
+        table = write_whole(out / TABLE, _spreadsheet(named))
+        page = write_whole(out / PAGE, html.encode("utf-8", "replace"))
+    return Report(page, table, (), tuple(run.summary for run in runs), tuple(warned))
+
+
+def _run(name: str, records: Sequence[SessionRecord]) -> Run:
+    found = cells(records)
+    picture = plot(found)
+    encoded = "" if picture is None else base64.b64encode(picture).decode()
+    return Run(name, _summary(found), found, encoded, _facts(records))
+
+
+def _summary(found: Sequence[Cell]) -> str:
+    """Every system in the longest games."""
+    longest = max(cell.difficulty for cell in found)
+    parts = [
+        f"{cell.arm.label} scores {points(cell.success.mean)} of 100 for {amount(cell.prompt_tokens.median)} prompt "
+        f"tokens"
+        for cell in found
+        if cell.difficulty == longest
+    ]
+    return f"In games of {longest:,} steps {join_words(parts)} (median of the sessions)."
+
+
+def _cautions(name: str, records: Sequence[SessionRecord]) -> list[str]:
+    found: list[str] = []
+    if failed := sum(record.status is Status.FAILED for record in records):
+        found.append(
+            f"{name}: failed, and counted as 0: {plural(failed, 'session')}; repeat the command to play them again."
+        )
+    if dirty := sum(record.origin.dirty is True for record in records):
+        found.append(
+            f"{name}: from a source tree with changes that were not committed: {plural(dirty, 'session')}."
+        )
+    return found
+
+
+def _facts(records: Sequence[SessionRecord]) -> list[Fact]:
+    """The origin, field by field, each value once."""
+    rows: list[Fact] = []
+    origins = [record.origin.model_dump(mode="json") for record in records]
+    for field in origins[0]:
+        values = dict.fromkeys(_words(origin[field]) for origin in origins)
+        rows.append(Fact(field, tuple((value, "") for value in values)))
+    return rows
+
+
+def _words(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {version}" for name, version in value.items())  # pyright: ignore[reportUnknownVariableType]
+    return "–" if value is None else str(value)
+
+
+def _title(records: Sequence[SessionRecord]) -> str:
+    steps = sorted({record.difficulty for record in records})
+    span = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+    return f"Tool sessions, {span} steps"
+
+
+def _byline(records: Sequence[SessionRecord]) -> str:
+    models = list(dict.fromkeys(record.origin.model for record in records))
+    games = {record.game for record in records}
+    when = span(record.started[:10] for record in records)
+    return f"model {join_words(models)} · {plural(len(games), 'game')} · {when}"
+
+
+def _spreadsheet(named: Mapping[str, Sequence[SessionRecord]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("folder", *HEAD))
+    for name, records in named.items():
+        for r in records:
+            usage = r.usage
+            writer.writerow(
+                (
+                    *(name, r.difficulty, r.game, r.seed, r.arm.label, r.score, r.reason, r.steps),
+                    *(r.summaries, usage.calls, usage.prompt_tokens, usage.completion_tokens),
+                    *(r.largest_prompt, r.seconds),
+                )
+            )
+    return text.getvalue().encode("utf-8", "replace")

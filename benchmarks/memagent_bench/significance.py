@@ -1,0 +1,168 @@
+"""Differences of scores: their intervals, tests of them, verdicts.
+
+Scores and strata are those of `memagent.tasks.statistics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from memagent.errors import ConfigError
+from memagent.tasks.statistics import (
+    SEED,
+    Estimate,
+    Values,
+    Z,
+    bootstrap_interval,
+    effective_samples,
+    is_too_few,
+)
+
+FLIPS = 9999
+"""Of a permutation test that is not exact; the smallest p it can give is 2/10000."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean score less another one."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    """Pairs, or samples of the smaller side."""
+    paired: bool
+    method: str
+
+
+@dataclass(frozen=True)
+class PValue:
+    """Two-sided."""
+
+    p: float
+    exact: bool
+    """All sign flips were counted, not a random choice of them."""
+
+
+class Verdict(StrEnum):
+    """Of a non-inferiority test."""
+
+    NON_INFERIOR = "non-inferior"
+    """The whole interval of the difference lies above minus the margin."""
+    INFERIOR = "inferior"
+    """The whole interval lies below it."""
+    INCONCLUSIVE = "inconclusive"
+    """The interval holds minus the margin: there are too few samples to tell."""
+
+
+def paired_difference(strata: Iterable[Values]) -> Difference:
+    """Unweighted mean over tasks of differences of the same samples.
+
+    Differences of one task that are all -1, 0 or 1 have the interval of Agresti and Min (2005, Statistics in Medicine
+    24), which adds two pairs, half a one to each of the four outcomes. Otherwise pairs are drawn again within each
+    task, as in `estimate`; where that will not do, the first interval stands in, with the mean square of the
+    differences in the place of the share of pairs that differ.
+
+    Raises:
+        ConfigError: there is no pair.
+    """
+    arrays = [np.array(list(values), dtype=float) for values in strata if len(values)]
+    if not arrays:
+        raise ConfigError("a difference of no pairs was asked for; leave empty cells out")
+    mean = float(np.mean([values.mean() for values in arrays]))
+    signs = len(arrays) == 1 and bool(np.isin(arrays[0], (-1.0, 0.0, 1.0)).all())
+    if signs or is_too_few(arrays):
+        n = effective_samples(arrays)
+        centre = n * mean / (n + 2)
+        square = (n * float(np.mean([np.mean(values**2) for values in arrays])) + 1) / (n + 2)
+        half = Z * ((square - centre**2) / (n + 2)) ** 0.5
+        (low, high), method = (max(-1.0, centre - half), min(1.0, centre + half)), "Agresti-Min"
+    else:
+        (low, high), method = bootstrap_interval(arrays), "bootstrap"
+    pairs = sum(map(len, arrays))
+    return Difference(mean, min(low, mean), max(high, mean), pairs, paired=True, method=method)
+
+
+def unpaired_difference(a: Estimate, b: Estimate) -> Difference:
+    """`a` less `b`, of different samples: the square-and-add interval of Newcombe (1998, method 10).
+
+    low = d - sqrt((a - a.low)^2 + (b.high - b)^2), high = d + sqrt((a.high - a)^2 + (b - b.low)^2). It holds for any
+    two independent estimates with intervals (Zou and Donner 2008), so for bootstrap ones too.
+    """
+    mean = a.mean - b.mean
+    low = mean - float(np.hypot(a.mean - a.low, b.high - b.mean))
+    high = mean + float(np.hypot(a.high - a.mean, b.mean - b.low))
+    n = min(a.n, b.n)
+    return Difference(mean, max(-1.0, low), min(1.0, high), n, paired=False, method="Newcombe")
+
+
+def sign_flip_test(strata: Iterable[Values]) -> PValue:
+    """Whether the mean of paired differences is 0: sign-flip permutation test (Fisher 1935), two-sided.
+
+    Under the hypothesis each difference might as well have the other sign. Differences of 0 change nothing and are left
+    out. Where all others weigh the same this is the sign test (McNemar's, exact), a binomial one; else up to 13
+    differences are flipped in all ways, and more of them at random.
+    """
+    arrays = [np.array(list(values), dtype=float) for values in strata if len(values)]
+    weighed = np.concatenate([values / len(values) for values in arrays] or [np.empty(0)])
+    moved = weighed[weighed != 0]
+    if not len(moved):
+        return PValue(1.0, exact=True)
+    if np.allclose(np.abs(moved), abs(moved[0])):
+        result = _scipy().binomtest(int((moved > 0).sum()), len(moved), 0.5)
+        return PValue(float(result.pvalue), exact=True)
+    result = _scipy().permutation_test(
+        (moved,),
+        np.sum,
+        permutation_type="samples",
+        n_resamples=FLIPS,
+        batch=1000,
+        vectorized=True,
+        rng=np.random.default_rng(SEED),
+    )
+    return PValue(min(1.0, float(result.pvalue)), exact=2 ** len(moved) <= FLIPS)
+
+
+def holm(p_values: Values) -> list[float]:
+    """Adjusted p-values, in the order given (Holm 1979).
+
+    The i-th smallest of m, from 0, is multiplied by m - i, and is at least the one before: below alpha, it may be
+    called significant with a chance of at most alpha that any one of the family is so wrongly.
+    """
+    m = len(p_values)
+    adjusted = [0.0] * m
+    worst = 0.0
+    for rank, at in enumerate(sorted(range(m), key=lambda i: p_values[i])):
+        worst = max(worst, min(1.0, (m - rank) * p_values[at]))
+        adjusted[at] = worst
+    return adjusted
+
+
+def non_inferiority(difference: Difference, margin: float) -> Verdict:
+    """Whether a score is lower by less than the margin, from the interval of the difference.
+
+    Of a 95% interval the lower end alone is a one-sided test at 2.5%.
+
+    Args:
+        difference: new less old.
+        margin: as a fraction, more than 0.
+
+    Raises:
+        ConfigError: the margin is not in (0, 1].
+    """
+    if not 0 < margin <= 1:
+        raise ConfigError(f"margin={margin!r} is not in (0, 1]; 0.05 is five points")
+    if difference.low > -margin:
+        return Verdict.NON_INFERIOR
+    return Verdict.INFERIOR if difference.high < -margin else Verdict.INCONCLUSIVE
+
+
+def _scipy() -> Any:
+    """scipy.stats, which has no types, loaded when it is first used."""
+    return import_module("scipy.stats")

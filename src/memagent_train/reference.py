@@ -1,0 +1,44 @@
+"""The reference of the KL term: the policy as it was when training began."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, cast
+
+from accelerate import Accelerator, PartialState
+from accelerate.utils import DistributedType, fsdp2_prepare_model, is_peft_model
+from peft import PeftConfig, PeftModel
+from transformers import PreTrainedModel
+from trl.models.utils import prepare_fsdp
+from trl.trainer.grpo_config import GRPOConfig
+
+
+def frozen_copy(
+    model: PreTrainedModel | PeftModel, args: GRPOConfig, peft_config: PeftConfig | None
+) -> PreTrainedModel | None:
+    """A frozen copy of the policy, where one is needed and TRL would load it anew by the model's name.
+
+    DeepSpeed's, whose weights may be divided as soon as they are loaded, is left to TRL. The copy is made before TRL
+    sees the model: it replaces a bound method, which a later copy would still call on the original.
+
+    Args:
+        model: the policy, as it was loaded.
+        args: TRL's; where a copy is made, their `beta` becomes 0, so that TRL makes none.
+        peft_config: of an adapter; the reference is then the model without it.
+    """
+    adapted = peft_config is not None or is_peft_model(model)
+    state = cast("PartialState", args.distributed_state)
+    if not args.beta or adapted or state.distributed_type is DistributedType.DEEPSPEED:
+        return None
+    args.beta = 0.0
+    return copy.deepcopy(cast("PreTrainedModel", model)).requires_grad_(False).eval()
+
+
+def prepared(reference: PreTrainedModel, accelerator: Accelerator) -> Any:
+    """The reference on this process's device; under FSDP divided among the processes, as the policy is."""
+    if accelerator.is_fsdp2:
+        # Layer by layer. TRL's `prepare_fsdp` divides it as one piece, and each pass gathers all of it.
+        return fsdp2_prepare_model(accelerator, reference)
+    if accelerator.distributed_type is DistributedType.FSDP:
+        return prepare_fsdp(reference, accelerator)
+    return accelerator.prepare_model(reference, evaluation_mode=True)

@@ -1,0 +1,65 @@
+"""The reference of the KL term, whole or divided among processes: a training is the same."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tests.train.handmade import groups, policy, trainer
+from tests.train.sharded_processes import BETA, STEPS
+
+from memagent_train.algorithm import AlgorithmSettings, BatchSettings
+
+ROOT = Path(__file__).parents[2]
+FSDP2 = {  # what `accelerate launch` makes of recipes/accelerate/fsdp.yaml
+    "ACCELERATE_USE_CPU": "true",
+    "ACCELERATE_USE_FSDP": "true",
+    "FSDP_VERSION": "2",
+    "FSDP_RESHARD_AFTER_FORWARD": "true",
+    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+    "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",
+    "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
+}
+
+
+def test_sharded_weights_and_reference_train_as_whole_ones(tmp_path: Path) -> None:
+    model, out = tmp_path / "model", tmp_path / "sharded"
+    policy().save_pretrained(model)
+    out.mkdir()
+    launched = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"),
+            *("--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"),
+            *(str(ROOT / "tests/train/sharded_processes.py"), str(model), str(out)),
+        ],
+        capture_output=True,
+        text=True,
+        env=os.environ | FSDP2 | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=110,
+        check=False,
+    )
+    assert launched.returncode == 0, launched.stderr[-3000:]
+    found = json.loads((out / "found.json").read_text())
+    assert found["held"] <= found["whole"] * 0.55  # 0.5, and what does not divide evenly
+
+    rollouts = [one for seed in (5, 6) for one in groups(policy(), seed=seed, noise=0.1)]
+    live = policy()
+    whole = trainer(
+        tmp_path / "whole",
+        lambda indices, size: rollouts,
+        algorithm=AlgorithmSettings(beta=BETA, dynamic_sampling=False),
+        batch=BatchSettings(groups=6, group_size=4, micro_batches=8),
+        model=live,
+        steps=STEPS,
+        learning_rate=1e-2,
+    )
+    whole.train()
+    kl = [line["kl"] for line in whole.state.log_history if "kl" in line]
+    assert found["kl"] == pytest.approx(kl, rel=0.05, abs=1e-6)
+    assert kl[-1] > 1e-4
+    weights = torch.load(out / "weights.pt")
+    for name, value in live.state_dict().items():
+        torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-4)
