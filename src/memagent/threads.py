@@ -73,7 +73,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     """
     context = contextvars.copy_context()
     call: Callable[[], T] = partial(function, *args, **kwargs)
-    work = asyncio.wrap_future(_pool.submit(lambda: context.run(call)))
+    work = asyncio.wrap_future(_pool.submit(partial(context.run, call)))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:

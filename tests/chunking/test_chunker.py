@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent.chunking import Chunk, Chunker, ResumePoint, chunk_text
+from memagent.chunking import Chunk, Chunker, Cuts, ResumePoint, chunk_text
 from memagent.chunking.chunker import MAX_CHARS_PER_TOKEN, MIN_LIMIT
 from memagent.errors import ConfigError, RunMismatch
 from memagent.prompts import Neutraliser
@@ -75,6 +75,40 @@ def test_nothing_is_given_before_the_text_suffices_and_last_is_known_at_the_end(
     assert chunker.pop() is None
     with pytest.raises(RuntimeError):
         chunker.feed("more")
+
+
+@pytest.mark.parametrize("cuts", ["sentence", "exact"])
+@pytest.mark.parametrize("blank", ["\n", " \t", "\r\n", "\u3000"])
+def test_blank_lines_make_no_chunk_of_their_own(blank: str, cuts: Cuts) -> None:
+    blanks = blank * 20_000
+    text = f"{blanks}One. {blanks}Two.{blanks}"
+    chunks = cut(text, Chunker(COUNTER, 32, cuts=cuts))
+    assert [chunk.text.strip() for chunk in chunks] == ["One.", "Two."]
+    assert all(chunk.tokens <= 32 for chunk in chunks)
+    assert [chunk.start for chunk in chunks] == [0, chunks[0].end]
+    assert text[chunks[0].end :].startswith("Two.")
+    assert chunks[1].end == len(text)
+    assert chunks[1].last
+    assert chunks[1].digest == hashlib.sha256(text.encode()).hexdigest()
+    resumed = Chunker(COUNTER, 32, cuts=cuts, resume=ResumePoint.after(chunks[0]))
+    assert cut(text, resumed) == chunks[1:]
+
+
+def test_a_run_resumed_before_white_space_alone_has_nothing_left_to_read() -> None:
+    done = Chunker(COUNTER, 32)
+    done.feed("One. " * 9)
+    done.close()
+    last = done.pop()
+    assert last is not None
+    for blank in ("\n", "\n" * 9999):
+        text = "One. " * 9 + blank
+        assert cut(text, Chunker(COUNTER, 32, resume=ResumePoint.after(last))) == []
+
+
+def test_short_white_space_is_shown_as_it_is() -> None:
+    text = "A  word\n\nand  two.\n" * 99
+    chunks = cut(text, Chunker(COUNTER, 64, cuts="exact"))
+    assert "".join(chunk.text for chunk in chunks).rstrip() == text.rstrip()
 
 
 def test_overlap_repeats_whole_sentences_or_words() -> None:
@@ -164,13 +198,14 @@ def test_a_character_that_fits_nowhere_is_an_error() -> None:
 
 
 class Weightless(ByteBound):
-    """A tokenizer that drops white space altogether."""
+    """A tokenizer that drops zero-width spaces altogether."""
 
     def count(self, text: str) -> int:
-        return super().count("".join(text.split()))
+        return super().count(text.replace("\u200b", ""))
 
     def measure(self, text: str) -> Measured:  # type: ignore[override]
-        return ByteBound().measure("".join(text.split())) if text.strip() else Nothing(text)
+        rest = text.replace("\u200b", "")
+        return ByteBound().measure(rest) if rest else Nothing(text)
 
 
 class Nothing:
@@ -185,15 +220,15 @@ class Nothing:
 
 
 def test_text_without_tokens_is_cut_by_length() -> None:
-    chunks = cut(" " * 5000, Chunker(Weightless(), 16))
+    chunks = cut("\u200b" * 5000, Chunker(Weightless(), 16))
     assert max(len(chunk.text) for chunk in chunks) == 16 * MAX_CHARS_PER_TOKEN
-    assert "".join(chunk.text for chunk in chunks) == " " * 5000
+    assert "".join(chunk.text for chunk in chunks) == "\u200b" * 5000
 
 
 HARD = {
     "one letter": "a",
-    "spaces": " ",
-    "line ends": "\r\n",
+    "spaces": " " * 999 + "x",
+    "line ends": "\r\n" * 999 + "x",
     "full stops": ".",
     "ideographs": "語",
     "digits": "7",
@@ -219,7 +254,7 @@ def test_hard_texts_take_linear_time(unit: str, overlap: int) -> None:
     assert chunks[-1].end == len(text)
     assert all(chunk.tokens <= 200 for chunk in chunks)
     assert len(chunks) < 4 * sum(chunk.tokens for chunk in chunks) / 200 + 4
-    assert all(chunk.end - chunk.start <= 200 * MAX_CHARS_PER_TOKEN for chunk in chunks)
+    assert all(len(chunk.text) <= 200 * MAX_CHARS_PER_TOKEN for chunk in chunks)
 
 
 def test_whole_clusters_stay_whole() -> None:

@@ -33,6 +33,8 @@ PLAIN = [
     "12345",
     "don't",
     " " * 20,
+    "\n" * 200,
+    "\u3000" * 9,
 ]
 OTHER = [
     "日本語",
@@ -88,7 +90,11 @@ def test_chunks_cover_the_text_within_the_limit(text: str, options: dict[str, ob
         assert chunk.index == index
         assert chunk.start <= covered < chunk.end
         safe, positions = show(text[chunk.start : chunk.end])  # type: ignore[operator]
-        assert (chunk.text, chunk.neutralised) == (safe, len(positions))
+        assert chunk.neutralised == len(positions)
+        if chunk.text != safe:  # white space may be left out at its ends
+            assert chunk.text.strip() == safe.strip()
+            assert chunk.text in safe if index == 0 else safe.startswith(chunk.text)
+        assert chunk.text.strip()
         assert chunk.tokens == counter.count(chunk.text) <= options["limit"]  # type: ignore[operator]
         assert chunk.last == (chunk.end == len(text))
         assert chunk.start < chunk.next_start <= chunk.end
@@ -97,7 +103,7 @@ def test_chunks_cover_the_text_within_the_limit(text: str, options: dict[str, ob
         if not options["overlap"]:
             assert chunk.start == covered
         covered = chunk.end
-    assert covered == len(text)
+    assert covered == (len(text) if text.strip() else 0)
 
 
 @given(TEXTS, chunkers(), st.lists(st.integers(0, 2000), max_size=12))

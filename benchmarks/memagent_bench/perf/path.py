@@ -68,12 +68,16 @@ def trace() -> Path:
         threading.setprofile(path.note)
         sys.setprofile(path.note)
         try:
-            result = asyncio.run(agent.aask(text, "What does it say?"))
+            calls = asyncio.run(_read(agent, text))
         finally:
             sys.setprofile(None)
             threading.setprofile(None)  # type: ignore[arg-type]
-    assert result.usage.calls == 3, result
+    assert calls == 3, calls
     return path
+
+
+async def _read(agent: MemoryAgent, text: str) -> int:
+    return (await agent.aask(text, "What does it say?")).usage.calls
 
 
 def main() -> int:

@@ -5,16 +5,19 @@ be, estimated from the chunk before it. What was tokenised behind the cut serves
 words at the cut are counted again. Windows depend on the text and on the chunk before them alone, never on
 how the pieces were fed, so a stream is cut in the same places however it arrives, and from wherever it is
 resumed.
+
+White space never makes a chunk of its own. What is left of it behind a cut belongs to the chunk before, unseen,
+where it is long or ends the document; so does it to the first chunk where the document begins with it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memagent.chunking.buffer import Buffer
-from memagent.chunking.cuts import MAX_GRAPHEME, Cuts, start_near
+from memagent.chunking.cuts import MAX_GRAPHEME, Cuts, grapheme_floor, start_near
 from memagent.chunking.window import Neutralise, Window, end_within
 from memagent.errors import ConfigError, RunMismatch
 from memagent.tokens.base import TokenCounter
@@ -26,6 +29,10 @@ FIRST_CHARS_PER_TOKEN = 4.0
 WINDOW_SLACK = 1.11
 """How much longer than estimated a window is: measured on novels, where longer windows cost more than the one
 window in twenty that turns out too short, with tokenisers that have to take it whole (`tokens.locality`)."""
+BLANK_SHARE = 1 / 6
+"""White space of this share of the limit, in characters, is long: what is shorter takes half the limit at most, with
+three bytes a character, and leaves room for what follows it."""
+BLANK_BLOCK = 4096  # characters of long white space that are passed over at once
 MAX_CHARS_PER_TOKEN = 64
 """Bounds a chunk's length in characters: runs of white space take as little as a token per 128, or none at all."""
 
@@ -36,7 +43,7 @@ class Chunk:
 
     index: int
     text: str
-    """The text as shown to the model: neutralised."""
+    """The text as shown to the model: neutralised, and without long white space around it."""
     start: int
     """First character in the document (before neutralising)."""
     end: int
@@ -130,6 +137,11 @@ class Chunker:
         self._start = 0 if resume is None else resume.next_start
         self._hash = hashlib.sha256()
         self._buffer = Buffer()
+        self._blank = max(3, int(limit * BLANK_SHARE))
+        # Of what was cut and waits for the white space behind it; at first, of what lies before the first chunk.
+        self._joins = self._start == self._covered
+        self._held: Chunk | None = None
+        self._end = self._keep = self._hidden = self._lead = 0
         self._before: Window | None = None
         self._behind = 0  # where in it the next window starts
         self._skipped = 0
@@ -143,7 +155,9 @@ class Chunker:
     def ready(self) -> bool:
         """False while `pop` would return None without doing anything, for want of text."""
         size = self._buffer.size
-        return size > 0 if self._closed else size >= self._window
+        if self._closed:
+            return size > 0 or self._held is not None
+        return size >= (self._end + self._blank if self._end or self._hidden else self._window)
 
     def feed(self, piece: str) -> None:
         """Takes the next text of the document.
@@ -181,50 +195,99 @@ class Chunker:
             ConfigError: a single character takes more tokens than the limit.
         """
         while self.ready:
+            if self._joins:
+                self._join()
+                if not self._joins and self._held is not None:
+                    chunk, self._held = self._held, None
+                    return chunk
+                continue
             raw = self._buffer.peek(self._window)
             whole = self._closed and len(raw) == self._buffer.size
             window = Window(raw, self._counter, self._neutralise, self._before, self._behind)
             cap = self._limit * MAX_CHARS_PER_TOKEN
             if whole and window.tokens <= self._limit and len(raw) <= cap:
-                return self._cut(window, len(raw))
+                self._hold(window, len(raw))
+                continue
             bound = window.chars_within(self._limit)
             if bound < len(raw) or whole or len(raw) > cap:
                 floor = self._covered - self._start
+                floor += _blank_at(raw[floor:])
                 end = end_within(window, min(bound, cap), self._limit, self._cuts, floor)
                 if end is not None:
-                    return self._cut(window, end)
-                self._drop_overlap()
+                    self._hold(window, end)
+                else:
+                    self._drop_overlap()
             else:
                 wanted = self._window_size(len(raw), window.tokens)
                 self._before, self._behind = window, 0
                 self._window = min(max(wanted, len(raw) * 5 // 4), cap + MAX_GRAPHEME)
         return None
 
-    def _cut(self, window: Window, end: int) -> Chunk:
+    def _hold(self, window: Window, end: int) -> None:
+        """Cuts a chunk, which waits for the white space behind it."""
         text, inserted, tokens = window.prefix(end)
         raw = window.raw[:end]
         last = self._closed and end == self._buffer.size
         # Counted before anything changes: a counter that asks a server may fail, and the cut is tried again.
-        keep = 0 if last or not self._overlap else self._repeated(raw, tokens)
+        self._keep = 0 if last or not self._overlap else self._repeated(raw, tokens)
         self._hash.update(raw[self._covered - self._start :].encode("utf-8", "surrogatepass"))
-        chunk = Chunk(
+        self._held = Chunk(
             index=self._index,
             text=text,
-            start=self._start,
+            start=self._start - self._lead,
             end=self._start + end,
             tokens=tokens,
             last=last,
-            next_start=self._start + end - keep,
-            digest=self._hash.copy().hexdigest(),
+            next_start=self._start,
+            digest="",
             neutralised=inserted,
         )
-        self._buffer.drop(end - keep)
-        self._before, self._behind = window, end - keep
-        self._index += 1
-        self._covered = chunk.end
-        self._start = chunk.next_start
-        self._window = self._window_size(end, tokens)
-        return chunk
+        self._joins, self._end, self._hidden, self._lead = True, end, 0, 0
+        self._before = window
+
+    def _join(self) -> None:
+        """Looks at what follows a cut: long white space, and what ends the document, belongs to the chunk before it."""
+        size = BLANK_BLOCK if self._hidden else self._blank
+        following = self._buffer.peek(self._end + size)[self._end :]
+        blank = _blank_at(following)
+        self._joins = blank == len(following)
+        if self._joins or self._hidden:
+            if not self._joins:
+                blank = grapheme_floor(following, blank)
+            elif self._closed and self._buffer.size == self._end + blank:
+                self._joins = False
+            else:
+                blank -= 2  # a mark may follow, or half of a line end
+            self._hash.update(following[:blank].encode())
+            self._hidden += blank
+            self._end, self._keep = self._end + blank, 0
+        self._buffer.drop(self._end - self._keep)
+        if self._joins:
+            self._end = 0
+        else:
+            self._release()
+
+    def _release(self) -> None:
+        """Says where the chunk ends that was held, and the next one begins."""
+        held = self._held
+        self._covered = self._hidden + (self._covered if held is None else held.end)
+        self._start = self._covered - self._keep
+        if held is None:
+            self._lead = self._hidden
+        else:
+            self._held = replace(
+                held,
+                end=self._covered,
+                last=self._closed and not self._buffer.size,
+                next_start=self._start,
+                digest=self._hash.copy().hexdigest(),
+            )
+            self._behind = held.end - held.next_start - self._keep
+            self._index += 1
+            self._window = self._window_size(self._covered - held.start, held.tokens)
+        if self._hidden:
+            self._before = None
+        self._end = self._keep = self._hidden = 0
 
     def _window_size(self, chars: float, tokens: int) -> int:
         """Characters to look at for a chunk, where `chars` took `tokens`."""
@@ -251,8 +314,9 @@ class Chunker:
         """Starts the chunk behind what was repeated, which left no room for anything new."""
         repeated = self._covered - self._start
         if not repeated:
+            char = self._buffer.peek(self._blank).lstrip()[:1]
             raise ConfigError(
-                f"the character {self._buffer.peek(1)!r} takes more than the {self._limit} tokens that "
+                f"the character {char!r} takes more than the {self._limit} tokens that "
                 f"a chunk may have; use a larger window or chunk limit"
             )
         self._buffer.drop(repeated)
@@ -275,6 +339,11 @@ class Chunker:
                     f"read: it is another document, or was changed; start a new run"
                 )
         return piece[len(head) :]
+
+
+def _blank_at(text: str) -> int:
+    """Characters of white space that a text begins with."""
+    return len(text) - len(text.lstrip())
 
 
 def _as_it_is(text: str) -> tuple[str, Sequence[int]]:

@@ -68,7 +68,7 @@ def open_document(
 
     Args:
         source: the text or where it comes from; a Document is returned as it is. A `str` of one line that names a file
-            or a URL is text too, with a `UserWarning`.
+            or a URL is text too, with a `UserWarning` when it is read.
         encoding: of bytes sources; None finds it out (byte order mark, UTF-8, else a guess with a warning).
         errors: of bytes sources: "strict", "replace" (U+FFFD for bad bytes) or "ignore".
         name: what messages and records call it, instead of its path or kind; half surrogate pairs in it, as
@@ -82,7 +82,6 @@ def open_document(
     check_options(encoding, errors)
     given = cast("object", source)
     if isinstance(given, str):
-        _warn_of_a_place(given)
         return TextSource(given, name or "<text>")
     if isinstance(given, (bytes, bytearray, memoryview)):
         return BytesSource(flat(cast("bytes", given)), name or "<bytes>", encoding, errors)
@@ -113,7 +112,7 @@ def _warn_of_a_place(text: str) -> None:
         advice = f"there is a file of that name: give Path({text!r}) to read it"
     else:
         return
-    warnings.warn(f"the document {text!r} is read as the text itself; {advice}", stacklevel=3)
+    warnings.warn(f"the document {text!r} is read as the text itself; {advice}", stacklevel=2)
 
 
 class _Source(ABC):
@@ -170,6 +169,7 @@ class TextSource(_Source):
         self.size = len(text)
 
     def _items(self) -> Generator[object]:
+        _warn_of_a_place(self._text)
         for at in range(0, len(self._text), PIECE_CHARS):
             yield self._text[at : at + PIECE_CHARS]
 

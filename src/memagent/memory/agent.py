@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -207,7 +208,7 @@ class MemoryAgent(Agent):
         plan = await self.plan(questions)
         return await plan.estimate(source)
 
-    async def plan(self, questions: tuple[str, ...], *, window: int | None = None) -> MemoryPlan:
+    async def plan(self, questions: tuple[str, ...], window: int | None = None) -> MemoryPlan:
         """Asks the model for its window and counter, and divides the budget.
 
         Args:
@@ -241,10 +242,7 @@ class MemoryAgent(Agent):
     def _stream(
         self, questions: tuple[str, ...], document: Source | None, run_id: str | None
     ) -> RunStream:
-        async def prepare(window: int | None) -> MemoryPlan:
-            return await self.plan(questions, window=window)
-
-        return RunStream(MemoryLoop(self, prepare, document), run_id)
+        return RunStream(MemoryLoop(self, partial(self.plan, questions), document), run_id)
 
     def _reseed(self, seed: int | None) -> None:
         if seed is not None:

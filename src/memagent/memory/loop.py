@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import asdict, fields
+from functools import partial
 from typing import Any, ClassVar
 
 from memagent.chunking import Chunk, ResumePoint, chunks
@@ -96,7 +97,7 @@ class MemoryLoop(Loop[list[Result]]):
         await self._read()
         waiting = [state for state in self._states if state.waits]
         if waiting and self._limit is None:
-            await self._ask_all([(state, self._answer(state)) for state in waiting])
+            await self._ask(*[(state, self._answer(state)) for state in waiting])
         if self._limit is not None:
             await self._stop_at_limit(self._limit)
         return await in_thread(read_results, log.store, log.run_id, self._states, self.host.limits)
@@ -131,7 +132,7 @@ class MemoryLoop(Loop[list[Result]]):
                     self._last = _mark(chunk)
                     body = {"mark": self._last, "text": chunk.text}
                     await self._log.record(f"chunk-{chunk.index}", body, *_read_events(chunk))
-                await self._ask_all([(state, self._update(state, chunk)) for state in shown])
+                await self._ask(*[(state, self._update(state, chunk)) for state in shown])
                 if self._limit is not None:
                     return
 
@@ -171,11 +172,11 @@ class MemoryLoop(Loop[list[Result]]):
             key=f"update-{chunk.index}/q{question}",
             kind="update",
             messages=plan.render("update", question, state.memory, chunk.text),
-            read=lambda completion: read_update(completion, plan.prompts, gate),
+            read=partial(read_update, prompts=plan.prompts, gate=gate),
             most=plan.budget.output,
             bound=plan.bound("update", question, state.tokens, chunk.tokens),
             parts=plan.parts(question, state.memory, chunk.text),
-            record=lambda reply: self._updated(state, chunk, reply),
+            record=partial(self._updated, state, chunk),
             question=question,
             chunk=chunk.index,
         )
@@ -211,30 +212,30 @@ class MemoryLoop(Loop[list[Result]]):
         state.next_chunk = chunk.index + 1
         return body, events
 
-    def _answer(self, state: State, *, partial: bool = False) -> Exchange[Answer]:
+    def _answer(self, state: State, *, so_far: bool = False) -> Exchange[Answer]:
         """Asks for the answer from the memory.
 
         Args:
             state: of the question.
-            partial: the memory is not that of the whole document.
+            so_far: the memory is not that of the whole document.
         """
         plan, question = self.plan, state.question
-        place = f"partial-{state.next_chunk}" if partial else "answer"
+        place = f"partial-{state.next_chunk}" if so_far else "answer"
         return Exchange(
             key=f"{place}/q{question}",
             kind="answer",
             messages=plan.render("answer", question, state.memory),
-            read=lambda completion: read_answer(completion, plan.prompts),
+            read=partial(read_answer, prompts=plan.prompts),
             most=plan.budget.output,
             bound=plan.bound("answer", question, state.tokens),
             parts=plan.parts(question, state.memory),
-            record=lambda reply: self._answered(state, reply, partial=partial),
+            record=partial(self._answered, state, so_far),
             question=question,
         )
 
-    def _answered(self, state: State, reply: Reply[Answer], *, partial: bool) -> Record:
+    def _answered(self, state: State, so_far: bool, reply: Reply[Answer]) -> Record:
         answer = reply.value
-        state.answer, state.truncated, state.partial = answer.text, answer.truncated, partial
+        state.answer, state.truncated, state.partial = answer.text, answer.truncated, so_far
         body = {
             "answer": answer.text,
             "truncated": answer.truncated,
@@ -246,32 +247,27 @@ class MemoryLoop(Loop[list[Result]]):
             answer=answer.text,
             form_found=answer.form_found,
             truncated=answer.truncated,
-            partial=partial,
+            partial=so_far,
             usage=reply.usage,
         )
         return body, [answered]
 
-    async def _ask_all(
-        self, exchanges: Sequence[tuple[State, Exchange[Any]]], caller: Caller | None = None
+    async def _ask(
+        self, *exchanges: tuple[State, Exchange[Any]], caller: Caller | None = None
     ) -> None:
-        """Makes one exchange a question, at once."""
-        caller = caller or self._caller
-        if len(exchanges) == 1:  # the usual case: no task, and no frames for one
-            await self._ask(*exchanges[0], caller)
-        else:
-            await together(self._ask(state, exchange, caller) for state, exchange in exchanges)
-
-    async def _ask(self, state: State, exchange: Exchange[Any], caller: Caller) -> None:
-        """Makes one exchange; what stops it stops this question, and the others continue."""
+        """Makes one exchange a question, all at once; what stops one stops that question, and the others continue."""
+        if len(exchanges) > 1:
+            await together(self._ask(pair, caller=caller) for pair in exchanges)
+            return
+        state, exchange = exchanges[0]
         try:
-            await caller.ask(exchange)
+            await (caller or self._caller).ask(exchange)
         except LimitReached as limit:
             self._limit = str(limit)
             await self._stop(state, StopReason.LIMIT, self._limit, exchange.usage)
         except Unusable as error:
             where = "the answer call" if exchange.chunk is None else f"chunk {exchange.chunk}"
-            detail = f"{where}: {error}"
-            await self._stop(state, StopReason.UNUSABLE_REPLY, detail, exchange.usage)
+            await self._stop(state, StopReason.UNUSABLE_REPLY, f"{where}: {error}", exchange.usage)
 
     # --- ends
 
@@ -292,8 +288,8 @@ class MemoryLoop(Loop[list[Result]]):
         stopped = [s for s in self._states if s.stopped is not None and s.memory]
         limited = [s for s in stopped if s.stopped is not None and s.stopped[0] is StopReason.LIMIT]
         if limited:
-            exchanges = [(state, self._answer(state, partial=True)) for state in limited]
-            await self._ask_all(exchanges, unlimited)
+            exchanges = [(state, self._answer(state, so_far=True)) for state in limited]
+            await self._ask(*exchanges, caller=unlimited)
 
 
 def _dump(reply: Reply[Any], chunk: int | None = None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import copy
 import math
 import threading
 import time
+from functools import partial
 from typing import Self
 
 from pydantic import model_validator
@@ -34,7 +35,7 @@ class ConcurrencyLimit(Wrapper):
         super().__init__(inner)
         if n < 1:
             raise ConfigError(f"concurrency {n!r} would let no call through; give 1 or more")
-        self._turns = PerLoop(lambda: asyncio.Semaphore(n))
+        self._turns = PerLoop(partial(asyncio.Semaphore, n))
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Sends the request when it is its turn."""

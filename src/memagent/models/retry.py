@@ -8,17 +8,19 @@ from asyncio import sleep, timeout
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState
 
 from memagent.errors import ConfigError, ConnectionFailed, ModelError, RequestTimeout, ServerBusy
 from memagent.messages import ChatRequest, Completion, Failure
 from memagent.models.base import ChatModel, Wrapper
+from memagent.threads import in_thread
 from memagent.tokens.base import TokenCounter
 
 logger = logging.getLogger("memagent.retry")
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 FIRST_WAIT = 0.5
@@ -180,6 +182,21 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
         return await AsyncRetrying(sleep=sleep, **course.rules())(attempt)
     except ModelError as error:
         raise course.final(error) from error.__cause__
+
+
+async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Runs work that counts tokens in a thread. Where a server counts and is away, it is waited for.
+
+    Args:
+        name: the model's, for the log.
+        work: may block, and is safe to repeat.
+        args: its arguments.
+        kwargs: its arguments by name.
+
+    Raises:
+        ModelError: the server cannot be asked.
+    """
+    return await patiently(lambda: in_thread(work, *args, **kwargs), name=name)
 
 
 class _Course:

@@ -28,14 +28,16 @@ from memagent.tokens.base import JOINER
 # brackets: sentence marks, reasoning and tool-call marks.
 _WORDS = (
     r"s bos eos eot eod eop eom eoa sop pad unk mask sep cls think thinking tools? tool_calls? toolcall "
-    r"function_calls? answer image audio video ref box quad (?:unused|special|reserved)\d{1,5} mask:\d{1,5} (?:seed|minimax):\w{1,64}"
+    r"function_calls? answer image audio video ref box quad (?:unused|special|reserved)\d{1,5} mask:\d{1,5} "
+    r"(?:seed|minimax):\w{1,64}"
 )
 # In square brackets, where code and prose have much of their own, by name alone (Mistral, BERT, GLM, Kimi, InternLM),
 # and as the tokens are written: x[mask] is an index.
 _NAMES = (
     r"INST SYSTEM_PROMPT MODEL_SETTINGS AVAILABLE_TOOLS TOOL_[A-Z]{1,32} ARGS CALL_ID THINK PREFIX MIDDLE SUFFIX "
     r"IMG IMG_[A-Z]{1,32} AUDIO BEGIN_AUDIO TRANSCRIBE STREAMING_[A-Z]{1,32} BOS EOS EOT CLS SEP MASK PAD UNK "
-    r"[gs]MASK unused\d{1,5} UNUSED_TOKEN_\d{1,5} control_\d{1,5} SPECIAL_\d{1,5} extra_id_\d{1,5} (?:start|end)_header_id"
+    r"[gs]MASK unused\d{1,5} UNUSED_TOKEN_\d{1,5} control_\d{1,5} SPECIAL_\d{1,5} extra_id_\d{1,5} "
+    r"(?:start|end)_header_id"
 )
 # First character, and what has to follow it. No repetition crosses the next first character or gives back what
 # it took (`++`), so that a text of nothing but first characters is scanned in linear time.

@@ -37,7 +37,7 @@ class Answer:
 
 
 class UnusableReply(Exception):
-    """The reply is empty, ends inside its reasoning, was stopped half-way or answers nothing; the message says which."""
+    """The reply is empty, ends in its reasoning, was stopped half-way or answers nothing; the message says which."""
 
 
 def visible(completion: Completion) -> str:

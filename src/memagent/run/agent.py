@@ -21,7 +21,6 @@ from memagent.errors import (
 from memagent.events import Event
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
-from memagent.models.metered import Metered
 from memagent.models.spec import open_model
 from memagent.run.sync import run_sync
 from memagent.runstore import RunStore
@@ -61,7 +60,7 @@ class Agent(ABC):
         if limits is not None and not isinstance(cast("object", limits), Limits):
             raise ConfigError(f"limits={limits!r}: give a memagent.Limits")
         opened = open_model(model, base_url=base_url)
-        self.model = ConcurrencyLimit(Metered(opened), concurrency)
+        self.model = ConcurrencyLimit(opened, concurrency)
         self.limits = limits
         self._concurrency = concurrency
         self._store = store
@@ -113,7 +112,7 @@ class Agent(ABC):
             seed: of its runs; default this agent's.
         """
         other = copy.copy(self)
-        other.model = ConcurrencyLimit(Metered(model), self._concurrency)
+        other.model = ConcurrencyLimit(model, self._concurrency)
         other._store, other._opened = self.store, None
         other._reseed(seed)
         return other

@@ -21,7 +21,8 @@ from memagent.messages import (
     Usage,
 )
 from memagent.models.base import ChatModel
-from memagent.models.retry import patiently
+from memagent.models.metered import metered
+from memagent.models.retry import count_in_thread
 from memagent.prompts import UnusableReply
 from memagent.run.log import Log
 from memagent.threads import in_thread
@@ -228,6 +229,8 @@ class Caller:
         except LimitReached as limit:
             await self._fail(exchange, str(limit), 0)
             raise
+        if min(completion.usage.prompt_tokens, completion.usage.completion_tokens) <= 0:
+            completion = await in_thread(metered, request, completion, self._counter)
         for failure in completion.failures:
             exchange.note(failure.error, failure.waited)
         if exchange.bound is not None and completion.usage.prompt_tokens > exchange.bound:
@@ -246,11 +249,13 @@ class Caller:
         if relies and bound is not None and bound + exchange.most + exchange.near <= self._window:
             return bound
 
-        def count() -> int:
-            messages, tools = exchange.messages, exchange.tools
-            return self._counter.count_messages(messages, thinking=thinking, tools=tools)
-
-        return await patiently(lambda: in_thread(count), name=self.model.name)
+        return await count_in_thread(
+            self.model.name,
+            self._counter.count_messages,
+            exchange.messages,
+            thinking=thinking,
+            tools=exchange.tools,
+        )
 
     def room(self, exchange: Exchange[Any], prompt: int) -> int:
         """Tokens of output: promise 1 is kept here, whatever the parts were counted as.
@@ -295,7 +300,7 @@ class Caller:
         more, events = {}, ()
         if (record := exchange.record) is not None:
             # It may count tokens, and so ask a server.
-            more, events = await patiently(lambda: in_thread(record, reply), name=self.model.name)
+            more, events = await count_in_thread(self.model.name, record, reply)
         # A conversation ends with the text, and holds the ids.
         without = {"text", "tokens"} if "conversation" in more else set[str]()
         dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=without)
@@ -329,10 +334,10 @@ def waste(usage: Usage) -> Usage:
 
 def repair(completion: Completion) -> Completion:
     """The reply with U+FFFD for half surrogate pairs, which JSON can carry and no file can hold."""
-    calls = [
-        ToolCall(id=sendable(c.id), name=sendable(c.name), arguments=sendable(c.arguments))
-        for c in completion.tool_calls
-    ]
+    calls: list[ToolCall] = []
+    for call in completion.tool_calls:
+        arguments = sendable(call.arguments)
+        calls.append(ToolCall(id=sendable(call.id), name=sendable(call.name), arguments=arguments))
     fields = {
         "text": sendable(completion.text),
         "reasoning": sendable(completion.reasoning),

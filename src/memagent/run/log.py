@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, cast
 
 from memagent.errors import MemagentError, RunMismatch
 from memagent.events import Event
@@ -15,6 +15,7 @@ from memagent.messages import Usage
 from memagent.runstore import Begun, RunRecord, RunStore, list_differences
 from memagent.threads import in_thread
 
+P = ParamSpec("P")
 FOLLOWING = ("budget.prompt", "budget.question", "budget.frame")
 """Parts of a binding that follow from others: a difference in them explains nothing."""
 
@@ -133,11 +134,11 @@ class Log:
             usage: what it cost, beside what is spent on it already.
             events: what to log with it.
         """
-        await self._write(lambda: self.store.commit(self.run_id, key, dict(body), usage, events))
+        await self._write(self.store.commit, key, dict(body), usage, events)
 
     async def record(self, key: str, body: dict[str, Any], *events: Event) -> None:
         """Commits an effect that needs nobody else, unless it is committed."""
-        await self._write(lambda: self.store.record(self.run_id, key, body, events))
+        await self._write(self.store.record, key, body, events)
 
     async def spend(
         self,
@@ -157,19 +158,19 @@ class Log:
             wasted: how many unusable replies there were.
             again: it is being made again right now.
         """
-        await self._write(
-            lambda: self.store.spend(self.run_id, key, usage, events, wasted=wasted, again=again)
-        )
+        await self._write(self.store.spend, key, usage, events, wasted=wasted, again=again)
 
     async def add(self, *events: Event) -> None:
         """Commits events that belong to no effect."""
-        await self._write(lambda: self.store.log(self.run_id, events))
+        await self._write(self.store.log, events)
 
-    async def _write(self, work: Callable[[], list[Event]]) -> None:
+    async def _write(
+        self, work: Callable[Concatenate[str, P], list[Event]], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
         def write() -> None:
             # Under a lock, and here: several effects may be committed at once, or by a task that is cancelled.
             with self._order:
-                self._news.extend(work())
+                self._news.extend(work(self.run_id, *args, **kwargs))
 
         await in_thread(write)
         if self._news:

@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError, WindowUnknown
 from memagent.messages import Leaf, Sampling, describe_problem
-from memagent.models.retry import patiently
-from memagent.threads import in_thread
+from memagent.models.retry import count_in_thread
 from memagent.tokens import TokenCounter
 from memagent.tools.wording import sendable, shown
 
@@ -68,7 +67,7 @@ class Plan(ABC):
         Raises:
             ModelError: the server cannot be asked.
         """
-        return await patiently(lambda: in_thread(work, *args, **kwargs), name=self.model)
+        return await count_in_thread(self.model, work, *args, **kwargs)
 
 
 def choose_window(model: str, asked: int | None, reported: int | None, name: str = "window") -> int:

@@ -136,7 +136,7 @@ class EventStream(Generic[R]):
     def __init__(self, loop: Loop[R], run_id: str | None) -> None:
         self.run_id = new_run_id() if run_id is None else check_run_id(run_id)
         self._loop = loop
-        self._handover = _Handover()
+        self._handover: _Handover | None = None
         self._task: asyncio.Task[R] | None = None
         self._abandon: weakref.finalize[Any, Any] | None = None
         self._outcome: R | None = None
@@ -151,6 +151,7 @@ class EventStream(Generic[R]):
                 raise StopAsyncIteration
             self._start()
         assert self._task is not None
+        assert self._handover is not None
         while not self._handover.events:
             if self._task.done():
                 if not self._closed:
@@ -212,6 +213,7 @@ class EventStream(Generic[R]):
 
     def _start(self) -> None:
         # The task holds the handover, not the stream: so it shows when nobody holds the stream any more.
+        self._handover = _Handover()
         work = drive(self._loop, self.run_id, self._handover)
         self._task = asyncio.create_task(work, name=f"memagent run {self.run_id}")
         _running.add(self._task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,7 @@ class ToolAgent(Agent):
             )
         return self._stream(binding["questions"][0], run_id)
 
-    async def plan(self, task: str, *, working_context: int | None = None) -> ToolPlan:
+    async def plan(self, task: str, working_context: int | None = None) -> ToolPlan:
         """Asks the model for its window and counter, and renders the prompt.
 
         Args:
@@ -180,10 +181,7 @@ class ToolAgent(Agent):
         return {**self.model.recipe, **self.settings.model_dump(mode="json")}
 
     def _stream(self, task: str, run_id: str | None) -> SessionStream:
-        async def prepare(window: int | None) -> ToolPlan:
-            return await self.plan(task, working_context=window)
-
-        return SessionStream(ToolLoop(self, prepare), run_id)
+        return SessionStream(ToolLoop(self, partial(self.plan, task)), run_id)
 
     def _reseed(self, seed: int | None) -> None:
         if seed is not None:

@@ -92,7 +92,7 @@ class MeasuredText:
 
     def rest(self, start: int, text: str) -> MeasuredText:
         """Measures `text`, which says what this one says from `start` on, and more: what is known is not done again."""
-        other = MeasuredText(text, self._encode, self._cut, local=self._local)
+        other = MeasuredText(well_formed(text), self._encode, self._cut, local=self._local)
         for first, end, _, encoded in self._parts:
             if first >= start and end < len(self._text):
                 if first > start and not other._parts:
