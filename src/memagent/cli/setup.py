@@ -27,8 +27,6 @@ BASE_URL = (
 )
 HEADER = "A header to send with every request; may be repeated. It is not stored."
 EXTRA_BODY = """Further fields of every chat request: '{"top_k": 20}'. null leaves a field out."""
-GIVEN = ("prompts", "seed")
-"""Options that the agent takes as they are, beside its settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +166,7 @@ class Ask(Served):
         heat = self.temperature
         if heat is not None and not math.isfinite(heat):
             raise ConfigError(f"--temperature must be a number from 0, got {heat!r}")
-        names = {*GIVEN, *(MemorySettings.model_fields.keys() - {"sampling"})}
+        names = {"prompts", *(MemorySettings.model_fields.keys() - {"sampling"})}
         given: dict[str, Any] = {name: getattr(self, name) for name in names}
         return MemoryAgent(
             open_model(self.model, tokenizer=self.tokenizer, **self.server()),

@@ -253,13 +253,16 @@ class MemoryLoop(Loop[list[Result]]):
         return body, [answered]
 
     async def _ask(
-        self, *exchanges: tuple[State, Exchange[Any]], caller: Caller | None = None
+        self,
+        first: tuple[State, Exchange[Any]],
+        *others: tuple[State, Exchange[Any]],
+        caller: Caller | None = None,
     ) -> None:
         """Makes one exchange a question, all at once; what stops one stops that question, and the others continue."""
-        if len(exchanges) > 1:
-            await together(self._ask(pair, caller=caller) for pair in exchanges)
+        if others:
+            await together(self._ask(pair, caller=caller) for pair in (first, *others))
             return
-        state, exchange = exchanges[0]
+        state, exchange = first
         try:
             await (caller or self._caller).ask(exchange)
         except LimitReached as limit:
