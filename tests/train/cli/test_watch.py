@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 
 import pytest
-from memagent_bench.stats import estimate
 
 from memagent.cli.options import Display
 from memagent.tasks.statistics import estimate
