@@ -115,6 +115,13 @@ def test_what_nobody_foresaw(capsys: pytest.CaptureFixture[str]) -> None:
     assert "MEMAGENT_DEBUG=1" in said
 
 
+@pytest.mark.parametrize("code", [0, 2, 6, 7])
+def test_a_command_may_end_with_a_code_of_its_own(code: int) -> None:
+    with pytest.raises(typer.Exit) as stop, reported(Outcome(json=False)):
+        raise typer.Exit(code)
+    assert stop.value.exit_code == code
+
+
 def test_an_interruption_before_any_run(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as stop, reported(Outcome(json=False)):
         raise Interrupted(signal.SIGINT)

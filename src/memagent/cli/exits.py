@@ -155,9 +155,8 @@ def reported(outcome: Outcome) -> Generator[None]:
     except BrokenPipeError as error:
         _drop_output()
         raise typer.Exit(BROKEN_PIPE) from error
-    except typer.Exit as stop:
-        if stop.exit_code in (0, NO_ANSWER):
-            raise
+    except typer.Exit:
+        raise
     except Exception as error:  # the last place where anything can be said
         if isinstance(error, OSError) and error.errno in OUTPUT_ERRORS:
             _drop_output()

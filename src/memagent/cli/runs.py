@@ -57,7 +57,7 @@ def list_runs(
     outcome = Outcome(json=shown is Display.JSON)
     with reported(outcome):
         outcome.store = opened = existing_store(store)
-        records = opened.runs()
+        records = opened.runs(limit=limit if search is status is None else None)
         chosen = (
             record
             for record in records

@@ -27,7 +27,6 @@ BASE_URL = (
 )
 HEADER = "A header to send with every request; may be repeated. It is not stored."
 EXTRA_BODY = """Further fields of every chat request: '{"top_k": 20}'. null leaves a field out."""
-"""Options that the agent takes as they are, beside its settings."""
 
 
 @dataclass(frozen=True, kw_only=True)

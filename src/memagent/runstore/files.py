@@ -18,6 +18,7 @@ def make_file(path: Path) -> None:
     Raises:
         StoreFull: there is no room for it.
         StoreReadOnly: it cannot be made.
+        StoreError: its name is `:memory:`.
     """
     if path.name == ":memory:":
         raise StoreError("':memory:' would be a file of that name; None is the temporary store")

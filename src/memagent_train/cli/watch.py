@@ -12,7 +12,7 @@ from memagent.terminal import on_terminal, shorten
 from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher, line_of
 
 if TYPE_CHECKING:
-    from memagent_bench.stats import Estimate
+    from memagent.tasks.statistics import Estimate
 
 
 class LiveWatcher(SilentWatcher):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 
 import pytest
-from memagent_bench.stats import estimate
 
 from memagent.cli.options import Display
+from memagent.tasks.statistics import estimate
 from memagent_train.cli.watch import watcher
 from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher
 
