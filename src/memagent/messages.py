@@ -28,12 +28,15 @@ _SPARSE = ("tool_calls", "tool_call_id", "extra")
 Role = Literal["system", "user", "assistant", "tool"]
 CallKind = Literal["update", "answer", "act", "summary", "other"]
 
+
+def repair_extra(extra: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """Unknown fields without half surrogate pairs."""
+    return map_texts(dict(extra), repair_surrogates) if extra else extra
+
+
 Text = Annotated[str, AfterValidator(repair_surrogates)]
 """Without half surrogate pairs, wherever it comes from."""
-Extra = Annotated[
-    Mapping[str, JsonValue],
-    AfterValidator(lambda extra: map_texts(dict(extra), repair_surrogates)),
-]
+Extra = Annotated[Mapping[str, JsonValue], AfterValidator(repair_extra)]
 """Fields that memagent does not read, carried through as they came."""
 
 
@@ -63,7 +66,10 @@ class _Sparse(Leaf):
     @model_serializer(mode="wrap")
     def _serialise(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields = handler(self)
-        return {name: value for name, value in fields.items() if value or name not in _SPARSE}
+        for name in _SPARSE:
+            if not fields.get(name):
+                fields.pop(name, None)
+        return fields
 
     def __hash__(self) -> int:
         return hash(tuple(value for name, value in self if name != "extra"))

@@ -91,7 +91,7 @@ class MemoryLoop(Loop[list[Result]]):
                 memory_tokens=plan.budget.memory,
             )
             await log.add(started)
-        self._states = await in_thread(restore, log.store, log.run_id)
+        self._states = await in_thread(restore, log.store, log.run_id, len(plan.questions))
         found = await log.latest("chunk")
         self._last: dict[str, Any] | None = None if found is None else found[1]["mark"]
         await self._read()
@@ -100,7 +100,9 @@ class MemoryLoop(Loop[list[Result]]):
             await self._ask(*[(state, self._answer(state)) for state in waiting])
         if self._limit is not None:
             await self._stop_at_limit(self._limit)
-        return await in_thread(read_results, log.store, log.run_id, self._states, self.host.limits)
+        return await in_thread(
+            read_results, log.store, log.run_id, plan.questions, self._states, self.host.limits
+        )
 
     # --- reading
 

@@ -86,13 +86,11 @@ class MemoryPlan(Plan):
         whole = choose_window(model, settings.window, window)
         tags = prompts.tags if settings.trust == "neutral" else None
         neutraliser = Neutraliser(tags, counter.control_tokens)
-        frames: dict[CallKind, int] = {
-            kind: counter.count_messages(
-                prompts.render(kind, question="", memory="", gate=settings.gate)
-            )
-            for kind in ("update", "answer")
-        }
-        question_tokens = tuple(counter.count(neutraliser.safe(question)) for question in questions)
+        frames: dict[CallKind, int] = {"update": 0, "answer": 0}
+        for kind in frames:
+            empty = prompts.render(kind, question="", memory="", gate=settings.gate)
+            frames[kind] = counter.count_messages(empty)
+        question_tokens = tuple(map(counter.count, map(neutraliser.safe, questions)))
         empty_memory_tokens = counter.count(prompts.empty_memory)
         budget = ContextBudget.divide(
             whole,

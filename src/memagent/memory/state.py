@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memagent.models.limit import Limits
@@ -45,41 +46,42 @@ class State:
         return StopReason.SETTLED if self.settled else StopReason.ANSWERED
 
 
-def restore(store: RunStore, run_id: str) -> list[State]:
+def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
     """How far each question of a run has come. Blocks for about 0.3 ms a question, however long the run is."""
-    questions = store.get(run_id).binding["questions"]
-    return [_restore(store, run_id, question) for question in range(len(questions))]
-
-
-def _restore(store: RunStore, run_id: str, question: int) -> State:
-    state = State(question)
-    if (found := store.latest(run_id, f"update/q{question}")) is not None:
-        number, body = found
-        state.next_chunk, state.settled = number + 1, body.get("settled", False)
-        state.carried = body.get("carried")
+    states: list[State] = []
+    for question in range(questions):
+        states.append(state := State(question))
+        if (found := store.latest(run_id, f"update/q{question}")) is not None:
+            number, body = found
+            state.next_chunk, state.settled = number + 1, body.get("settled", False)
+            state.carried = body.get("carried")
         if state.carried is not None:
             written = store.effect(run_id, f"update-{state.carried}/q{question}")
             assert written is not None, "a memory is carried from an update that is committed"
             state.memory, state.tokens = written["memory"], written["tokens"]
-    if (ended := store.effect(run_id, f"answer/q{question}")) is not None:
-        state.answer, state.truncated = ended["answer"], ended.get("truncated", False)
-    return state
+        if (ended := store.effect(run_id, f"answer/q{question}")) is not None:
+            state.answer, state.truncated = ended["answer"], ended.get("truncated", False)
+    return states
 
 
 def read_results(
-    store: RunStore, run_id: str, states: list[State] | None = None, limits: Limits | None = None
+    store: RunStore,
+    run_id: str,
+    questions: Sequence[str],
+    states: Sequence[State],
+    limits: Limits | None = None,
 ) -> list[Result]:
     """One result a question. Blocks.
 
     Args:
         store: where the run is.
         run_id: the run.
-        states: how far the questions came, and why they stopped; None reads it from the store.
+        questions: what was asked.
+        states: how far the questions came, and why they stopped.
         limits: name prices.
     """
-    questions: list[str] = store.get(run_id).binding["questions"]
     results: list[Result] = []
-    for state in restore(store, run_id) if states is None else states:
+    for state in states:
         usage = store.usage(run_id, state.question)
         conversations = store.conversations(run_id, state.question)
         result = Result(

@@ -46,7 +46,9 @@ def metered(request: ChatRequest, completion: Completion, counter: TokenCounter)
             request.messages, thinking=request.thinking, tools=request.tools
         )
     if output <= 0:
-        calls = [f"{call.name}{call.arguments}" for call in completion.tool_calls]
-        output = sum(map(counter.count, [completion.text, completion.reasoning, *calls]))
+        texts = [completion.text, completion.reasoning]
+        for call in completion.tool_calls:
+            texts += [call.name, call.arguments]
+        output = sum(map(counter.count, texts))
     both = {"prompt_tokens": prompt, "completion_tokens": output}
     return completion.model_copy(update={"usage": usage.model_copy(update=both)})

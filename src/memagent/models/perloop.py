@@ -32,8 +32,9 @@ class PerLoop(Generic[T]):
         loop = asyncio.get_running_loop()
         with self._lock:
             if loop not in self._values:
-                for closed in [known for known in self._values if known.is_closed()]:
-                    del self._values[closed]
+                for other in list(self._values):
+                    if other.is_closed():
+                        del self._values[other]
                 self._values[loop] = self._make()
             return self._values[loop]
 

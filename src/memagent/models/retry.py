@@ -196,6 +196,11 @@ async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwar
     Raises:
         ModelError: the server cannot be asked.
     """
+    try:
+        return await in_thread(work, *args, **kwargs)
+    except ModelError as error:
+        if not error.retryable:
+            raise
     return await patiently(lambda: in_thread(work, *args, **kwargs), name=name)
 
 

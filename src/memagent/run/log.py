@@ -28,14 +28,6 @@ class Outlet(Protocol):
         ...
 
 
-class Silence:
-    """Drops events: nobody listens, and the store has them."""
-
-    async def hand_out(self, events: deque[Event]) -> None:
-        """Drops them."""
-        events.clear()
-
-
 class Log:
     """One run in the store, held by one loop. Its events are handed out in the order in which they were committed.
 
@@ -47,7 +39,7 @@ class Log:
 
     def __init__(self, store: RunStore, run_id: str, outlet: Outlet | None = None) -> None:
         self.store, self.run_id = store, run_id
-        self._outlet = outlet or Silence()
+        self._outlet = outlet
         self._news: deque[Event] = deque()
         self._order = threading.Lock()
 
@@ -104,7 +96,9 @@ class Log:
         while (event := await in_thread(next, events, None)) is not None:
             count += 1
             self._news.append(event)
-            await self._outlet.hand_out(self._news)
+            if self._outlet is not None:
+                await self._outlet.hand_out(self._news)
+        self._news.clear()
         return count
 
     async def effect(self, key: str) -> dict[str, Any] | None:
@@ -173,8 +167,10 @@ class Log:
                 self._news.extend(work(self.run_id, *args, **kwargs))
 
         await in_thread(write)
-        if self._news:
+        if self._outlet is not None:
             await self._outlet.hand_out(self._news)
+        else:
+            self._news.clear()  # the store has them
 
 
 def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:

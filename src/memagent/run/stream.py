@@ -18,7 +18,7 @@ from memagent.run.exchange import Caller
 from memagent.run.log import Log, Outlet
 from memagent.run.plan import Plan
 from memagent.run.sync import check_run_id, new_run_id
-from memagent.runstore import RunRecord
+from memagent.runstore import RunRecord, RunStore
 from memagent.threads import in_thread
 
 R = TypeVar("R")
@@ -68,7 +68,7 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
         outlet: where events go.
     """
     host = loop.host
-    store = await in_thread(lambda: host.store)
+    store: RunStore = await in_thread(getattr, host, "store")
     known = await in_thread(store.find, run_id)
     # A run of another agent has other numbers, and is refused for what it is.
     same = known if known is not None and known.binding["agent"] == loop.agent else None

@@ -20,8 +20,7 @@ SUMS = ", ".join(
 def record(row: tuple[Any, ...]) -> RunRecord:
     """A row of the table of runs."""
     run_id, created, updated, status, *parts = row
-    binding, settings, source = (json.loads(part) for part in parts)
-    return RunRecord(run_id, created, updated, status, binding, settings, source)
+    return RunRecord(run_id, created, updated, status, *map(json.loads, parts))
 
 
 def log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:
@@ -29,11 +28,11 @@ def log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Ev
     (seq,) = db.execute(
         "SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?", (run_id,)
     ).fetchone()
-    numbered = [event.model_copy(update={"seq": seq + 1 + i}) for i, event in enumerate(events)]
-    db.executemany(
-        "INSERT INTO events VALUES (?,?,?)",
-        [(run_id, event.seq, event.model_dump_json()) for event in numbered],
-    )
+    numbered: list[Event] = []
+    for place, event in enumerate(events, start=seq + 1):
+        numbered.append(event.model_copy(update={"seq": place}))
+        row = (run_id, place, numbered[-1].model_dump_json())
+        db.execute("INSERT INTO events VALUES (?,?,?)", row)
     return numbered
 
 

@@ -28,6 +28,12 @@ from memagent.trajectory import Conversation
 _NOTHING = Usage()
 
 
+_ANSWERED = (
+    "json_array_length(binding, '$.questions') <= (SELECT COUNT(*) FROM effects "
+    "WHERE run = runs.id AND kind GLOB 'answer/q*' AND committed IS NOT NULL)"
+)
+
+
 class RunStore:
     """A file of runs. Thread-safe; several processes may use one file. Methods block for about 0.1 ms.
 
@@ -72,7 +78,7 @@ class RunStore:
             RunMismatch: the id is taken.
         """
         now = time.time()
-        parts = [json.dumps(part) for part in (binding, settings, source)]
+        parts = map(json.dumps, (binding, settings, source))
         with self._db.write() as db:
             try:
                 db.execute(
@@ -113,22 +119,18 @@ class RunStore:
 
     def set_status(self, run_id: str, *, at_work: bool) -> None:
         """Marks a run `running`, or as what it is without a worker: `finished` or `stopped`."""
-        status = "running" if at_work else "stopped"
-        if not at_work and self.is_answered(run_id):
-            status = "finished"
+        status = (
+            "'running'" if at_work else f"CASE WHEN {_ANSWERED} THEN 'finished' ELSE 'stopped' END"
+        )
         with self._db.write() as db:
             db.execute(
-                "UPDATE runs SET status = ?, updated = ? WHERE id = ?",
-                (status, time.time(), run_id),
+                f"UPDATE runs SET status = {status}, updated = ? WHERE id = ?",
+                (time.time(), run_id),
             )
 
     def is_answered(self, run_id: str) -> bool:
         """Whether every question of the run has its answer."""
-        record = self.find(run_id)
-        if record is None:
-            return False
-        questions = range(len(record.binding["questions"]))
-        return all(self.count(run_id, f"answer/q{question}") for question in questions)
+        return bool(self._db.read(f"SELECT 1 FROM runs WHERE id = ? AND {_ANSWERED}", (run_id,)))
 
     def remove(self, run_id: str) -> None:
         """Forgets a run and all its steps.
