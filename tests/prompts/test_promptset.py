@@ -94,7 +94,6 @@ def test_hash_is_that_of_the_normalised_bytes() -> None:
         (("{{ chunk }}", "{{ chunk }}{{ chunk[:9] }}"), "because of what a field holds"),
         (("{{ chunk }}", "{{ chunk }}{{ memory | length }}"), "because of what a field holds"),
         (("{{ chunk }}", "{{ chunk }}{% if memory %} long {% endif %}"), "because of what a field"),
-        (("{{ chunk }}", "{{ chunk }}{{ '\\\\ud800' }}"), "half a surrogate"),
         (("{{ chunk }}", "{{ chunk }}{{ 1 // 0 }}"), "division"),
         (("{{ chunk }}", "{{ chunk + 1 }}"), "concatenate"),
         (("{{ chunk }}", "{{ chunk }}{{ none() }}"), "not callable"),
@@ -160,7 +159,7 @@ def test_a_set_made_in_python_can_be_kept_and_read_again() -> None:
         ({"tags": None}, "cannot be written"),
         ({"keep": "\ud800"}, "cannot be written"),
         ({"update": (Turn(role="user", template="\ud800"),)}, "cannot be written"),
-        ({"empty_memory": None}, "not TOML"),
+        ({"empty_memory": None}, "cannot be written"),
     ],
 )
 def test_a_set_that_was_changed_for_the_worse_is_refused(
