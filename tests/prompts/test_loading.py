@@ -7,7 +7,7 @@ import pytest
 
 from memagent.errors import PromptSetError
 from memagent.messages import Leaf
-from memagent.prompts.loading import compiled, parsed, raw_bytes, write_toml
+from memagent.prompts.loading import compiled, parsed, raw_bytes, toml_string
 
 
 class Wording(Leaf):
@@ -55,5 +55,5 @@ def test_templates_are_strict_and_in_a_sandbox() -> None:
 
 @pytest.mark.parametrize("text", ["", 'a "b" \\', "\x7f\x00\u4e2d\n"])
 def test_strings_are_those_of_toml(text: str) -> None:
-    raw = write_toml({"name": text}).encode()
+    raw = f"name = {toml_string(text)}".encode()
     assert parsed(Wording, raw, "own")[0].name == text

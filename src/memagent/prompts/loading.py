@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import re
 import tomllib
-from collections.abc import Collection, Mapping
+from abc import abstractmethod
+from collections.abc import Collection
 from functools import lru_cache
 from importlib import resources
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 M = TypeVar("M", bound=BaseModel)
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def raw_bytes(spec: str | PathLike[str], built_in: Collection[str]) -> bytes:
@@ -81,7 +79,7 @@ class Wording(Leaf):
             fields = self.model_dump(warnings=False)
             if self._read and self.model_validate(tomllib.loads(self._read)).model_dump() == fields:
                 return self._read
-            text = write_toml(fields)
+            text = self._toml(fields)
             text.encode()
         except (TypeError, ValueError, AttributeError) as error:
             raise PromptSetError(f"prompt set {self.name!r} cannot be written: {error}") from error
@@ -96,6 +94,11 @@ class Wording(Leaf):
         """
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]
 
+    @staticmethod
+    @abstractmethod
+    def _toml(fields: dict[str, Any]) -> str:
+        """The fields as TOML."""
+
 
 @lru_cache(maxsize=64)
 def compiled(template: str) -> Template:
@@ -109,59 +112,6 @@ def compiled(template: str) -> Template:
     return environment.from_string(template)
 
 
-def write_toml(tables: Mapping[str, Any]) -> str:
-    """Plain data as TOML: values first, then a `[section]` for each table and a `[[section]]` for each of a list.
-
-    Args:
-        tables: strings, finite or infinite numbers, booleans, lists and mappings of those; no None.
-    """
-    return "\n".join(_blocks(tables, ())).lstrip("\n") + "\n"
-
-
-def _blocks(table: Mapping[str, Any], path: tuple[str, ...], head: str = "") -> list[str]:
-    lines = [f"{_key(key)} = {_value(one)}" for key, one in table.items() if not _tables(one)]
-    if head and (lines or not table or head.startswith("[[")):
-        lines.insert(0, f"\n{head}")
-    for key, one in table.items():
-        below = (*path, key)
-        name = ".".join(map(_key, below))
-        if isinstance(one, Mapping):
-            lines += _blocks(cast("dict[str, Any]", one), below, f"[{name}]")
-        elif _tables(one):
-            for entry in one:
-                lines += _blocks(entry, below, f"[[{name}]]")
-    return lines
-
-
-def _tables(value: object) -> bool:
-    """Whether it stands in a block of its own: a table, or a list of nothing but tables."""
-    if isinstance(value, (list, tuple)):
-        items = cast("list[object]", value)
-        return bool(items) and all(isinstance(item, Mapping) for item in items)
-    return isinstance(value, Mapping)
-
-
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _string(key)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else str(value)
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, Mapping):
-        inner = cast("Mapping[str, Any]", value)
-        return "{" + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in inner.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_value, cast("list[Any]", value))) + "]"
-    raise TypeError(f"TOML has no {type(value).__name__}: {value!r}")
-
-
-def _string(text: str) -> str:
-    """TOML's strings are those of JSON, but for DEL, which it wants escaped."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def toml_string(value: object) -> str:
+    """A value as TOML. Its strings are those of JSON, but for DEL, which it wants escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from memagent.errors import PromptSetError
 from memagent.messages import CallKind, Leaf, Message, Role
-from memagent.prompts.loading import Wording, compiled, parsed, raw_bytes
+from memagent.prompts.loading import Wording, compiled, parsed, raw_bytes, toml_string
 
 Gate = Literal["off", "update", "exit", "both"]
 """Which literals the model may answer with: keep (update gate), done (exit gate), both, or none."""
@@ -129,6 +129,23 @@ class PromptSet(Wording):
             )
         except Exception as error:  # a template can do whatever an expression can
             raise PromptSetError(f"prompt set {self.name!r}, {kind}: {error}") from error
+
+    @staticmethod
+    def _toml(fields: dict[str, Any]) -> str:
+        """The fields as TOML. Its strings are those of JSON, but for DEL, which it wants escaped."""
+        tables = {
+            "tags": [fields.pop("tags")],
+            "update": fields.pop("update"),
+            "answer": fields.pop("answer"),
+        }
+        blocks = [("", fields)]
+        for name, rows in tables.items():
+            head = "[tags]\n" if name == "tags" else f"[[{name}]]\n"
+            blocks += [(head, dict(row)) for row in rows]
+        return "\n".join(
+            head + "".join(f"{key} = {toml_string(value)}\n" for key, value in table.items())
+            for head, table in blocks
+        )
 
     def _check_fields(self, name: str) -> None:
         # Budgets add the fields to a frame that is rendered with empty ones, so a template that shows one

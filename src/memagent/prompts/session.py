@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from os import PathLike, fspath
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from memagent.errors import PromptSetError
 from memagent.messages import Completion, Leaf
-from memagent.prompts.loading import Wording, compiled, parsed, raw_bytes
+from memagent.prompts.loading import Wording, compiled, parsed, raw_bytes, toml_string
 from memagent.prompts.reply import UnusableReply, visible
 
 BUILT_IN = ("session",)
@@ -106,6 +106,13 @@ class SessionPrompts(Wording):
             return compiled(getattr(self, template)).render(tags=self.tags, **fields)
         except Exception as error:  # a template can do whatever an expression can
             raise PromptSetError(f"prompt set {self.name!r}, {template}: {error}") from error
+
+    @staticmethod
+    def _toml(fields: dict[str, Any]) -> str:
+        tags = fields.pop("tags")
+        lines = [f"{key} = {toml_string(value)}\n" for key, value in fields.items()]
+        named = [f"{key} = {toml_string(value)}\n" for key, value in tags.items()]
+        return "".join([*lines, "\n[tags]\n", *named])
 
     def _check(self, name: str) -> None:
         # Budgets add the fields to a frame that is rendered with empty ones, so a template that shows one

@@ -68,7 +68,7 @@ def config(
 
 
 def _show_plan(read: TrainConfig, shown: Display) -> None:
-    from memagent.prompts.loading import write_toml
+    from memagent_train.config.toml import written
     from memagent_train.config.train import plain
     from memagent_train.runs.plan import plan_of
 
@@ -76,7 +76,7 @@ def _show_plan(read: TrainConfig, shown: Display) -> None:
     if shown is Display.JSON:
         print(json.dumps({"settings": plain(read), "plan": dict(plan.lines())}, ensure_ascii=False))
         return
-    print(write_toml(plain(read)))
+    print(written(plain(read)))
     Paper(colour=shown is Display.FULL).table(plan.lines())
 
 

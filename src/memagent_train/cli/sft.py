@@ -60,10 +60,10 @@ def sft(
 
 
 def _show_settings(read: SftConfig, shown: Display) -> None:
-    from memagent.prompts.loading import write_toml
+    from memagent_train.config.toml import written
 
     plain = read.model_dump(mode="json", exclude_none=True)
     if shown is Display.JSON:
         print(json.dumps({"settings": plain}, ensure_ascii=False))
     else:
-        print(write_toml(plain))
+        print(written(plain))

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from memagent.errors import ConfigError, StoreReadOnly
-from memagent.prompts.loading import write_toml
 from memagent.runstore import RunStore
 from memagent_bench.folder import differences, held
-from memagent_train.config.toml import read_toml
+from memagent_train.config.toml import read_toml, written
 from memagent_train.errors import CheckpointMismatch
 from memagent_train.runs import metrics, rollout_log
 from memagent_train.runs.checkpoints import (
@@ -135,7 +134,7 @@ def open_run(
         # First, because it frees what the disk may lack.
         _return_to_checkpoint(folder)
         new = folder.settings.with_suffix(".new")
-        new.write_text(write_toml(settings), encoding="utf-8")
+        new.write_text(written(settings), encoding="utf-8")
         new.replace(folder.settings)
         note_provenance(path / PROVENANCE)
         yield folder

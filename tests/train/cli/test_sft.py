@@ -10,8 +10,8 @@ import pytest
 from tests.train.runs.tiny import write_model
 
 from memagent.cli.options import Display
-from memagent.prompts.loading import write_toml
 from memagent_train.cli.sft import sft
+from memagent_train.config.toml import written
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def settings(tmp_path: Path) -> Path:
         "optimizer": {"steps": 2},
         "resources": {"device": "cpu"},
     }
-    file.write_text(write_toml(tables))
+    file.write_text(written(tables))
     return file
 
 

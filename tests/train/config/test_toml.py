@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent.errors import ConfigError
-from memagent.prompts.loading import write_toml
-from memagent_train.config.toml import read_toml
+from memagent_train.config.toml import read_toml, written
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.text() | st.integers(-(2**60), 2**60) | st.booleans() | st.floats(allow_nan=False),
@@ -23,12 +22,12 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 @given(st.dictionaries(st.text(), VALUES, max_size=4))
 def test_what_is_written_reads_back_the_same(tables: dict[str, Any]) -> None:
-    assert tomllib.loads(write_toml(tables)) == tables
+    assert tomllib.loads(written(tables)) == tables
 
 
 def test_tables_and_lists_of_tables_come_as_sections() -> None:
     sources = [{"task": "vt", "weight": 0.5, "columns": {"a": "b"}}, {}]
-    text = write_toml({"steps": 3, "data": {"source": sources, "seed": 1, "mixed": [1, {"x": 2}]}})
+    text = written({"steps": 3, "data": {"source": sources, "seed": 1, "mixed": [1, {"x": 2}]}})
     assert text == (
         'steps = 3\n\n[data]\nseed = 1\nmixed = [1, {x = 2}]\n\n[[data.source]]\ntask = "vt"\nweight = 0.5\n\n'
         '[data.source.columns]\na = "b"\n\n[[data.source]]\n'
@@ -37,7 +36,7 @@ def test_tables_and_lists_of_tables_come_as_sections() -> None:
 
 def test_none_cannot_be_written() -> None:
     with pytest.raises(TypeError, match="NoneType"):
-        write_toml({"a": None})
+        written({"a": None})
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_fine(tmp_path: Path) -> None:

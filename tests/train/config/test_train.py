@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from memagent.errors import ConfigError
-from memagent.prompts.loading import write_toml
 from memagent_train.config.keys import known_keys
+from memagent_train.config.toml import written
 from memagent_train.config.train import FREE, TrainConfig, load_train, plain
 from memagent_train.data.settings import HubSettings
 
@@ -32,7 +32,7 @@ def test_what_is_written_reads_back_the_same(file: Path, tmp_path: Path) -> None
     config = load_train(file, ["lora.rank=8", "evaluation.lengths=8k,16k", "agent.window=4096"])
     again = tmp_path / "elsewhere" / "config.toml"
     again.parent.mkdir()
-    again.write_text(write_toml(plain(config)))
+    again.write_text(written(plain(config)))
     assert load_train(again) == config
 
 
@@ -42,7 +42,7 @@ def test_an_agent_of_ones_own_reads_back_without_settings_of_the_memory_agent(
     config = load_train(file, ["agent.use=mine:agent"])
     assert plain(config)["agent"] == {"use": "mine:agent"}
     again = tmp_path / "config.toml"
-    again.write_text(write_toml(plain(config)))
+    again.write_text(written(plain(config)))
     assert load_train(again).agent.model_fields_set == {"use"}
 
 
