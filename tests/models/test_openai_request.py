@@ -9,7 +9,7 @@ from tests.models.chat_server import CHATML, CHATML_TOOLS, Script
 from memagent.errors import ContextOverflow, TokenizerError
 from memagent.messages import ChatRequest, Message, ToolCall, ToolSpec
 from memagent.models.openai import OpenAIModel
-from memagent.models.openai_request import identity, write_message
+from memagent.models.openai_request import identity, sent
 
 ASK = Message(role="user", content="hi")
 LOOK = ToolSpec(name="look", description="Looks.")
@@ -73,13 +73,13 @@ async def test_extra_body_has_the_last_word_on_tools(server: Script) -> None:
 
 @pytest.mark.parametrize("arguments", ['{"far": ', "far", "[1]", "", "{}", '{"x": NaN}'])
 def test_arguments_that_no_server_takes_are_sent_as_none(arguments: str) -> None:
-    (call,) = write_message(called(arguments))["tool_calls"]
+    (call,) = sent(called(arguments))["tool_calls"]
     assert json.loads(call["function"]["arguments"]) == {}
 
 
 def test_other_messages_are_sent_as_they_are() -> None:
     for message in (ASK, RESULT, called('{ "far" : 1 }', "I look.")):
-        assert write_message(message) == message.to_openai()
+        assert sent(message) == message.to_openai()
 
 
 async def test_a_prompt_is_counted_with_its_tools_before_it_is_sent(server: Script) -> None:

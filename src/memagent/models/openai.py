@@ -14,7 +14,7 @@ from memagent.models.counting import Counting
 from memagent.models.dialects import DIALECTS, DialectName
 from memagent.models.openai_client import Clients
 from memagent.models.openai_reply import read_completion
-from memagent.models.openai_request import write_message
+from memagent.models.openai_request import sent
 from memagent.models.openai_stream import Pieces
 from memagent.models.router import Router
 from memagent.models.server import Server
@@ -204,7 +204,7 @@ class OpenAIModel:
         tokens = self._tokens and (dialect.streams_tokens or not streamed)
         fields: dict[str, object] = {
             "model": self.model,
-            "messages": [write_message(message) for message in request.messages],
+            "messages": [sent(message) for message in request.messages],
             "temperature": request.sampling.temperature,
             "top_p": request.sampling.top_p,
             **dialect.fields(request, tokens=tokens),

@@ -8,7 +8,7 @@ from typing import Any
 from memagent.messages import Message, ToolCall
 
 
-def write_message(message: Message) -> dict[str, Any]:
+def sent(message: Message) -> dict[str, Any]:
     """A message of a request's body.
 
     Arguments that are no JSON object go as an empty one: SGLang and llama-server refuse the whole conversation for

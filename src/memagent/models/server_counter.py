@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from memagent.errors import BadResponse
 from memagent.messages import Message, ToolSpec
 from memagent.models.dialects.base import id_list
-from memagent.models.openai_request import write_message
+from memagent.models.openai_request import sent
 from memagent.texts import repair_surrogates
 from memagent.tokens.base import Measured
 
@@ -98,7 +98,7 @@ class ServerCounter:
     ) -> list[int]:
         """Token ids of the prompt that the server would make of the messages."""
         fields: dict[str, object] = {
-            "messages": [write_message(message) for message in messages],
+            "messages": [sent(message) for message in messages],
             "add_generation_prompt": True,
         }
         if tools:
