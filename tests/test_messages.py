@@ -167,6 +167,7 @@ def test_messages_go_to_openais_form_and_back(message: Message, form: dict[str, 
 )
 def test_what_others_send_is_read(form: dict[str, Any], message: Message) -> None:
     assert Message.from_openai(form) == message
+    assert Message.from_openai(message) is message
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NoReturn, Self
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import (
     AfterValidator,
@@ -29,14 +29,14 @@ Role = Literal["system", "user", "assistant", "tool"]
 CallKind = Literal["update", "answer", "act", "summary", "other"]
 
 
-def repair_extra(extra: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+def repair_extra(extra: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Unknown fields without half surrogate pairs."""
-    return map_texts(dict(extra), repair_surrogates) if extra else extra
+    return map_texts(extra, repair_surrogates) if extra else extra
 
 
 Text = Annotated[str, AfterValidator(repair_surrogates)]
 """Without half surrogate pairs, wherever it comes from."""
-Extra = Annotated[Mapping[str, JsonValue], AfterValidator(repair_extra)]
+Extra = Annotated[dict[str, JsonValue], AfterValidator(repair_extra)]
 """Fields that memagent does not read, carried through as they came."""
 
 
@@ -203,8 +203,8 @@ class Message(_Sparse):
     of the text: parts that are more than texts."""
 
     @classmethod
-    def from_openai(cls, fields: Mapping[str, Any]) -> Self:
-        """Reads a message in OpenAI's form, a request's or a reply's.
+    def from_openai(cls, fields: Mapping[str, Any] | Message) -> Message:
+        """Reads a message in OpenAI's form, a request's or a reply's; a `Message` is itself.
 
         Other fields (`name`, `reasoning_content`) go into `extra` unless they are empty, a `developer` is a `system`,
         text parts become lines, and no content is an empty one. Calls are read as `read_calls` does.
@@ -212,6 +212,8 @@ class Message(_Sparse):
         Raises:
             ConfigError: it is no such message, or holds what is no text, or a `function_call`.
         """
+        if isinstance(fields, Message):
+            return fields
         if hasattr(fields, "model_dump"):
             raise ConfigError(f"{quote(fields)} is an object: give message.model_dump()")
         if isinstance(fields, Mapping) and fields.get("function_call") is not None:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -226,9 +228,7 @@ class Message(_Sparse):
                 f"role and a content of text"
             ) from error
         if served.tool_calls and served.role != "assistant":
-            raise ConfigError(
-                f"{quote(fields)}: only an assistant's message has tool_calls, not one of {served.role!r}"
-            )
+            raise ConfigError(f"{quote(fields)}: tool_calls are only an assistant's to make")
         extra = read_extra(served, "function_call")
         parts = served.content if isinstance(served.content, list) else [served.content or ""]
         if other := next((part for part in parts if isinstance(part, _OtherPart)), None):
@@ -257,7 +257,7 @@ class Message(_Sparse):
             fields["tool_calls"] = [call.to_openai() for call in self.tool_calls]
         if self.tool_call_id is not None:
             fields["tool_call_id"] = self.tool_call_id
-        return fields | dict(self.extra)
+        return fields | self.extra
 
 
 class Sampling(Leaf):

@@ -185,7 +185,9 @@ async def drive(
             continue
         driver.records.append(record)
         assert due or force
-        assert record.tokens_before - record.tokens_after >= window // 10
+        # Turns behind an early summary are bounded by bytes again, until the next report.
+        if not (reports and record.early):
+            assert record.tokens_before - record.tokens_after >= window // 10
         assert record.tokens_after == buffer.tokens
         assert waiting or not buffer.due
         await asyncio.to_thread(driver.check, waiting)

@@ -153,10 +153,6 @@ class PromptSet(Wording):
                         f"{name!r}: the {kind} templates say something else because of what a field holds; "
                         f"show each field once, and let nothing else depend on it"
                     )
-                if not shown.isascii() and any("\ud800" <= char <= "\udfff" for char in shown):
-                    raise PromptSetError(
-                        f"{name!r}: the {kind} templates hold half a surrogate pair"
-                    )
 
     def _shown(self, kind: CallKind, gate: Gate, fields: dict[str, str]) -> str:
         question, memory, chunk = fields["question"], fields["memory"], fields["chunk"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
-from memagent.errors import ContextOverflow, LimitReached, ModelError
+from memagent.errors import ContextOverflow, LimitReached, ModelError, RunMismatch
 from memagent.events import Event, Retried
 from memagent.messages import (
     CallKind,
@@ -325,16 +325,24 @@ class Caller:
         without = {"text", "tokens"} if "conversation" in more else set[str]()
         dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=without)
         tried = {"attempt": reply.attempt} if reply.attempt else {}
-        return {"reply": dump, **tried, **more}, (*exchange.retried, *events)
+        # What a summary stands for depends on counts: a replay that comes to other turns has to notice.
+        asked = {"prompt": digest(exchange.messages)} if exchange.kind == "summary" else {}
+        return {"reply": dump, **tried, **asked, **more}, (*exchange.retried, *events)
 
     def _replay(self, exchange: Exchange[T], body: Mapping[str, Any]) -> Reply[T]:
         """The reply that was committed.
 
         Raises:
             ModelError: a failure was committed.
+            RunMismatch: a summary of other messages was committed.
         """
         if "failed" in body:
             raise ModelError(body["failed"], attempts=body["attempts"])
+        if exchange.kind == "summary" and body.get("prompt") != digest(exchange.messages):
+            raise RunMismatch(
+                f"{exchange.key} of this run summarises other turns than are to be summarised now: the run was made by "
+                f"an earlier version of memagent, or tokens are counted otherwise; begin another run"
+            )
         text = (
             {"text": body["conversation"]["messages"][-1]["content"]}
             if "conversation" in body
@@ -352,6 +360,12 @@ def waste(usage: Usage) -> Usage:
         retries=usage.retries + 1,
         retry_tokens=usage.retry_tokens + usage.prompt_tokens + usage.completion_tokens,
     )
+
+
+def digest(messages: tuple[Message, ...]) -> str:
+    """Tells prompts apart: 64 bits in hex."""
+    raw = "\0".join(message.model_dump_json() for message in messages).encode()
+    return hashlib.blake2b(raw, digest_size=8).hexdigest()
 
 
 def seed_of(run_seed: int, key: str, attempt: int) -> int:

@@ -37,9 +37,7 @@ class Toolset(Mapping[str, Tool]):
         # Whatever is handed in: not everybody has a type checker.
         given: Any = tools
         if isinstance(given, (str, Mapping, Tool)) or not isinstance(given, Iterable):
-            raise ConfigError(
-                f"tools={quote(cast('object', given))}: give a list of tools or functions"
-            )
+            raise ConfigError(f"tools={quote(tools)}: give a list of tools or functions")
         self._tools: dict[str, Tool] = {}
         for one in cast("Iterable[Any]", given):
             made = one if isinstance(one, Tool) else tool(cast("Callable[..., Any]", one))

@@ -104,7 +104,7 @@ async def test_nothing_is_done_before_it_is_due() -> None:
 )
 def test_bad_settings_are_named(settings: dict[str, Any]) -> None:
     (name,) = settings
-    with pytest.raises(ConfigError, match=f"{name}="):
+    with pytest.raises(ConfigError, match=f"{name} must be"):
         SummaryBuffer(ScriptedModel([]), **settings)
 
 

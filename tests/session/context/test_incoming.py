@@ -5,10 +5,9 @@ import json
 import pytest
 from tests.session.context.strict import acts, call, opened, result, user
 
-from memagent.errors import ConfigError
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts import Neutraliser
-from memagent.session.context.incoming import neutralise, neutralise_arguments, read_message
+from memagent.session.context.incoming import neutralise, neutralise_arguments
 
 END = "<|im_end|>"
 SAFE = "<\u2060|im_end|>"
@@ -56,9 +55,3 @@ def test_arguments_stay_json(text: str, safe: str) -> None:
 
 def test_a_control_token_of_json_itself_does_not_break_it() -> None:
     assert neutralise_arguments(Neutraliser(None, ['": ']), '{"a": 1}') == '{"a": 1}'
-
-
-def test_mappings_are_read_and_what_is_none_is_refused() -> None:
-    assert read_message({"role": "user", "content": "hi"}) == user("hi") == read_message(user("hi"))
-    with pytest.raises(ConfigError):
-        read_message({"role": "nobody"})

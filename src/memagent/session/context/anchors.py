@@ -59,7 +59,9 @@ class Anchors:
         slack, report = min(
             fitting, key=lambda found: (found[0], -found[1].size, -found[1].counted)
         )
-        return report.tokens + counted - report.counted + slack
+        more = report.tokens - report.counted
+        # The counter's own number is a bound too, unless it was too low for the report.
+        return counted + min(more + slack, max(more, 0))
 
     def overstated(self, messages: tuple[Message, ...]) -> int:
         """Tokens by which the counter overstates a prompt that was reported; 0 where it was not."""

@@ -19,7 +19,7 @@ from memagent.run.log import Log
 from memagent.session.context.archive import READ_ARCHIVED, Archive, FileArchive, ReadArchived
 from memagent.session.context.compaction import State, compact_state, make_state
 from memagent.session.context.early import Beginner
-from memagent.session.context.incoming import neutralise, read_message
+from memagent.session.context.incoming import neutralise
 from memagent.session.context.layout import Layout, Past, make_layout
 from memagent.session.context.summarise import Spent, Summariser
 from memagent.session.context.turns import place_message
@@ -103,14 +103,14 @@ class SummaryBuffer:
             ("working_context", working_context), ("window", window), ("summary_tokens", summary_tokens),
         ):  # fmt: skip
             if size is not None and size < 1:
-                raise ConfigError(f"{name}={size!r} is no number of tokens; give 1 or more")
+                raise ConfigError(f"{name} must be at least 1 token, got {size!r}")
         if max_summaries < 0:
-            raise ConfigError(f"max_summaries={max_summaries!r}: give 0 or more")
+            raise ConfigError(f"max_summaries must be at least 0, got {max_summaries!r}")
         if early is not None and not 0 < early < 1:
-            raise ConfigError(f"early={early!r} is no share of the limit; give one between 0 and 1")
+            raise ConfigError(f"early must be a share between 0 and 1, got {early!r}")
         if not hasattr(model, "complete"):
             raise ConfigError(
-                f"model={model!r} is no ChatModel: give one, memagent.open_model({model!r}) for instance"
+                f"model must be a ChatModel, got {model!r}: memagent.open_model({model!r}) makes one"
             )
         self._model, self._sampling, self._seed = model, sampling or Sampling(), seed
         self._sizes = (working_context, window, summary_tokens)
@@ -145,7 +145,7 @@ class SummaryBuffer:
                 raise ConfigError(
                     "this buffer is open already: make another one for another session"
                 )
-            prompt = tuple(read_message(message) for message in messages)
+            prompt = tuple(map(Message.from_openai, messages))
             context, window, summary = self._sizes
             layout = await self._counting(
                 make_layout,
@@ -195,7 +195,7 @@ class SummaryBuffer:
         async with self._lock:
             opened = self._ready
             layout, state = await self._counting(
-                self._with, opened, read_message(message), ok, usage
+                self._with, opened, Message.from_openai(message), ok, usage
             )
             opened.number += len(state.turns) - len(opened.state.turns)
             opened.layout, opened.state = layout, state

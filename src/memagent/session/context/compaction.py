@@ -237,7 +237,7 @@ def _gains(layout: Layout, state: State, parts: Split) -> bool:
     if state.tokens >= layout.limit and not any(turn.pending for turn in parts.kept):
         return True  # the working context was divided so
     past = Past(stage=state.past.stage + 1)
-    most = layout.count(layout.render(past, parts.kept)) + layout.summary + layout.ledger
+    most = layout.count(layout.render(past, parts.kept)) + layout.summary + layout.shares.ledger
     return state.tokens - most >= layout.progress
 
 
@@ -254,7 +254,7 @@ def _after(
     past = Past(
         stage=past.stage + 1,
         summary=summary.text,
-        ledger=ledger.within(layout.ledger, layout.counter, layout.neutraliser),
+        ledger=ledger.within(layout.shares.ledger, layout.counter, layout.neutraliser),
         again=parts.again,
     )
     return make_state(layout, past, parts.kept), (*changes, *parts.changes)

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from memagent.messages import Message, ToolCall
 from memagent.prompts import Neutraliser
 from memagent.session.context.layout import Layout
 from memagent.texts import map_texts, repair_surrogates
-
-
-def read_message(message: Message | Mapping[str, Any]) -> Message:
-    """The message itself, or what a mapping in OpenAI's form says.
-
-    Raises:
-        ConfigError: it is no message.
-    """
-    return message if isinstance(message, Message) else Message.from_openai(message)
 
 
 def neutralise(layout: Layout, message: Message) -> Message:

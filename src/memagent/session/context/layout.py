@@ -119,19 +119,9 @@ class Layout:
         return self.shares.limit
 
     @property
-    def base(self) -> int:
-        """Most tokens of the prompt right after a summary, without what is shown again."""
-        return self.shares.base
-
-    @property
     def line(self) -> int:
         """Most tokens of the line that stands for what is left out."""
         return self.costs.line
-
-    @property
-    def ledger(self) -> int:
-        """Most tokens of the ledger."""
-        return self.shares.ledger
 
     @property
     def again(self) -> int:
@@ -215,12 +205,16 @@ class Layout:
 
 @dataclass(frozen=True)
 class _Shares:
-    """How a working context is divided; the names are those of `Layout`."""
+    """How a working context is divided."""
 
     limit: int
+    """L: a prompt of so many tokens is compacted."""
     base: int
+    """Most tokens of the prompt right after a summary, without what is shown again."""
     ledger: int
+    """Most tokens of the ledger."""
     again: int
+    """Tokens left for what is shown again."""
 
 
 @dataclass(frozen=True)
