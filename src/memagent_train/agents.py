@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -17,11 +17,11 @@ from memagent.chunking import Cuts
 from memagent.errors import ConfigError
 from memagent.events import ChunkRead, MemoryKept, MemoryUpdated
 from memagent.memory.agent import MemoryAgent
-from memagent.messages import Leaf, Sampling
+from memagent.memory.plan import ReadingSettings
+from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
 from memagent.models.scripted import ScriptedModel
-from memagent.prompts import Gate
 from memagent.run.result import Result
 from memagent.runstore import RunStore
 from memagent.tasks import Sample
@@ -67,22 +67,14 @@ class GatedResult(Result):
     reads: tuple[Read, ...] = ()
 
 
-class AgentSettings(Leaf):
-    """Which agent is trained, and the settings of the memory agent (see `memagent.MemoryAgent`)."""
+class AgentSettings(ReadingSettings):
+    """Which agent is trained, and how the memory agent reads (see `memagent.MemoryAgent`)."""
 
     use: str = MEMORY
     """`memory`, or `module:function` for an async function of your own; modules in the current folder are found."""
     prompts: str = "plain"
     """A shipped prompt set, or a TOML file."""
-    window: int | None = Field(default=None, gt=0)
-    """Tokens of prompt plus output; default the smaller of the model's window and 8192."""
-    chunk_tokens: int | None = Field(default=None, gt=0)
-    memory_tokens: int | None = Field(default=None, gt=0)
     cuts: Cuts = "exact"
-    overlap: int = Field(default=0, ge=0)
-    """Tokens of a chunk that the next one repeats."""
-    gate: Gate = "off"
-    trust: Literal["neutral", "exact"] = "neutral"
     max_calls: int | None = Field(default=None, gt=0)
     """Calls after which a rollout is stopped without an answer, as one that took too long."""
 
@@ -142,13 +134,7 @@ class MemoryFunction:
         self._agent = MemoryAgent(
             ScriptedModel([]),  # stands for the rollouts' own
             prompts=settings.prompts,
-            window=settings.window,
-            chunk_tokens=settings.chunk_tokens,
-            memory_tokens=settings.memory_tokens,
-            cuts=settings.cuts,
-            overlap=settings.overlap,
-            gate=settings.gate,
-            trust=settings.trust,
+            **settings.model_dump(include=set(ReadingSettings.model_fields)),
             sampling=Sampling(temperature=1.0, top_p=1.0),
             limits=None if settings.max_calls is None else Limits(calls=settings.max_calls),
             concurrency=ONE_AT_A_TIME,

@@ -13,7 +13,7 @@ from memagent.chunking import Chunker, Cuts, ResumePoint, chunks
 from memagent.chunking.fitting import within
 from memagent.documents import Document
 from memagent.errors import ConfigError
-from memagent.messages import CallKind, Message
+from memagent.messages import CallKind, Leaf, Message
 from memagent.prompts import Gate, Neutraliser, PromptSet
 from memagent.prompts.promptset import WORDS_PER_TOKEN
 from memagent.run.plan import Plan, Settings, check_text, choose_window
@@ -21,8 +21,8 @@ from memagent.run.result import Estimate
 from memagent.tokens import TokenCounter
 
 
-class MemorySettings(Settings):
-    """A memory agent's settings, declared once: for the agent, the command line, the benchmarks and the trainer."""
+class ReadingSettings(Leaf):
+    """How a document is read, declared once: for the agent, the command line, the benchmarks and the trainer."""
 
     window: int | None = Field(default=None, gt=0)
     """Tokens of prompt plus output; default the smaller of the model's window and 8192."""
@@ -38,6 +38,10 @@ class MemorySettings(Settings):
     """`update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off`."""
     trust: Literal["neutral", "exact"] = "neutral"
     """`neutral` makes look-alikes of prompt fields and control tokens harmless; `exact` leaves field tags alone."""
+
+
+class MemorySettings(Settings, ReadingSettings):
+    """A memory agent's settings."""
 
 
 @dataclass(frozen=True)
