@@ -32,7 +32,6 @@ from memagent.run.exchange import (
     Record,
     Reply,
     Unusable,
-    repair,
     seed_of,
     waste,
 )
@@ -253,14 +252,6 @@ def test_a_wasted_reply_counts_as_a_retry() -> None:
 )
 def test_what_is_not_empty(text: str, matches: bool) -> None:
     assert bool(re.fullmatch(NOT_EMPTY, text)) == matches
-
-
-def test_half_surrogate_pairs_are_replaced_wherever_they_are() -> None:
-    call = ToolCall(id="\ud800", name="look\ud800", arguments='{"a": "\ud800"}')
-    repaired = repair(Completion(text="a\ud800", reasoning="\udfff", tool_calls=(call,)))
-    assert (repaired.text, repaired.reasoning) == ("a\ufffd", "\ufffd")
-    (call,) = repaired.tool_calls
-    assert (call.id, call.name, call.arguments) == ("\ufffd", "look\ufffd", '{"a": "\ufffd"}')
 
 
 async def test_the_same_caller_over_another_model() -> None:
@@ -503,7 +494,9 @@ async def test_half_surrogate_pairs_can_be_stored(store: RunStore) -> None:
     said = Completion(text="a\ud800", reasoning="\ud800", tool_calls=(call,))
     caller, _, _ = opened(store, [said])
     first = await caller.ask(asking())
-    assert first.value == "a\ufffd"
+    assert (first.value, first.completion.reasoning) == ("a\ufffd", "\ufffd")
+    (call,) = first.completion.tool_calls
+    assert (call.id, call.name, call.arguments) == ("\ufffd", "look\ufffd", '{"a": "\ufffd"}')
     caller, _, _ = opened(store, [])
     assert (await caller.ask(asking())).completion == first.completion
 

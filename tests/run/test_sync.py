@@ -113,6 +113,28 @@ def test_whatever_interrupts_the_caller_stops_the_work() -> None:
     assert len(ticks) == count
 
 
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_while_the_work_is_handed_over_stops_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    submit = asyncio.run_coroutine_threadsafe
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    def interrupted(*handed: Any) -> Any:
+        submit(*handed)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_sync(work())
+    assert ended.is_set()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_sync_calls_work_after_a_fork() -> None:
     assert run_sync(double(1)) == 2

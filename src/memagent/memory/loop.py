@@ -234,7 +234,6 @@ class MemoryLoop(Loop[list[Result]]):
 
     def _answered(self, state: State, reply: Reply[Answer], *, partial: bool) -> Record:
         answer = reply.value
-        state.answer, state.truncated, state.partial = answer.text, answer.truncated, partial
         body = {
             "answer": answer.text,
             "truncated": answer.truncated,
@@ -264,7 +263,10 @@ class MemoryLoop(Loop[list[Result]]):
     async def _ask(self, state: State, exchange: Exchange[Any], caller: Caller) -> None:
         """Makes one exchange; what stops it stops this question, and the others continue."""
         try:
-            await caller.ask(exchange)
+            said = (await caller.ask(exchange)).value
+            if isinstance(said, Answer):  # a partial one may be from an earlier session
+                state.answer, state.truncated = said.text, said.truncated
+                state.partial = state.stopped is not None
         except LimitReached as limit:
             self._limit = str(limit)
             await self._stop(state, StopReason.LIMIT, self._limit, exchange.usage)

@@ -203,31 +203,17 @@ class Caller:
 
     async def _complete(self, exchange: Exchange[Any], attempt: int) -> Completion:
         """Sends the request once."""
-        request = None
-        try:
-            request = await self._request(exchange, attempt)
-            completion = repair(await self.model.complete(request))
-        except ModelError as error:
-            if request is not None:  # else the counter failed, or there was no room: nothing was sent
-                exchange.charge(Usage(retries=error.attempts))
-            await self._fail(exchange, str(error), error.attempts)
-            raise
-        except LimitReached as limit:
-            await self._fail(exchange, str(limit), 0)
-            raise
-        for failure in completion.failures:
-            exchange.note(failure.error, failure.waited)
-        if exchange.bound is not None and completion.usage.prompt_tokens > exchange.bound:
-            self._trusts_bounds = False  # from now on prompts are counted whole
-        return completion
-
-    async def _request(self, exchange: Exchange[Any], attempt: int) -> ChatRequest:
         # After an unusable reply: without reasoning, which may have used up the output, and not empty.
         thinking = False if attempt else None
-        prompt = await self.prompt_tokens(exchange, thinking=thinking)
-        return ChatRequest(
+        try:
+            prompt = await self.prompt_tokens(exchange, thinking=thinking)
+            room = self.room(exchange, prompt)
+        except ModelError as error:  # nothing was sent
+            await self._fail(exchange, str(error), error.attempts)
+            raise
+        request = ChatRequest(
             messages=exchange.messages,
-            max_tokens=self.room(exchange, prompt),
+            max_tokens=room,
             sampling=self._sampling,
             seed=seed_of(self._seed, exchange.key, attempt),
             thinking=thinking,
@@ -238,6 +224,20 @@ class Caller:
             parts=exchange.parts,
             prompt_tokens=prompt,
         )
+        try:
+            completion = repair(await self.model.complete(request))
+        except ModelError as error:
+            exchange.charge(Usage(retries=error.attempts))
+            await self._fail(exchange, str(error), error.attempts)
+            raise
+        except LimitReached as limit:
+            await self._fail(exchange, str(limit), 0)
+            raise
+        for failure in completion.failures:
+            exchange.note(failure.error, failure.waited)
+        if exchange.bound is not None and completion.usage.prompt_tokens > exchange.bound:
+            self._trusts_bounds = False  # from now on prompts are counted whole
+        return completion
 
     async def prompt_tokens(self, exchange: Exchange[Any], *, thinking: bool | None = None) -> int:
         """Tokens of the prompt: an upper bound from its parts where that leaves all the room, else counted.
@@ -314,9 +314,11 @@ class Caller:
         """
         if "failed" in body:
             raise ModelError(body["failed"], attempts=body["attempts"])
-        text = dict[str, str]()
-        if "conversation" in body:
-            text["text"] = body["conversation"]["messages"][-1]["content"]
+        text = (
+            {"text": body["conversation"]["messages"][-1]["content"]}
+            if "conversation" in body
+            else {}
+        )
         completion = Completion.model_validate(body["reply"] | text)
         value = exchange.read(completion)
         return Reply(value, completion, Usage(), exchange.messages, exchange.kind)
