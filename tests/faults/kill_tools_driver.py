@@ -77,9 +77,9 @@ def committed(folder: Path, store: str) -> list[str]:
     if not (folder / store).exists():
         return []
     opened = RunStore(folder / store)
-    rows = opened._db.read("SELECT key FROM effects WHERE body IS NOT NULL")
+    rows = opened._db.read("SELECT kind, number FROM effects WHERE committed IS NOT NULL")
     opened.close()
-    return [key for (key,) in rows]
+    return [join_key(*row) for row in rows]
 
 
 def lines(folder: Path, store: str) -> list[str]:
