@@ -39,7 +39,7 @@ def session(folder: Path, store: str, questions: list[str], path: Path) -> None:
 
 
 def committed(folder: Path, store: str) -> list[str]:
-    """Keys of the committed calls, read as another process would."""
+    """Kind and number of the committed calls, read as another process would."""
     if not (folder / store).exists():
         return []
     opened = RunStore(folder / store)
@@ -47,7 +47,7 @@ def committed(folder: Path, store: str) -> list[str]:
         "SELECT kind, number FROM effects WHERE committed IS NOT NULL AND kind GLOB '*/q*'"
     )
     opened.close()
-    return [join_key(*row) for row in rows]
+    return [f"{kind} {number}" for kind, number in rows]
 
 
 def lines(folder: Path, store: str) -> list[str]:
