@@ -93,9 +93,7 @@ def test_a_reading_that_a_limit_stops_answers_from_the_memory_so_far(store: RunS
 
 @pytest.mark.parametrize("most", range(1, 5))
 @pytest.mark.parametrize("questions", [QUESTIONS[:1], QUESTIONS], ids=["one", "three"])
-def test_it_resumes_to_the_whole_answer(
-    store: RunStore, most: int, questions: list[str]
-) -> None:
+def test_it_resumes_to_the_whole_answer(store: RunStore, most: int, questions: list[str]) -> None:
     first, _ = read(store, Limits(calls=most, answer=True), questions)
     before = list(store.events("r1"))
     results, asked = read(store, None, questions)

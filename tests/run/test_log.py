@@ -44,6 +44,16 @@ async def status(store: RunStore) -> str:
     return (await asyncio.to_thread(store.get, "r1")).status
 
 
+async def fails(store: RunStore, error: Exception, begun: str | None = None) -> None:
+    """A session that ends with an error, after an event."""
+    async with opened(store) as log:
+        assert await status(store) == "running"
+        await log.add(HEARD)
+        if begun is not None:
+            await log.begin(begun)
+        raise error
+
+
 # --- holding a run
 
 
@@ -53,9 +63,7 @@ async def test_a_log_marks_what_became_of_its_run(file: RunStore) -> None:
         await log.record("act-0", {})
     assert await status(file) == "stopped"  # no answer yet
     with pytest.raises(RuntimeError):
-        async with opened(file):
-            assert await status(file) == "running"
-            raise RuntimeError
+        await fails(file, RuntimeError())
     assert await status(file) == "stopped"
     async with opened(file) as log:
         await log.record("answer/q0", {"answer": "42"})
@@ -94,16 +102,12 @@ async def test_a_binding_that_differs_is_refused_and_named(file: RunStore) -> No
 
 async def test_a_new_run_that_failed_before_its_first_effect_is_dropped(file: RunStore) -> None:
     with pytest.raises(EmptyDocument) as error:
-        async with opened(file) as log:
-            await log.add(HEARD)
-            raise EmptyDocument("nothing in it")
+        await fails(file, EmptyDocument("nothing in it"))
     assert error.value.run_id is None
     assert await asyncio.to_thread(file.find, "r1") is None
 
     with pytest.raises(ConfigError) as kept:
-        async with opened(file) as log:
-            await log.begin("act-0")
-            raise ConfigError("no")
+        await fails(file, ConfigError("no"), begun="act-0")
     assert kept.value.run_id == "r1"
     assert await status(file) == "stopped"
 
@@ -112,16 +116,14 @@ async def test_a_run_that_was_there_is_not_dropped(file: RunStore) -> None:
     async with opened(file):
         pass
     with pytest.raises(EmptyDocument) as error:
-        async with opened(file):
-            raise EmptyDocument("nothing in it")
+        await fails(file, EmptyDocument("nothing in it"))
     assert error.value.run_id == "r1"
     assert await status(file) == "stopped"
 
 
 async def test_an_error_of_others_leaves_a_run_without_effects(file: RunStore) -> None:
     with pytest.raises(RuntimeError):
-        async with opened(file):
-            raise RuntimeError
+        await fails(file, RuntimeError())
     assert await status(file) == "stopped"
 
 

@@ -22,7 +22,6 @@ from memagent.errors import (
     WindowUnknown,
 )
 from memagent.messages import ChatRequest, Sampling, ToolCall
-from memagent.models.scripted import Reply
 from memagent.tools import Tool, tool
 from memagent.trajectory import StopReason
 

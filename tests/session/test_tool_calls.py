@@ -115,7 +115,7 @@ async def test_a_call_that_was_under_way(store: RunStore, idempotent: bool) -> N
     with pytest.raises(asyncio.CancelledError):
         await task
     running, heard = opened(store, runs("do", at_once, idempotent=idempotent))
-    (output,) = (await outputs(running, 0, "do"))
+    (output,) = await outputs(running, 0, "do")
     kinds = [event.type for event in heard.events]
     if idempotent:
         assert (output.text, kinds) == ("through", ["tool_returned"])

@@ -107,7 +107,7 @@ class Exchange(Generic[T]):
     chunk: int | None = None
     """For the events of what was sent again."""
     usage: Usage = field(default_factory=Usage)
-    """What it cost in this session."""
+    """What it cost in this session; of a reply that was committed before, what that took."""
     unsaved: Usage = field(default_factory=Usage)
     """The part of it that is not committed yet."""
     retried: list[Event] = field(default_factory=list[Event])
@@ -320,6 +320,9 @@ class Caller:
             else {}
         )
         completion = Completion.model_validate(body["reply"] | text)
+        exchange.usage = (
+            completion.usage
+        )  # what follows from the reply tells of it as the first session would have
         value = exchange.read(completion)
         return Reply(value, completion, Usage(), exchange.messages, exchange.kind)
 
