@@ -39,13 +39,15 @@ def session(folder: Path, store: str, questions: list[str], path: Path) -> None:
 
 
 def committed(folder: Path, store: str) -> list[str]:
-    """Seeds of the committed calls, read as another process would."""
+    """Kind and number of the committed calls, read as another process would."""
     if not (folder / store).exists():
         return []
     opened = RunStore(folder / store)
-    rows = opened._db.read("SELECT question, chunk FROM steps WHERE committed IS NOT NULL")
+    rows = opened._db.read(
+        "SELECT kind, number FROM effects WHERE committed IS NOT NULL AND kind GLOB '*/q*'"
+    )
     opened.close()
-    return [f"{question} {chunk}" for question, chunk in rows]
+    return [f"{kind} {number}" for kind, number in rows]
 
 
 def lines(folder: Path, store: str) -> list[str]:

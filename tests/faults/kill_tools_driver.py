@@ -73,13 +73,13 @@ def session(folder: Path, store: str, early: float | None, *, idempotent: bool) 
 
 
 def committed(folder: Path, store: str) -> list[str]:
-    """Keys of the committed effects, read as another process would."""
+    """Kind and number of the committed effects, read as another process would."""
     if not (folder / store).exists():
         return []
     opened = RunStore(folder / store)
-    rows = opened._db.read("SELECT key FROM effects WHERE body IS NOT NULL")
+    rows = opened._db.read("SELECT kind, number FROM effects WHERE committed IS NOT NULL")
     opened.close()
-    return [key for (key,) in rows]
+    return [f"{kind} {number}" for kind, number in rows]
 
 
 def lines(folder: Path, store: str) -> list[str]:

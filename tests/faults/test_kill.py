@@ -9,7 +9,9 @@ import pytest
 
 from memagent import RunStore
 from memagent.events import Event
+from memagent.memory.state import restore
 from memagent.run.exchange import seed_of
+from memagent.runstore.records import split_key
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 
@@ -30,7 +32,7 @@ def test_killed_runs_end_like_an_unbroken_one(tmp_path: Path, kills: int, questi
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     sessions = json.loads(done.stdout)
     killed, unbroken = RunStore(tmp_path / "killed.sqlite"), RunStore(tmp_path / "unbroken.sqlite")
-    chunks = unbroken.state("r1", questions)[0].next_chunk
+    chunks = restore(unbroken, "r1")[0].next_chunk
     assert chunks >= 300
 
     # The kills were real, and spread over the run.
@@ -40,12 +42,12 @@ def test_killed_runs_end_like_an_unbroken_one(tmp_path: Path, kills: int, questi
     assert progress[-1] < questions * chunks
 
     # No committed step was sent again.
-    places = {
-        f"Question {q}? {'answer' if chunk < 0 else 'update'} "
-        f"{seed_of(0, q, 'answer' if chunk < 0 else chunk, 0)}": f"{q} {chunk}"
-        for q in range(questions)
-        for chunk in [*range(chunks), -1]
-    }
+    places: dict[str, str] = {}
+    for question in range(questions):
+        for key in [*(f"update-{chunk}/q{question}" for chunk in range(chunks)), f"answer/q{question}"]:  # fmt: skip
+            kind, number = split_key(key)
+            sent = f"Question {question}? {kind.split('/')[0]} {seed_of(0, key, 0)}"
+            places[sent] = f"{kind} {number}"
     for session in sessions:
         resent = {places[line] for line in session["sent"]} & set(session["committed"])
         assert not resent, f"sent again though committed: {resent}"
@@ -57,7 +59,7 @@ def test_killed_runs_end_like_an_unbroken_one(tmp_path: Path, kills: int, questi
     if questions == 1:
         assert without_repeats(events) == without_repeats(list(unbroken.events("r1")))
     for question in range(questions):
-        assert killed.state("r1", questions)[question] == unbroken.state("r1", questions)[question]
+        assert restore(killed, "r1")[question] == restore(unbroken, "r1")[question]
         ours, theirs = killed.conversations("r1", question), unbroken.conversations("r1", question)
         assert list(ours) == list(theirs)
 

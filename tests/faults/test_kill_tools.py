@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memagent.runstore.effects import ANSWER
 from tests.faults.kill_tools_driver import ITEMS
 from tests.session.adding import answer_of
 
@@ -63,7 +62,7 @@ def test_killed_sessions_end_like_an_unbroken_one(tmp_path: Path, early: float) 
     assert kinds["acted"] > 200
     assert kinds["compacted"] > 20
     assert kinds["tool_interrupted"] == 0
-    ours, theirs = killed.effects("r1").segments(), unbroken.effects("r1").segments()
+    ours, theirs = killed.conversations("r1"), unbroken.conversations("r1")
     assert list(ours) == list(theirs)
     begun_early = any(e.type == "compacted" and e.compaction.early for e in reference)
     assert begun_early is bool(early)
@@ -113,7 +112,7 @@ def check_common(sessions: list[dict[str, Any]], killed: RunStore, folder: Path)
     assert len(set(progress)) > KILLS * 0.6
 
     # No committed reply was asked for again.
-    keys = {f"sent act {seed_of(0, 0, f'act-{step}', 0)}": f"act-{step}" for step in range(2000)}
+    keys = {f"sent act {seed_of(0, f'act-{step}', 0)}": f"act {step}" for step in range(2000)}
     for session in sessions:
         acts = [line for line in session["did"] if line.startswith("sent act ")]
         assert not {keys[line] for line in acts} & set(session["committed"])
@@ -127,5 +126,5 @@ def check_common(sessions: list[dict[str, Any]], killed: RunStore, folder: Path)
     # Each note stands in the file once, and the sum is right.
     notes = (folder / "killed.sqlite.notes").read_text().split()
     assert notes == [str(item) for item in range(5, ITEMS + 1, 5)]
-    assert killed.effects("r1").find(ANSWER)["answer"] == answer_of(ITEMS)  # type: ignore[index]
+    assert killed.effect("r1", "answer/q0")["answer"] == answer_of(ITEMS)  # type: ignore[index]
     assert [event.seq for event in killed.events("r1")] == list(range(killed.last_seq("r1") + 1))

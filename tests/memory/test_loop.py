@@ -20,7 +20,6 @@ from memagent import (
     Usage,
 )
 from memagent.errors import (
-    ConnectionFailed,
     ContextOverflow,
     DocumentRequired,
     RunMismatch,
@@ -240,27 +239,6 @@ def test_a_reply_that_stays_unusable_stops_the_run_with_its_memory(make) -> None
     assert len(set(seeds)) == 4
 
 
-def test_a_failed_call_is_an_error_and_the_run_goes_on_later(make) -> None:
-    unbroken = make().ask(TEXT, "Which?")
-    fail = [True]
-
-    def breaks(request: ChatRequest) -> str:
-        if fail[0] and len(sent(agent)) == 4:
-            raise ConnectionFailed("the server is gone")
-        return hashing(request)
-
-    agent = make(breaks)
-    with pytest.raises(ConnectionFailed) as error:
-        agent.ask(TEXT, "Which?", run_id="r1")
-    assert error.value.run_id == "r1"
-    fail[0] = False
-    before = len(sent(agent))
-    result = agent.ask(TEXT, "Which?", run_id="r1")
-    assert (result.answer, result.memory) == (unbroken.answer, unbroken.memory)
-    assert len(sent(agent)) - before == unbroken.usage.calls - (before - 1)
-    assert result.usage.calls == unbroken.usage.calls
-
-
 def test_a_limit_is_data_and_the_run_goes_on_later(make) -> None:
     unbroken = make().ask(TEXT, "Which?")
     first = make(limits=Limits(calls=3)).ask(TEXT, "Which?", run_id="r1")
@@ -281,15 +259,6 @@ def test_each_run_has_the_whole_limit(make) -> None:
     needed = agent.ask(TEXT, "Which?").usage.calls
     limited = make(limits=Limits(calls=needed))
     assert [limited.ask(TEXT, "Which?").stop_reason for _ in range(2)] == [StopReason.ANSWERED] * 2
-
-
-def test_a_finished_run_is_returned_without_a_call(make) -> None:
-    first = make().ask(TEXT, "Which?", run_id="r1")
-    agent = make([])
-    again = agent.ask(TEXT, "Which?", run_id="r1")
-    assert (again.answer, again.memory, again.usage) == (first.answer, first.memory, first.usage)
-    assert repr(agent.resume("r1")) == repr(again)
-    assert sent(agent) == []
 
 
 def interrupted(make, document: object = TEXT) -> MemoryAgent:
@@ -347,19 +316,6 @@ def test_resume_finds_a_file_again_and_asks_for_other_sources(make, tmp_path: Pa
     assert repr(make().resume("r2")).startswith(f"Result(answer={unbroken.answer!r}")
 
 
-def test_resuming_replays_the_committed_events_verbatim(make) -> None:
-    async def collect(agent: MemoryAgent, **how: object):
-        stream = agent.stream(TEXT, "Which?", run_id="r1")
-        return [event async for event in stream]
-
-    first = asyncio.run(collect(make(limits=Limits(calls=3))))
-    whole = asyncio.run(collect(make()))
-    assert whole[: len(first)] == first
-    assert [event.seq for event in whole] == list(range(len(whole)))
-    reads = [event.chunk for event in whole if event.type == "chunk_read"]
-    assert reads == list(range(len(reads)))  # none twice, none missing
-
-
 def test_many_questions_in_one_pass(make) -> None:
     questions = ["Which?", "Whose?", "Where?"]
     questions = [question.ljust(8, "?") for question in questions]  # one length, one budget
@@ -404,42 +360,16 @@ def test_one_question_may_stop_while_the_others_go_on(make) -> None:
     assert all("Who?" in request.parts["question"] for request in sent(agent)[before:])
 
 
-def test_cancelling_leaves_a_resumable_run(make) -> None:
-    unbroken = make().ask(TEXT, "Which?")
-
-    third = asyncio.Event()
-
-    async def slow(request: ChatRequest) -> str:
-        if len(sent(agent)) == 3:
-            third.set()
-            await asyncio.sleep(60)
-        return hashing(request)
-
-    agent = make(slow)
-
-    async def run() -> None:
-        task = asyncio.create_task(agent.aask(TEXT, "Which?", run_id="r1"))
-        await asyncio.wait_for(third.wait(), 20)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
-    assert agent.store.get("r1").status == "stopped"
-    result = make().ask(TEXT, "Which?", run_id="r1")
-    assert result.answer == unbroken.answer
-    assert result.usage == unbroken.usage + Usage(repeated=1)
-
-
-def test_a_counter_that_undercounts_parts_is_caught_before_sending(make) -> None:
+def test_a_counter_that_undercounts_parts_is_caught_after_one_call(make) -> None:
     class Joints(ByteBound):
         def count_messages(self, messages, *, thinking=None, tools=()):
             whole = super().count_messages(messages)
             return whole + 600 * any("Line" in message.content for message in messages)
 
-    agent = make(tokenizer=Joints())
-    says = r"takes \d+ tokens of a window of 2048.*--tokenizer"
+    agent = make(ScriptedModel(hashing, window=None, counter=Joints()), window=WINDOW)
+    says = r"update-1/q0: the prompt takes \d+ tokens of a window of 2048.*--tokenizer"
     with pytest.raises(ContextOverflow, match=says) as error:
         agent.ask(TEXT, "Which?", run_id="r1")
-    assert error.value.run_id is None  # nothing was sent: there is nothing to resume
-    assert sent(agent) == []
+    assert error.value.run_id == "r1"
+    assert len(sent(agent)) == 1
+    assert agent.store.usage("r1").calls == 1

@@ -2,10 +2,12 @@ from typing import Any
 
 import pytest
 
+from memagent.budget import JOINT_SLACK
 from memagent.errors import ConfigError, WindowUnknown
 from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.messages import Message
 from memagent.prompts import PromptSet
+from memagent.prompts.neutral import JOINER
 from memagent.tokens.byte_bound import ByteBound
 
 
@@ -44,7 +46,7 @@ def test_a_question_is_counted_as_it_is_sent() -> None:
 
 def test_a_rendered_prompt_says_what_the_memory_may_take() -> None:
     plan = make(memory_tokens=1000)
-    (message,) = plan.render("update", "Why?", "", "Text.")
+    (message,) = plan.render("update", 0, "", "Text.")
     assert isinstance(message, Message)
     assert "at most 700 words" in message.content
     assert plan.prompts.empty_memory in message.content
@@ -57,8 +59,45 @@ def test_whatever_shapes_a_prompt_or_reply_is_bound(settings: dict[str, Any]) ->
     assert make(**settings).binding() != make().binding()
 
 
+@pytest.mark.parametrize(
+    ("text", "cut_off", "kept"),
+    [
+        ("One is 1. Two is 2.", False, "One is 1. Two is 2."),
+        ("One is 1. Two is", True, "One is 1."),
+        ("One is 1. Two is 2.", True, "One is 1. Two is 2."),
+        ("no sentence at all", True, "no sentence at"),
+        ("Facts. item 1 costs 1, item 2 costs 2", False, "Facts. item 1 costs 1,"),
+        ("One is 1. Two is 2. Three is 3.", False, "One is 1. Two is 2."),
+        ("- one: 1\n- two: 2\n- three: 3\n", False, "- one: 1\n- two: 2"),
+        ("x" * 50, False, "x" * 24),
+        ("\U0001f468\u200d\U0001f469\u200d\U0001f467" * 3, False, "\U0001f468\u200d\U0001f469\u200d\U0001f467"),
+    ],
+)  # fmt: skip
+def test_a_memory_is_cut_at_the_last_sentence_end_that_fits(
+    text: str, cut_off: bool, kept: str
+) -> None:
+    memory, tokens, before = make(memory_tokens=24).bound_memory(text, cut_off=cut_off)
+    assert memory == kept
+    assert (tokens, before) == (len(kept.encode()), len(text.encode()))
+
+
+def test_a_memory_is_counted_as_it_is_shown() -> None:
+    memory, tokens, _ = make(memory_tokens=100).bound_memory("a</memory>b", cut_off=False)
+    assert memory == f"a<{JOINER}/memory>b"
+    assert tokens == len(memory.encode())
+
+
+def test_a_prompt_is_never_over_the_sum_of_its_parts() -> None:
+    plan = make(("Why </problem>?",), memory_tokens=100)
+    for memory, chunk in (("", "Text."), ("x" * 100, "Text. " * 50)):
+        whole = ByteBound().count_messages(plan.render("update", 0, memory, chunk))
+        bound = plan.bound("update", 0, len(memory), len(chunk))
+        # The frame is counted with a number of words that has five digits.
+        assert whole <= bound <= whole + JOINT_SLACK + 4
+
+
 def test_the_window_must_be_known_and_not_exceed_the_models() -> None:
-    with pytest.raises(WindowUnknown, match="'m' does not say"):
+    with pytest.raises(WindowUnknown, match="'m' does not report"):
         make(reported=None)
     with pytest.raises(ConfigError, match="window=9000 is over the 8192"):
         make(window=9000)

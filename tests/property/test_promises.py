@@ -12,7 +12,6 @@ from memagent.errors import BudgetError, EmptyDocument
 from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.prompts import PromptSet
 from memagent.prompts.neutral import JOINER
-from memagent.run.exchange import bound_memory
 from memagent.tokens import TokenCounter, load_counter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -112,6 +111,6 @@ def test_a_memory_never_passes_its_budget(
         counter=COUNTERS[counter],
         window=8192,
     )
-    kept, tokens, before = bound_memory("".join(parts).strip() or "x", plan, cut_off=cut_off)
+    kept, tokens, before = plan.bound_memory("".join(parts).strip() or "x", cut_off=cut_off)
     assert tokens == COUNTERS[counter].count(kept) <= memory
     assert tokens <= before

@@ -1,8 +1,10 @@
 """What every agent holds: a model, a store that is opened when it is needed, and their ends."""
 
 import asyncio
+import gc
 import signal
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,15 @@ from memagent.errors import (
     ConfigError,
     ConnectionFailed,
     RequestRefused,
-    StoreError,
 )
+from memagent.messages import Sampling
 from memagent.models.limit import Limits
 from memagent.models.scripted import ScriptedModel
 from memagent.run.agent import Agent
+from memagent.run.plan import Plan
+from memagent.run.stream import EventStream, Loop
+from memagent.runstore import RunRecord
+from memagent.tokens.byte_bound import ByteBound
 
 
 class Closing(ScriptedModel):
@@ -30,20 +36,38 @@ class Closing(ScriptedModel):
         self.closed += 1
 
 
-def agent(model: ScriptedModel | None = None, **settings: Any) -> Agent:
-    fields: dict[str, Any] = {"concurrency": 4, "limits": None, "store": None, **settings}
-    return Agent(model or Closing([]), **fields)
+class Plain(Agent):
+    """Only what every agent has."""
+
+    seed = 0
+
+    def recipe(self) -> dict[str, Any]:
+        return {"seed": self.seed}
+
+    def _reseed(self, seed: int | None) -> None:
+        self.seed = self.seed if seed is None else seed
 
 
-def test_the_store_is_opened_when_it_is_needed_and_closed_by_who_opened_it(tmp_path: Path) -> None:
+def agent(model: ScriptedModel | str | None = None, **settings: Any) -> Plain:
+    fields: dict[str, Any] = {
+        "base_url": None,
+        "concurrency": 4,
+        "limits": None,
+        "store": None,
+        **settings,
+    }
+    return Plain(model or Closing([]), **fields)
+
+
+def test_the_store_is_opened_when_it_is_needed(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
-    with agent(store=path) as own:
+    with agent(store=path) as plain:
         assert not path.exists()
-        store = own.store
-        assert own.store is store
+        store = weakref.ref(plain.store)
+        assert plain.store is store()
         assert path.exists()
-    with pytest.raises(StoreError, match="closed"):
-        store.runs()
+    gc.collect()
+    assert store() is None, "a store that nobody needs is closed"
     given = RunStore(path)
     with agent(store=given) as borrowing:
         assert borrowing.store is given
@@ -87,18 +111,54 @@ async def test_a_server_that_does_not_tell_its_window(error: type[Exception]) ->
     assert await agent(Closing([], window=512)).reported_window(4096) == 512
 
 
+def test_the_same_agent_over_another_model(tmp_path: Path) -> None:
+    path, models = tmp_path / "runs.sqlite", [Closing([]), Closing([])]
+    first = agent(models[0], store=path, limits=Limits(calls=3))
+    other = first.with_model(models[1], seed=7)
+    assert (first.seed, other.seed, first.with_model(models[1]).seed) == (0, 7, 0)
+    assert other.store is first.store
+    assert (other.limits, type(other)) == (first.limits, Plain)
+    other.close()
+    # It closes its model, and leaves the store to the one that opened it.
+    assert [model.closed for model in models] == [0, 1]
+    assert first.store.runs() == []
+    first.close()
+
+
+class Interrupted(Loop[str]):
+    """Ctrl-C comes in the middle."""
+
+    agent = "plain"
+
+    def __init__(self, host: Agent, *, prepared: bool) -> None:
+        self.host, self.source, self.prepared = host, {"name": ""}, prepared
+
+    async def prepare(self, known: RunRecord | None) -> Plan:
+        if not self.prepared:
+            await self.run()
+        return Empty("m", ByteBound(), 9, Sampling(), 0)
+
+    async def run(self, *_: Any, **__: Any) -> str:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        await asyncio.sleep(10)
+        return ""
+
+
+class Empty(Plan):
+    def binding(self) -> dict[str, Any]:
+        return {"agent": "plain", "questions": ["?"]}
+
+
 @pytest.mark.usefixtures("ctrl_c")
-def test_who_interrupts_a_run_is_told_how_it_goes_on() -> None:
-    with agent() as one:
-
-        async def interrupted() -> None:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            await asyncio.sleep(10)
-
-        one.store.create("r1", {"questions": []}, {}, {})
+@pytest.mark.parametrize("listens", [True, False])
+def test_who_interrupts_a_run_is_told_how_to_resume_it(listens: bool) -> None:
+    on_event = print if listens else None
+    with agent() as plain:
         with pytest.raises(KeyboardInterrupt) as error:
-            one._finish("r1", interrupted())
-        assert error.value.__notes__ == ["The run goes on with agent.resume('r1')."]
+            plain._finish(EventStream(Interrupted(plain, prepared=True), "r1"), on_event)
+        assert error.value.__notes__ == ["Resume the run with agent.resume('r1')."]
+        assert plain.store.get("r1").status == "stopped"
+        # Where no run was made there is nothing to resume.
         with pytest.raises(KeyboardInterrupt) as error:
-            one._finish("r2", interrupted())
+            plain._finish(EventStream(Interrupted(plain, prepared=False), "r2"), on_event)
         assert not hasattr(error.value, "__notes__")

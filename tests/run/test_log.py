@@ -1,228 +1,259 @@
-"""Effects are made once: what is committed is handed back, what is not is made, and what it cost is known."""
+"""The log of one run: who holds it, what is committed once, and in which order events are handed out."""
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from memagent.runstore.effects import StoredEffects
+from tests.run.heard import HEARD, Heard, session, temporary
 
 from memagent import threads
-from memagent.errors import LimitReached, ModelError, ServerBusy, StoreError
-from memagent.events import Event, Retried
-from memagent.messages import ChatRequest, Completion, Failure, Message, ToolCall, Usage
-from memagent.models.scripted import Reply, ScriptedModel
-from memagent.prompts import UnusableReply
-from memagent.run.log import Effects, Remembered, Told, wasted
-from memagent.run.sync import Journal
+from memagent.errors import ConfigError, EmptyDocument, RunBusy, RunMismatch, StoreError
+from memagent.events import Event
+from memagent.messages import Usage
+from memagent.run.log import Log
 from memagent.runstore import RunStore
 
-ASKED = ChatRequest(messages=(Message(role="user", content="?"),), max_tokens=8, kind="act", seed=7)
-EARLY = ASKED.model_copy(update={"kind": "summary", "parts": {"early": "yes"}})
-HEARD = Retried(chunk=None, reason="heard")
+BINDING = {"agent": "tools", "questions": ["q"], "model": "m", "budget": {"window": 9, "prompt": 5}}
 
 
 @pytest.fixture
-def store():
-    store = RunStore(None)
-    store.create("r1", {"agent": "tools", "questions": ["task"]}, {}, {})
+def store() -> Iterator[RunStore]:
+    store = temporary()
     yield store
     store.close()
 
 
-def heard(request: ChatRequest, completion: Completion) -> Sequence[Event]:
-    if not completion.text.strip():
-        raise UnusableReply("the reply is empty")
-    return [HEARD.model_copy(update={"reason": completion.text})]
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[RunStore]:
+    store = RunStore(tmp_path / "runs.sqlite")
+    yield store
+    store.close()
 
 
-def opened(
-    store: RunStore, replies: Sequence[Reply] | Callable[[ChatRequest], Reply], told: Told = heard
-) -> tuple[Remembered, Effects, ScriptedModel]:
-    """A model as a new session of the run sees it."""
-    inner = ScriptedModel(replies)
-    effects = Effects(Journal(store, "r1"))
-    return Remembered(inner, effects, told), effects, inner
-
-
-def said(effects: Effects) -> list[str]:
-    return [event.reason for event in effects.news() if isinstance(event, Retried)]
-
-
-async def spent(store: RunStore) -> Usage:
-    return await asyncio.to_thread(store.usage, "r1")
-
-
-async def test_replies_are_handed_back_in_their_order(store: RunStore) -> None:
-    model, effects, _ = opened(store, ["one", "two"])
-    first = [await model.complete(ASKED), await model.complete(ASKED)]
-    assert said(effects) == ["one", "two"]
-    model, effects, inner = opened(store, ["three"])
-    again = [await model.complete(ASKED), await model.complete(ASKED)]
-    assert again == first
-    assert (inner.requests, said(effects)) == ([], [])
-    assert (await model.complete(ASKED)).text == "three"
-    assert (await spent(store)).calls == 3
-    # Kinds are counted apart.
-    summary = ASKED.model_copy(update={"kind": "summary"})
-    assert (await opened(store, ["S"])[0].complete(summary)).text == "S"
-
-
-async def test_an_unusable_reply_is_paid_for_and_asked_for_again(store: RunStore) -> None:
-    model, effects, inner = opened(store, ["", " ", "one"])
-    assert [(await model.complete(ASKED)).text for _ in range(3)] == ["", " ", "one"]
-    assert said(effects) == ["the reply is empty", "the reply is empty", "one"]
-    usage = await spent(store)
-    assert (usage.calls, usage.retries) == (1, 2)
-    assert usage.retry_tokens > 0
-    assert model.unusable == set()
-    # An engine that draws by the seed is not asked with the same one again.
-    assert len({request.seed for request in inner.requests}) == 3
-    replayed, _, inner = opened(store, [])
-    assert (await replayed.complete(ASKED)).text == "one"
-    assert inner.requests == []
-
-
-async def test_kinds_whose_last_reply_was_unusable_are_known(store: RunStore) -> None:
-    model, effects, _ = opened(store, ["one", ""])
-    await model.complete(ASKED)
-    assert model.unusable == set()
-    await model.complete(ASKED)
-    assert model.unusable == {ASKED.kind}
-    assert await effects.count(ASKED.kind) == 1
-
-
-async def test_a_resumed_run_asks_with_another_seed_after_unusable_replies(store: RunStore) -> None:
-    seeds: set[int | None] = set()
-    for _ in range(3):
-        model, _, inner = opened(store, [""])
-        await model.complete(ASKED)
-        seeds |= {request.seed for request in inner.requests}
-    assert len(seeds) == 3
-
-
-async def test_what_was_under_way_is_repeated_and_counts_apart(store: RunStore) -> None:
-    model, _, _ = opened(store, [asyncio.CancelledError()])
-    with pytest.raises(asyncio.CancelledError):
-        await model.complete(ASKED)
-    model, _, _ = opened(store, [ServerBusy("busy", attempts=3), "one"])
-    with pytest.raises(ServerBusy):
-        await model.complete(ASKED)
-    assert await spent(store) == Usage(retries=3, repeated=1)
-    await model.complete(ASKED)
-    usage = await spent(store)
-    assert (usage.calls, usage.retries, usage.repeated) == (1, 3, 1)
-
-
-async def test_a_limit_costs_nothing(store: RunStore) -> None:
-    model, _, _ = opened(store, [LimitReached("no more"), "one"])
-    with pytest.raises(LimitReached):
-        await model.complete(ASKED)
-    assert await spent(store) == Usage()
-    assert (await model.complete(ASKED)).text == "one"
-    assert (await spent(store)).repeated == 0
-
-
-async def test_attempts_that_a_retry_got_over_are_told(store: RunStore) -> None:
-    reply = Completion(text="one", failures=(Failure(error="ServerBusy: busy", waited=2.0),))
-    model, effects, _ = opened(store, [reply])
-    await model.complete(ASKED)
-    waits = [event.waited for event in effects.news() if isinstance(event, Retried)]
-    assert waits == [2.0, 0.0]
-
-
-async def test_early_summaries_come_to_the_same_each_time(store: RunStore) -> None:
-    model, _, _ = opened(
-        store, ["", "short", ServerBusy("busy", attempts=2), LimitReached("no more")]
+def opened(store: RunStore, binding: dict[str, Any] = BINDING, outlet: Heard | None = None):
+    return Log.open(
+        store, "r1", binding=binding, settings={"a": 1}, source={"name": "x"}, outlet=outlet
     )
-    texts: list[str] = [(await model.complete(EARLY)).text for _ in range(2)]
-    for failure in (ServerBusy, LimitReached):
-        with pytest.raises(failure):
-            await model.complete(EARLY)
-    usage = await spent(store)
-    assert (usage.calls, usage.retries) == (1, 1 + 2)
-    model, effects, inner = opened(store, ["more"])
-    assert [(await model.complete(EARLY)).text for _ in range(2)] == texts == ["", "short"]
-    for why, attempts in (("busy", 2), ("no more", 0)):
-        with pytest.raises(ModelError, match=why) as error:
-            await model.complete(EARLY)
-        assert error.value.attempts == attempts
-    assert inner.requests == []
-    assert (await model.complete(EARLY)).text == "more"
-    assert said(effects) == ["more"]
-    assert (await spent(store)).calls == 2
 
 
-async def test_half_surrogate_pairs_can_be_stored(store: RunStore) -> None:
-    call = ToolCall(id="\ud800", name="look\ud800", arguments='{"a": "\ud800"}')
-    reply = Completion(text="a\ud800", reasoning="\ud800", tool_calls=(call,))
-    model, _, _ = opened(store, [reply])
-    completion = await model.complete(ASKED)
-    assert completion == await opened(store, [])[0].complete(ASKED)
-    assert completion.text == "a\ufffd"
-    assert completion.tool_calls[0].arguments == '{"a": "\ufffd"}'
+async def status(store: RunStore) -> str:
+    return (await asyncio.to_thread(store.get, "r1")).status
 
 
-async def test_news_come_in_the_order_of_the_log(
+async def fails(store: RunStore, error: Exception, begun: str | None = None) -> None:
+    """A session that ends with an error, after an event."""
+    async with opened(store) as log:
+        assert await status(store) == "running"
+        await log.add(HEARD)
+        if begun is not None:
+            await log.begin(begun)
+        raise error
+
+
+# --- holding a run
+
+
+async def test_a_log_marks_what_became_of_its_run(file: RunStore) -> None:
+    async with opened(file) as log:
+        assert await status(file) == "running"
+        await log.record("act-0", {})
+    assert await status(file) == "stopped"  # no answer yet
+    with pytest.raises(RuntimeError):
+        await fails(file, RuntimeError())
+    assert await status(file) == "stopped"
+    async with opened(file) as log:
+        await log.record("answer/q0", {"answer": "42"})
+    assert await status(file) == "finished"
+    record = await asyncio.to_thread(file.get, "r1")
+    assert (record.settings, record.source["name"]) == ({"a": 1}, "x")
+
+
+@pytest.mark.parametrize("temporary", [True, False])
+async def test_one_run_has_one_worker(file: RunStore, temporary: bool) -> None:
+    store = await asyncio.to_thread(RunStore, None) if temporary else file
+    async with opened(store):
+        with pytest.raises(RunBusy) as busy:
+            async with opened(store):
+                pass
+        assert await status(store) == "running"
+    assert busy.value.run_id == "r1"
+    async with opened(store):
+        pass
+
+
+async def test_a_binding_that_differs_is_refused_and_named(file: RunStore) -> None:
+    async with opened(file):
+        pass
+    other = {**BINDING, "model": "n", "budget": {"window": 8, "prompt": 6}}
+    with pytest.raises(RunMismatch, match=r"model was 'm', is 'n'") as mismatch:
+        async with opened(file, other):
+            pass
+    assert mismatch.value.run_id == "r1"
+    assert "budget.window was 9, is 8" in str(mismatch.value)
+    assert "budget.prompt" not in str(mismatch.value)  # it follows from the others
+    # What is the same through JSON is the same.
+    async with opened(file, {**BINDING, "questions": ("q",)}):
+        pass
+
+
+async def test_a_new_run_that_failed_before_its_first_effect_is_dropped(file: RunStore) -> None:
+    with pytest.raises(EmptyDocument) as error:
+        await fails(file, EmptyDocument("nothing in it"))
+    assert error.value.run_id is None
+    assert await asyncio.to_thread(file.find, "r1") is None
+
+    with pytest.raises(ConfigError) as kept:
+        await fails(file, ConfigError("no"), begun="act-0")
+    assert kept.value.run_id == "r1"
+    assert await status(file) == "stopped"
+
+
+async def test_a_run_that_was_there_is_not_dropped(file: RunStore) -> None:
+    async with opened(file):
+        pass
+    with pytest.raises(EmptyDocument) as error:
+        await fails(file, EmptyDocument("nothing in it"))
+    assert error.value.run_id == "r1"
+    assert await status(file) == "stopped"
+
+
+async def test_an_error_of_others_leaves_a_run_without_effects(file: RunStore) -> None:
+    with pytest.raises(RuntimeError):
+        await fails(file, RuntimeError())
+    assert await status(file) == "stopped"
+
+
+# --- effects
+
+
+async def test_an_effect_is_begun_committed_and_handed_back(store: RunStore) -> None:
+    log, heard = session(store)
+    begun = await log.begin("tool-3-0")
+    assert (begun.body, begun.sent, begun.wasted) == (None, 0, 0)
+    assert await log.effect("tool-3-0") is None
+    begun = await log.begin("tool-3-0")
+    assert (begun.body, begun.sent) == (None, 1)
+    await log.commit("tool-3-0", {"text": "a"}, Usage(calls=1), [HEARD])
+    log, later = session(store)
+    assert (await log.begin("tool-3-0")).body == await log.effect("tool-3-0") == {"text": "a"}
+    assert [len(ear.events) for ear in (heard, later)] == [1, 0]
+
+
+async def test_the_latest_of_a_kind_is_found_and_counted(store: RunStore) -> None:
+    log, _ = session(store)
+    assert await log.latest("act") is None
+    for number in (0, 1, 10, 9):
+        await log.record(f"act-{number}", {"n": number})
+    await log.record("act-99/room", {"n": "of another kind"})
+    await log.begin("act-77")
+    assert await log.latest("act") == (10, {"n": 10})
+    assert await log.count("act") == 4
+
+
+async def test_what_follows_from_others_is_committed_once(store: RunStore) -> None:
+    log, heard = session(store)
+    assert await log.effect("answer/q0") is None
+    await log.record("answer/q0", {"answer": "42"}, HEARD)
+    await log.record("answer/q0", {"answer": "43"}, HEARD)
+    assert len(heard.events) == 1
+    assert await log.effect("answer/q0") == {"answer": "42"}
+
+
+async def test_what_led_to_nothing_is_paid_for_and_heard_of(store: RunStore) -> None:
+    log, heard = session(store)
+    await log.begin("act-0")
+    await log.spend("act-0", Usage(retries=1), [HEARD], wasted=1, again=True)
+    begun = await log.begin("act-0")
+    assert (begun.body, begun.sent, begun.wasted) == (None, 1, 1)
+    await log.spend("act-0", Usage(retries=2), [HEARD], wasted=1)
+    assert (await log.begin("act-0")).sent == 0
+    await log.commit("act-0", {}, Usage(calls=1))
+    assert await asyncio.to_thread(store.usage, "r1") == Usage(calls=1, retries=3)
+    assert [event.seq for event in heard.events] == [0, 1]
+
+
+# --- events
+
+
+async def test_a_replay_hands_out_what_was_committed_verbatim(store: RunStore) -> None:
+    log, heard = session(store)
+    assert await log.replay() == 0
+    for number in range(3):
+        await log.record(f"act-{number}", {}, HEARD, HEARD)
+    await log.add(HEARD)
+    again, later = session(store)
+    assert await again.replay() == 7
+    assert later.events == heard.events
+    await again.add(HEARD)
+    assert [event.seq for event in later.events] == list(range(8))
+
+
+async def test_without_an_outlet_events_are_in_the_store_alone(store: RunStore) -> None:
+    log = Log(store, "r1")
+    await log.add(HEARD, HEARD)
+    assert await asyncio.to_thread(store.last_seq, "r1") == 1
+
+
+async def test_a_log_waits_until_its_events_are_taken(store: RunStore) -> None:
+    taken = asyncio.Event()
+
+    class Slow(Heard):
+        async def hand_out(self, events: deque[Event]) -> None:
+            await taken.wait()
+            await super().hand_out(events)
+
+    slow = Slow()
+    task = asyncio.create_task(Log(store, "r1", slow).add(HEARD))
+    await asyncio.sleep(0.05)
+    assert not task.done()
+    assert await asyncio.to_thread(store.last_seq, "r1") == 0  # committed before it is heard of
+    taken.set()
+    await task
+    assert len(slow.events) == 1
+
+
+async def test_events_come_in_the_order_of_the_log(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads.widen(4)
-    effects = Effects(Journal(store, "r1"))
-    commit = StoredEffects.commit
+    log, heard = session(store)
+    commit = RunStore.commit
 
-    def slow(self: StoredEffects, key: str, *rest: Any) -> list[Event]:
-        events = commit(self, key, *rest)
+    def slow(self: RunStore, run: str, key: str, *rest: Any) -> list[Event]:
+        events = commit(self, run, key, *rest)
         time.sleep(0.003 if key.endswith("0") else 0)
         return events
 
-    monkeypatch.setattr(StoredEffects, "commit", slow)
+    monkeypatch.setattr(RunStore, "commit", slow)
 
-    async def one(place: int) -> None:
-        await effects.begin(f"tool-0-{place}")
-        await effects.commit(f"tool-0-{place}", {}, Usage(), [HEARD, HEARD])
+    async def effect(place: int) -> None:
+        await log.begin(f"tool-0-{place}")
+        await log.commit(f"tool-0-{place}", {}, Usage(), [HEARD, HEARD])
 
-    seen: list[Event] = []
-    tasks = [asyncio.create_task(one(place)) for place in range(50)]
-    while not all(task.done() for task in tasks):
-        seen += effects.news()
-        await asyncio.sleep(0)
-    seen += effects.news()
-    assert [event.seq for event in seen] == list(range(100))
+    await asyncio.gather(*(effect(place) for place in range(50)))
+    assert [event.seq for event in heard.events] == list(range(100))
 
 
 async def test_a_commit_that_is_cancelled_is_heard_of(store: RunStore) -> None:
-    effects = Effects(Journal(store, "r1"))
-    task = asyncio.create_task(effects.log(HEARD))
+    log, heard = session(store)
+    task = asyncio.create_task(log.record("act-0", {"n": 0}, HEARD))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [event.seq for event in effects.news()] == [0]
-
-
-async def test_what_follows_from_others_is_committed_once(store: RunStore) -> None:
-    effects = Effects(Journal(store, "r1"))
-    assert await effects.find("answer") is None
-    await effects.once("answer", {"answer": "42"}, HEARD)
-    await effects.once("answer", {"answer": "43"}, HEARD)
-    assert len(effects.news()) == 1
-    assert await effects.find("answer") == {"answer": "42"}
+    assert await log.effect("act-0") == {"n": 0}
+    await log.add(HEARD)  # with the next one, and before it
+    assert [event.seq for event in heard.events] == [0, 1]
 
 
 async def test_a_store_that_fails_is_heard_of(store: RunStore) -> None:
-    effects = Effects(Journal(store, "r1"))
-    await effects.begin("act-0")
-    store.close()
-    with pytest.raises(StoreError, match="closed"):
-        await effects.commit("act-0", {}, Usage(), [HEARD])
-    assert effects.news() == []
-
-
-async def test_nobody_is_asked_for_the_window_again() -> None:
-    assert await Remembered(ScriptedModel([]), Effects.__new__(Effects), heard).window() is None
-
-
-def test_a_wasted_reply_counts_as_a_retry() -> None:
-    usage = Usage(calls=1, prompt_tokens=10, completion_tokens=5, retries=1, retry_tokens=3)
-    assert wasted(usage) == Usage(retries=2, retry_tokens=18)
+    log, heard = session(store)
+    await log.begin("act-0")
+    await asyncio.to_thread(store.close)
+    with pytest.raises(StoreError):
+        await log.commit("act-0", {}, Usage(), [HEARD])
+    assert heard.events == []

@@ -34,7 +34,7 @@ def test_a_notebook_shows_it_with_everything_escaped() -> None:
     assert "<script>" not in page
     assert "Who &lt;b&gt;?" in page
     assert "684 calls" in page
-    assert "no answer: why" in result(answer=None, detail="why")._repr_html_()
+    assert "None (why)" in result(answer=None, detail="why")._repr_html_()
 
 
 def test_an_estimate_reads_as_a_sentence() -> None:
@@ -86,4 +86,4 @@ def test_a_notebook_shows_a_session_with_everything_escaped() -> None:
     assert "Add &lt;b&gt;up&lt;/b&gt;" in page
     assert "42 &amp; more" in page
     assert "1,000 steps · 98 summaries" in page
-    assert "no answer: why" in session(answer=None, detail="why")._repr_html_()
+    assert "None (why)" in session(answer=None, detail="why")._repr_html_()

@@ -6,14 +6,12 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memagent.errors import ConfigError, RunBusy, RunMismatch
-from memagent.run.sync import Journal, check_run_id, new_run_id, prefetch, run_sync, together
-from memagent.runstore import RunStore
+from memagent.errors import ConfigError
+from memagent.run.sync import check_run_id, new_run_id, prefetch, run_sync, together
 
 
 async def collect(stream: AsyncGenerator[Any], into: list[Any]) -> None:
@@ -115,6 +113,28 @@ def test_whatever_interrupts_the_caller_stops_the_work() -> None:
     assert len(ticks) == count
 
 
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_while_the_work_is_handed_over_stops_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    submit = asyncio.run_coroutine_threadsafe
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    def interrupted(*handed: Any) -> Any:
+        submit(*handed)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_sync(work())
+    assert ended.is_set()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_sync_calls_work_after_a_fork() -> None:
     assert run_sync(double(1)) == 2
@@ -162,46 +182,60 @@ async def test_prefetch_hands_errors_on_and_closes_its_source() -> None:
     assert closed == [True, True]
 
 
-async def test_together_hands_out_results_as_they_come() -> None:
+async def test_together_gives_results_in_order_however_they_come() -> None:
+    log = list[str]()
+
     async def after(seconds: float, name: str) -> str:
         await asyncio.sleep(seconds)
+        log.append(name)
         return name
 
-    assert [name async for name in together([after(0.05, "slow"), after(0, "fast")])] == [
-        "fast",
-        "slow",
-    ]
+    work = [after(0.05, "slow"), after(0, "fast"), after(0.02, "middle")]
+    assert await together(work) == ["slow", "fast", "middle"]
+    assert log == ["fast", "middle", "slow"]
+
+
+async def test_a_single_one_needs_no_task() -> None:
+    async def task() -> asyncio.Task[Any] | None:
+        return asyncio.current_task()
+
+    assert await together([task()]) == [asyncio.current_task()]
 
 
 async def test_together_lets_the_others_finish_before_it_raises() -> None:
-    async def fail() -> str:
-        raise ValueError("first")
+    finished = list[str]()
 
-    async def work() -> str:
+    async def fail(name: str) -> None:
+        raise ValueError(name)
+
+    async def work() -> None:
         await asyncio.sleep(0.02)
-        return "finished"
+        finished.append("work")
 
-    got = list[str]()
     with pytest.raises(ValueError, match="first"):
-        await collect(together([fail(), work()]), got)
-    assert got == ["finished"]
+        await together([work(), fail("first"), fail("second")])
+    assert finished == ["work"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_together_cancels_all_when_it_is_closed() -> None:
+@pytest.mark.parametrize("number", [1, 3])
+async def test_together_cancels_all_when_it_is_cancelled(number: int) -> None:
     cancelled = list[int]()
 
-    async def work(number: int) -> int:
+    async def work(place: int) -> None:
         try:
-            await asyncio.sleep(60 if number else 0)
+            await asyncio.sleep(60)
         except asyncio.CancelledError:
-            cancelled.append(number)
+            await asyncio.sleep(0.01)
+            cancelled.append(place)
             raise
-        return number
 
-    stream = together([work(0), work(1), work(2)])
-    assert await anext(stream) == 0
-    await stream.aclose()
-    assert cancelled == [1, 2]
+    task = asyncio.create_task(together(work(place) for place in range(number)))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cancelled == list(range(number))
 
 
 @pytest.mark.parametrize("bad", ["", "a/b", "..", "a b", "ä", "x" * 65, "a\n", "-._"])
@@ -213,43 +247,3 @@ def test_run_ids_that_are_no_file_names(bad: str) -> None:
 def test_new_run_ids_are_valid_and_differ() -> None:
     ids = {check_run_id(new_run_id()) for _ in range(20)}
     assert len(ids) > 15
-
-
-BINDING = {"questions": ["q"], "model": "m"}
-
-
-def opened(store: RunStore, binding: dict[str, object] = BINDING):
-    return Journal.open(store, "r1", binding=binding, settings={}, source={})
-
-
-@pytest.fixture
-def store(tmp_path: Path):
-    store = RunStore(tmp_path / "runs.sqlite")
-    yield store
-    store.close()
-
-
-async def status(store: RunStore) -> str:
-    return (await asyncio.to_thread(store.get, "r1")).status
-
-
-async def test_a_journal_marks_what_became_of_its_run(store: RunStore) -> None:
-    async with opened(store):
-        assert await status(store) == "running"
-    assert await status(store) == "stopped"  # no answer yet
-    with pytest.raises(RuntimeError):
-        async with opened(store):
-            raise RuntimeError
-    assert await status(store) == "stopped"
-
-
-async def test_one_run_has_one_worker_and_one_binding(store: RunStore) -> None:
-    async with opened(store):
-        with pytest.raises(RunBusy) as busy:
-            async with opened(store):
-                pass
-    assert busy.value.run_id == "r1"
-    with pytest.raises(RunMismatch, match=r"model was 'm', is 'n'") as mismatch:
-        async with opened(store, {**BINDING, "model": "n"}):
-            pass
-    assert mismatch.value.run_id == "r1"

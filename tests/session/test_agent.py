@@ -16,14 +16,12 @@ from memagent.errors import (
     ConnectionFailed,
     NoModel,
     PromptSetError,
-    RunBusy,
     RunMismatch,
     RunNotFound,
     WindowTooSmall,
     WindowUnknown,
 )
 from memagent.messages import ChatRequest, Sampling, ToolCall
-from memagent.models.scripted import Reply
 from memagent.tools import Tool, tool
 from memagent.trajectory import StopReason
 
@@ -60,22 +58,13 @@ def test_sync_and_async_give_the_same(agent: ToolAgent) -> None:
     assert (sync.task, sync.stop_reason, sync.detail) == (TASK, StopReason.ANSWERED, "")
 
 
-async def test_one_agent_works_on_many_tasks_at_once(agent: ToolAgent) -> None:
-    results = await asyncio.gather(*(agent.arun(f"{TASK} {i}") for i in range(5)))
-    assert [result.task for result in results] == [f"{TASK} {i}" for i in range(5)]
-    assert {result.answer for result in results} == {ANSWER}
-    assert all(result.usage == results[0].usage for result in results)
-    # The sync API works beside it, as in a notebook.
-    assert (await asyncio.to_thread(agent.run, TASK)).answer == ANSWER
-
-
 async def test_the_sync_api_works_where_a_loop_runs(agent: ToolAgent) -> None:
     assert agent.run(TASK).answer == ANSWER
 
 
 async def test_a_stream_has_the_events_and_the_result(agent: ToolAgent) -> None:
     stream = agent.stream(TASK, run_id="r1")
-    with pytest.raises(ConfigError, match="not through"):
+    with pytest.raises(ConfigError, match="has not ended"):
         _ = stream.result
     events = [event async for event in stream]
     assert [event.seq for event in events] == list(range(len(events)))
@@ -114,10 +103,9 @@ def test_a_finished_run_is_returned_and_nobody_is_asked(agent: ToolAgent, tmp_pa
     less.close()
 
 
-@pytest.mark.parametrize("early", [None, 0.7])
-async def test_a_run_that_is_left_at_any_event_goes_on(tmp_path: Path, early: float | None) -> None:
+async def test_a_run_with_early_summaries_is_resumed_after_any_event(tmp_path: Path) -> None:
     store = await asyncio.to_thread(RunStore, tmp_path / "runs.sqlite")
-    settings: dict[str, Any] = {**SETTINGS, "early": early, "store": store}
+    settings: dict[str, Any] = {**SETTINGS, "early": 0.7, "store": store}
     seen: list[str] = []
     for place in range(0, 60, 2):
         one = ToolAgent(model(), adding_tools(), **settings)
@@ -196,44 +184,20 @@ def test_the_run_of_a_document_is_not_for_this_agent(agent: ToolAgent, tmp_path:
 def test_a_run_that_is_not_there(agent: ToolAgent) -> None:
     with pytest.raises(RunNotFound):
         agent.resume("r9")
-    with pytest.raises(ConfigError, match=r"'\.\./x'"):
-        agent.run(TASK, run_id="../x")
-
-
-@pytest.mark.parametrize("temporary", [True, False])
-async def test_the_same_run_twice_at_once_is_refused(tmp_path: Path, temporary: bool) -> None:
-    path = None if temporary else tmp_path / "runs.sqlite"
-    async with ToolAgent(model(), adding_tools(), store=path, **SETTINGS) as one:
-        outcomes = await asyncio.gather(
-            *(one.arun(TASK, run_id="r1") for _ in range(2)), return_exceptions=True
-        )
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["RunBusy", "SessionResult"]
-    busy = next(outcome for outcome in outcomes if isinstance(outcome, RunBusy))
-    assert busy.run_id == "r1"
 
 
 # --- what cannot be
 
 
-@pytest.mark.parametrize("task", ["", " ", None, 3, b"task", "half \ud800"])
-def test_a_task_that_is_none_is_refused(agent: ToolAgent, task: Any) -> None:
-    with pytest.raises(ConfigError) as error:
-        agent.run(task)
-    assert repr(task) in str(error.value)
-    assert error.value.run_id is None
-    assert agent.store.runs() == []
-    assert sent(agent) == []
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"max_steps": 0}, "max_steps=0"),
-        ({"max_summaries": -1}, "max_summaries=-1"),
-        ({"working_context": 0}, "working_context=0"),
-        ({"summary_tokens": 0}, "summary_tokens=0"),
-        ({"protocol": "xml"}, "protocol='xml'"),
-        ({"early": 1.0}, "early=1.0"),
+        ({"max_steps": 0}, "max_steps must be greater than 0, got 0"),
+        ({"max_summaries": -1}, "max_summaries must be greater than or equal to 0, got -1"),
+        ({"working_context": 0}, "working_context must be greater than 0, got 0"),
+        ({"summary_tokens": 0}, "summary_tokens must be greater than 0, got 0"),
+        ({"protocol": "xml"}, "protocol must be 'native' or 'text', got 'xml'"),
+        ({"early": 1.0}, "early must be less than 1, got 1.0"),
         ({"limits": 3}, "limits=3"),
         ({"concurrency": 0}, "concurrency 0"),
         ({"tools": []}, "at least one"),
@@ -291,26 +255,6 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
         assert one.store.runs() == []
 
 
-def test_a_server_that_goes_away_leaves_a_run_to_resume(tmp_path: Path) -> None:
-    respond = adder(ITEMS)
-    away: list[bool] = [False]
-
-    def reply(request: ChatRequest) -> Reply:
-        away[0] = away[0] or len(request.messages) > 6
-        return ConnectionFailed("away") if away[0] else respond(request)
-
-    path = tmp_path / "runs.sqlite"
-    with ToolAgent(
-        ScriptedModel(reply, window=WINDOW), adding_tools(), store=path, **SETTINGS
-    ) as one:
-        with pytest.raises(ConnectionFailed) as error:
-            one.run(TASK)
-        assert error.value.run_id is not None
-        assert one.store.get(error.value.run_id).status == "stopped"
-    with ToolAgent(model(), adding_tools(), store=path, **SETTINGS) as one:
-        assert one.resume(error.value.run_id).answer == ANSWER
-
-
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_the_run_and_says_how_it_goes_on(tmp_path: Path) -> None:
     interrupt = [True]
@@ -325,7 +269,7 @@ def test_ctrl_c_ends_the_run_and_says_how_it_goes_on(tmp_path: Path) -> None:
     one = ToolAgent(model(), tools, store=tmp_path / "runs.sqlite", **SETTINGS)
     with pytest.raises(KeyboardInterrupt) as error:
         one.run(TASK, run_id="r1")
-    assert error.value.__notes__ == ["The run goes on with agent.resume('r1')."]
+    assert error.value.__notes__ == ["Resume the run with agent.resume('r1')."]
     assert one.store.get("r1").status == "stopped"
     assert one.resume("r1").answer == ANSWER
     one.close()

@@ -114,7 +114,7 @@ def test_conversations_hold_everything_that_was_said(store: RunStore, protocol: 
     result, _, events = played(store, reply, adding_tools(), protocol=protocol, **PATIENT)
     conversations = list(result.trajectory.conversations)
     prompt = said[0][0]
-    assert conversations == list(store.effects("r1").segments())
+    assert conversations == list(store.conversations("r1"))
     assert len(conversations) > len(compactions(events)) > 1
     for conversation in conversations:
         start = conversation.messages[: len(prompt)]
@@ -397,7 +397,7 @@ def test_replies_that_say_nothing_stop_the_session_and_are_asked_for_again(store
     assert result.detail == "step 1: the reply is empty, 3 times in a row"
     assert (result.usage.calls, result.usage.retries) == (1, 3)
     assert [request.thinking for request in model.requests] == [None, None, False, False]
-    assert kinds(events)[-4:] == ["retried"] * 3 + ["stopped"]
+    assert kinds(events)[-4:] == ["tool_returned", "retried", "retried", "stopped"]
     again, more, _ = played(store, ["42"])
     assert (again.answer, again.steps) == ("42", 1)
     assert (again.usage.calls, again.usage.retries) == (2, 3)

@@ -1,6 +1,6 @@
 from memagent.compaction import Compaction
 from memagent.messages import Message, Usage
-from memagent.session.segments import sampled, segments
+from memagent.session.segments import conversation_of, segments
 from memagent.trajectory import Conversation
 
 TASK = Message(role="user", content="Add up.")
@@ -27,9 +27,9 @@ def summed(*messages: Message) -> Conversation:
 
 
 def test_a_context_ends_with_the_last_words_of_the_model() -> None:
-    (conversation,) = sampled((TASK, SAID, HEARD))
+    (conversation,) = conversation_of((TASK, SAID, HEARD))
     assert conversation.messages == (TASK, SAID)
-    assert sampled((TASK, HEARD)) == ()
+    assert conversation_of((TASK, HEARD)) == ()
 
 
 def test_a_summary_behind_all_that_was_said_is_the_end_of_the_context() -> None:

@@ -237,7 +237,6 @@ class MemoryLoop(Loop[list[Result]]):
 
     def _answered(self, state: State, so_far: bool, reply: Reply[Answer]) -> Record:
         answer = reply.value
-        state.answer, state.truncated, state.partial = answer.text, answer.truncated, so_far
         body = {
             "answer": answer.text,
             "truncated": answer.truncated,
@@ -266,7 +265,10 @@ class MemoryLoop(Loop[list[Result]]):
             return
         state, exchange = first
         try:
-            await (caller or self._caller).ask(exchange)
+            said = (await (caller or self._caller).ask(exchange)).value
+            if isinstance(said, Answer):  # a partial one may be from an earlier session
+                state.answer, state.truncated = said.text, said.truncated
+                state.partial = state.stopped is not None
         except LimitReached as limit:
             self._limit = str(limit)
             await self._stop(state, StopReason.LIMIT, self._limit, exchange.usage)

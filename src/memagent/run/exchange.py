@@ -113,7 +113,7 @@ class Exchange(Generic[T]):
     chunk: int | None = None
     """For the events of what was sent again."""
     usage: Usage = field(default_factory=Usage)
-    """What it cost in this session."""
+    """What it cost in this session; of a reply that was committed before, what that took."""
     unsaved: Usage = field(default_factory=Usage)
     """The part of it that is not committed yet."""
     retried: list[Event] = field(default_factory=list[Event])
@@ -222,10 +222,15 @@ class Caller:
         """Sends the request once."""
         # After an unusable reply: without reasoning, which may have used up the output, and not empty.
         thinking = False if attempt else None
-        prompt = await self.prompt_tokens(exchange, thinking=thinking)
+        try:
+            prompt = await self.prompt_tokens(exchange, thinking=thinking)
+            room = self.room(exchange, prompt)
+        except ModelError as error:  # nothing was sent
+            await self._fail(exchange, str(error), error.attempts)
+            raise
         request = ChatRequest(
             messages=exchange.messages,
-            max_tokens=self.room(exchange, prompt),
+            max_tokens=room,
             sampling=self._sampling,
             seed=seed_of(self._seed, exchange.key, attempt),
             thinking=thinking,
@@ -349,6 +354,9 @@ class Caller:
             else {}
         )
         completion = Completion.model_validate(body["reply"] | text)
+        exchange.usage = (
+            completion.usage
+        )  # what follows from the reply tells of it as the first session would have
         value = exchange.read(completion)
         attempt = body.get("attempt", 0)
         return Reply(value, completion, Usage(), exchange.messages, exchange.kind, attempt)

@@ -59,25 +59,23 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         raise ConfigError(
             "a sync method was called from inside memagent's own event loop: await its async twin"
         )
-    future = asyncio.run_coroutine_threadsafe(work, loop)
     try:
-        return future.result()
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
     except BaseException:  # Ctrl-C, or what a signal handler raised, while the work goes on
-        if not future.done():
-            future.cancel()
-            _wait_cancelled(loop)
+        _stop(work, loop)
         raise
 
 
-def _wait_cancelled(loop: asyncio.AbstractEventLoop) -> None:
-    # The future is cancelled at once, the task behind it needs some turns of the loop to clean up.
-    async def settle() -> None:
-        me = asyncio.current_task()
-        pending = {task for task in asyncio.all_tasks() if task is not me and task.cancelling()}
-        if pending:
-            await asyncio.wait(pending, timeout=10)
+def _stop(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+    # Ctrl-C may come while the work is handed over, before there is a future to cancel.
+    async def stop() -> None:
+        tasks = {task for task in asyncio.all_tasks() if task.get_coro() is work}
+        for task in tasks:
+            task.cancel()
+        if tasks:  # they need some turns of the loop to clean up
+            await asyncio.wait(tasks, timeout=10)
 
-    asyncio.run_coroutine_threadsafe(settle(), loop).result()
+    asyncio.run_coroutine_threadsafe(stop(), loop).result()
 
 
 # --- concurrency

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.bench.report.made import K, record
 
-from memagent_bench.published import PUBLISHED_SYSTEM, RULER_TASKS
+from memagent_bench.published import ONE_SHOT, RULER_TASKS
 from memagent_bench.report.cells import sort_records
 from memagent_bench.report.compare import means
 from memagent_bench.report.ruler import Summary, summaries
@@ -14,7 +14,7 @@ from memagent_bench.report.ruler import Summary, summaries
 def summarised(
     scores: dict[int, float],
     tasks: tuple[str, ...] = RULER_TASKS,
-    system: str = PUBLISHED_SYSTEM,
+    system: str = ONE_SHOT,
 ) -> Summary:
     records = [
         record(t, length=n, score=s, system=system) for n, s in scores.items() for t in tasks
