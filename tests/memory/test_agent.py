@@ -118,7 +118,10 @@ def test_an_empty_document_is_refused_and_nothing_is_sent(
         agent.ask(document, "Who?")
     assert error.value.run_id is None
     assert agent.store.runs() == []  # there is nothing to resume
-    assert agent.model.inner.inner.requests == []  # type: ignore[attr-defined]
+    model = agent.model
+    while not isinstance(model, ScriptedModel):
+        model = model.inner  # type: ignore[attr-defined]
+    assert model.requests == []
 
 
 @pytest.mark.parametrize("question", ["", "  ", "\n"])

@@ -43,7 +43,10 @@ def agent(tmp_path: Path) -> Iterator[ToolAgent]:
 
 
 def sent(agent: ToolAgent) -> list[ChatRequest]:
-    return agent.model.inner.inner.requests  # type: ignore[attr-defined]
+    model = agent.model
+    while not isinstance(model, ScriptedModel):
+        model = model.inner  # type: ignore[attr-defined]
+    return model.requests
 
 
 # --- running
