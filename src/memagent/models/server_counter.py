@@ -6,12 +6,12 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from pydantic import JsonValue
 
 from memagent.errors import AuthenticationFailed, BadResponse, ModelNotFound, RequestRefused
 from memagent.messages import Message, ToolSpec
-from memagent.models.dialects.base import id_list
 from memagent.models.openai_request import sent
 from memagent.texts import repair_surrogates
 from memagent.tokens.base import Measured
@@ -133,10 +133,10 @@ class ServerCounter:
 
     def _tokens(self, fields: Mapping[str, object]) -> list[int]:
         reply = self._send("/tokenize", {"model": self._model, **fields})
-        ids = id_list(reply.get("tokens"))
-        if ids is None:
+        ids = reply.get("tokens")
+        if not isinstance(ids, list) or not all(type(item) is int for item in ids):
             raise BadResponse(f"{self._model}: no token ids in the reply to /tokenize")
-        return ids
+        return cast("list[int]", ids)
 
 
 class _ServerMeasured:

@@ -1,0 +1,96 @@
+"""What each kind of server takes and gives beyond the common ground."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from memagent.messages import ChatRequest
+
+DialectName = Literal["plain", "openai", "vllm", "sglang"]
+
+Fields = Mapping[str, object]
+"""Fields of a request's body."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dialect:
+    """How to speak to one kind of server. What is left out is what every server knows."""
+
+    name: DialectName
+    owner: str | None = None
+    """What the models that it lists are `owned_by`: this is how a server is told from others."""
+    limit: str = "max_tokens"
+    """The field for the most tokens that may be generated."""
+    version: tuple[str, str] | None = None
+    """Path, from the server's root, and key of its version."""
+    switches_thinking: bool = False
+    """Takes `chat_template_kwargs`: unknown fields are a 422 on some servers."""
+    pattern: Callable[[str], Fields] | None = None
+    """Holds the reply to a regular expression."""
+    continues: Fields = field(default_factory=dict[str, object])
+    """Has the reply go on where an assistant's message ends that comes last."""
+    want_tokens: Fields = field(default_factory=dict[str, object])
+    """Asks for ids and log-probabilities."""
+    any_name: bool = False
+    """Answers to every model name with the one model that it has: a wrong name is only seen in its list."""
+    tokenize: bool = False
+    """Counts texts and conversations at `/tokenize` and gives texts back at `/detokenize`."""
+
+    def fields(self, request: ChatRequest, *, tokens: bool) -> dict[str, object]:
+        """What a request asks for beside its messages and sampling.
+
+        Args:
+            request: the call.
+            tokens: also asks for token ids and log-probabilities, where the server gives them.
+        """
+        fields: dict[str, object] = {self.limit: request.max_tokens}
+        if request.seed is not None:
+            fields["seed"] = request.seed
+        if request.thinking is not None and self.switches_thinking:
+            fields["chat_template_kwargs"] = {"enable_thinking": request.thinking}
+        if request.pattern is not None and self.pattern is not None:
+            fields |= self.pattern(request.pattern)
+        if request.messages[-1].role == "assistant":
+            fields |= self.continues
+        if tokens:
+            fields |= self.want_tokens
+        return fields
+
+
+DIALECTS: dict[DialectName, Dialect] = {
+    # llama-server, Ollama, TGI, gateways: the fields that all of them know.
+    "plain": Dialect("plain"),
+    # The OpenAI API refuses `max_tokens` for its newer models.
+    "openai": Dialect("openai", limit="max_completion_tokens"),
+    # Checked with 0.32.
+    "vllm": Dialect(
+        "vllm",
+        owner="vllm",
+        version=("/version", "version"),
+        switches_thinking=True,
+        pattern=lambda regex: {"structured_outputs": {"regex": regex}},
+        continues={"add_generation_prompt": False, "continue_final_message": True},
+        want_tokens={"return_token_ids": True, "logprobs": True},
+        tokenize=True,
+    ),
+    # Checked with 0.5.23.
+    "sglang": Dialect(
+        "sglang",
+        owner="sglang",
+        version=("/server_info", "version"),
+        switches_thinking=True,
+        pattern=lambda regex: {"regex": regex},
+        continues={"continue_final_message": True},
+        want_tokens={"return_token_ids": True, "logprobs": True},
+        any_name=True,
+        tokenize=True,
+    ),
+}
+"""All that are known, by name. A server that gives none of them away is spoken to plainly."""
+
+
+def owned_by(owner: str | None) -> Dialect | None:
+    """The dialect of a server whose models are `owned_by` somebody, None where that says nothing."""
+    return next((d for d in DIALECTS.values() if d.owner is not None and d.owner == owner), None)
