@@ -12,8 +12,6 @@ from os import PathLike
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import SecretStr
-
 from memagent.errors import AuthenticationFailed, ConfigError, NoModel
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.counted import Counted
@@ -307,32 +305,20 @@ class _Found:
     @classmethod
     def look(cls) -> _Found:
         # Imported here: reading settings is the only use, and `import memagent` stays light.
-        from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+        from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSource
 
-        class Environment(BaseSettings):
-            model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore")
+        class Settings(BaseSettings):
             memagent_model: str | None = None
             memagent_base_url: str | None = None
-            memagent_api_key: SecretStr | None = None
+            memagent_api_key: str | None = None
             openai_base_url: str | None = None
-            openai_api_key: SecretStr | None = None
-
-        class File(Environment):
-            model_config = SettingsConfigDict(env_file=ENV_FILE, env_file_encoding="utf-8")
-
-            @classmethod
-            def settings_customise_sources(
-                cls,
-                settings_cls: type[BaseSettings],
-                init_settings: PydanticBaseSettingsSource,
-                env_settings: PydanticBaseSettingsSource,
-                dotenv_settings: PydanticBaseSettingsSource,
-                file_secret_settings: PydanticBaseSettingsSource,
-            ) -> tuple[PydanticBaseSettingsSource, ...]:
-                return (dotenv_settings,)
+            openai_api_key: str | None = None
 
         try:
-            sources = (Environment(), File())
+            sources = (
+                EnvSettingsSource(Settings, env_ignore_empty=True)(),
+                DotEnvSettingsSource(Settings, ENV_FILE, "utf-8", env_ignore_empty=True)(),
+            )
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"{ENV_FILE} in the working folder cannot be read ({error}); make it readable UTF-8, or "
@@ -340,15 +326,11 @@ class _Found:
             ) from error
 
         def settings(*names: str) -> tuple[_Setting, ...]:
-            every = ((name, source, getattr(source, name)) for name in names for source in sources)
             return tuple(
-                _Setting(
-                    name.upper(),
-                    value.get_secret_value() if isinstance(value, SecretStr) else value,
-                    from_file=isinstance(source, File),
-                )
-                for name, source, value in every
-                if value is not None
+                _Setting(name.upper(), source[name], from_file=source is sources[1])
+                for name in names
+                for source in sources
+                if name in source
             )
 
         models = settings("memagent_model")
