@@ -6,21 +6,17 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from os import PathLike
+from pathlib import Path
 
-from memagent.errors import (
-    ModelError,
-    PromptTruncated,
-    ServerFailed,
-    TokenizerError,
-)
+from memagent.errors import ModelError, PromptTruncated, ServerFailed, TokenizerError
 from memagent.messages import ChatRequest, Usage
 from memagent.models.checked_counter import COUNTING_THREADS, CheckedCounter, checked
-from memagent.models.local_counter import local_counter
 from memagent.models.once import Once
 from memagent.models.router import Router
 from memagent.models.server import UNREACHED
 from memagent.models.server_counter import ServerCounter
 from memagent.threads import in_thread, widen
+from memagent.tokens import load_counter
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -62,6 +58,34 @@ def _least(counter: TokenCounter, request: ChatRequest, took: int) -> int:
     if not _is_cut(took, whole):
         return whole
     return min(whole, sum(counter.count(message.content) for message in request.messages))
+
+
+def local_counter(
+    model: str, tokenizer: str | PathLike[str] | TokenCounter | None
+) -> TokenCounter | None:
+    """The tokenizer that was asked for, else the model's own, else None. Blocks.
+
+    The model's own is looked for where `model` is a folder, and in the local Hugging Face cache; nothing
+    is downloaded.
+
+    Args:
+        model: the name under which the model is served.
+        tokenizer: what `load_counter` takes, None to look for the model's own.
+
+    Raises:
+        TokenizerError: `tokenizer` cannot be had.
+    """
+    if tokenizer is not None:
+        return load_counter(tokenizer)
+    try:
+        folder = Path(model)
+        # Another file or folder that happens to have the name of a served model says nothing.
+        if folder.exists() and not (folder / "tokenizer.json").is_file():
+            return None
+        return load_counter(model)
+    except (TokenizerError, OSError, ValueError) as error:  # OSError, ValueError: it can be no path
+        logger.debug("no tokenizer of %r: %s", model, error)
+        return None
 
 
 class Counting:
