@@ -76,13 +76,9 @@ class Endpoint:
 
     def leaks(self, error: BaseException) -> bool:
         """True where an error's own text, or that of its causes, holds a secret."""
-        seen: BaseException | None = error
-        while seen is not None:
-            text = str(seen)
-            if any(secret in text for secret in self.secrets):
-                return True
-            seen = seen.__cause__
-        return False
+        if any(secret in str(error) for secret in self.secrets):
+            return True
+        return error.__cause__ is not None and self.leaks(error.__cause__)
 
     def cause(self, error: BaseException) -> BaseException | None:
         """The original error, unless a traceback would show a secret that the server echoed."""

@@ -208,8 +208,14 @@ class _Course:
             self.sent += 1
             return await call()
 
-        rules = {"retry": self._judge, "wait": self._wait, "stop": self._stop}
-        retrying = AsyncRetrying(sleep=sleep, before_sleep=self._note, reraise=True, **rules)
+        retrying = AsyncRetrying(
+            sleep=sleep,
+            retry=self._judge,
+            wait=self._wait,
+            stop=self._stop,
+            before_sleep=self._note,
+            reraise=True,
+        )
         try:
             return await retrying(attempt)
         except ModelError as error:
