@@ -53,11 +53,6 @@ class CheckedCounter:
     """A tokenizer at hand that was compared with the server's, which counts what the first cannot.
 
     Its name is the server's, whoever counts: they count alike, and a run goes on with either.
-
-    Args:
-        texts: counts texts: the tokenizer at hand, or the server.
-        messages: counts conversations: likewise.
-        server: the server's counter.
     """
 
     exact = True
@@ -160,15 +155,7 @@ def _key(messages: Sequence[Message], thinking: bool | None, tools: Sequence[Too
 
 
 def checked(local: TokenCounter | None, remote: ServerCounter) -> tuple[CheckedCounter, bool]:
-    """The fastest counter that counts as the server does.
-
-    Args:
-        local: a tokenizer at hand, None without one.
-        remote: the server's.
-
-    Returns:
-        The counter, and whether the tokenizer at hand is the server's.
-    """
+    """The fastest counter that counts as the server does, and whether the tokenizer at hand is the server's."""
     if local is None:
         return CheckedCounter(remote, remote, remote), False
     if any(local.count(text) != len(remote.ids(text)) for text in PROBES):

@@ -42,13 +42,7 @@ def _is_cut(took: int, counted: int) -> bool:
 
 
 def _least(counter: TokenCounter, request: ChatRequest, took: int) -> int:
-    """The tokens that a prompt has at least, whatever the server's own template writes around its texts. Blocks.
-
-    Args:
-        counter: of the model's tokenizer, with a template.
-        request: the prompt.
-        took: what the server says.
-    """
+    """The tokens that a prompt has at least, whatever the server's template writes around its texts. Blocks."""
     try:
         whole = counter.count_messages(
             request.messages, thinking=request.thinking, tools=request.tools
@@ -68,10 +62,6 @@ def local_counter(
     The model's own is looked for where `model` is a folder, and in the local Hugging Face cache; nothing
     is downloaded.
 
-    Args:
-        model: the name under which the model is served.
-        tokenizer: what `load_counter` takes, None to look for the model's own.
-
     Raises:
         TokenizerError: `tokenizer` cannot be had.
     """
@@ -89,7 +79,7 @@ def local_counter(
 
 
 class Counting:
-    """Finds a served model's counter, once.
+    """Finds a served model's counter, once. What asks the server raises a `ModelError` where it cannot be asked.
 
     Args:
         model: the name under which it is served.
@@ -114,23 +104,13 @@ class Counting:
         self._found = False
 
     async def counter(self) -> TokenCounter:
-        """The best counter there is.
-
-        Raises:
-            TokenizerError: the tokenizer that was given cannot be had.
-            ModelError: the server cannot be asked.
-        """
+        """The best counter there is; a `TokenizerError` where the tokenizer that was given cannot be had."""
         counter = await self._counter.get()
         self._found = True
         return counter
 
     async def prompt(self, request: ChatRequest) -> int | None:
-        """Tokens of a request's prompt: what its sender counted, else the server. None where that does not count.
-
-        Raises:
-            TokenizerError: the request has tools, and the model's chat template knows nothing of them.
-            ModelError: the server cannot be asked.
-        """
+        """Tokens of a request's prompt: what its sender counted, else the server. None where that does not count."""
         try:
             if await self._remote.get() is None:
                 return None
@@ -143,7 +123,6 @@ class Counting:
 
         Raises:
             TokenizerError: the request has tools, and the model's chat template knows nothing of them.
-            ModelError: the server cannot be asked.
         """
         counter = await self._counter.get()
         messages, thinking, tools = request.messages, request.thinking, request.tools
@@ -154,15 +133,10 @@ class Counting:
         return await in_thread(counter.count_messages, messages, thinking=thinking, tools=tools)
 
     async def compare(self, request: ChatRequest, counted: int | None, usage: Usage) -> None:
-        """Compares what was counted with what the server says that a prompt took.
+        """Compares what was counted (`prompt`) with what the server says that a prompt took.
 
         A tokenizer may agree on the texts that it was tried with and not on others: a fine-tune may have
         tokens of its own. The first time that shows, the server counts from then on.
-
-        Args:
-            request: what was sent.
-            counted: tokens of its prompt, as `prompt` said.
-            usage: what the server says.
 
         Raises:
             PromptTruncated: the prompt has far more tokens.

@@ -39,12 +39,7 @@ class Dialect:
     """Counts texts and conversations at `/tokenize` and gives texts back at `/detokenize`."""
 
     def fields(self, request: ChatRequest, *, tokens: bool) -> dict[str, object]:
-        """What a request asks for beside its messages and sampling.
-
-        Args:
-            request: the call.
-            tokens: also asks for token ids and log-probabilities, where the server gives them.
-        """
+        """What a request asks for beside its messages and sampling; `tokens`: ids and log-probabilities too."""
         fields: dict[str, object] = {self.limit: request.max_tokens}
         if request.seed is not None:
             fields["seed"] = request.seed

@@ -102,9 +102,7 @@ def server_message(body: object) -> str:
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
     """Seconds that the server asks to wait: `Retry-After` in (fractions of) seconds or as an HTTP date.
 
-    Args:
-        headers: the reply's headers, looked up without regard to case.
-        now: seconds since the epoch that a date is compared with; by default the clock's.
+    A date is compared with `now` (seconds since the epoch; default the clock's).
     """
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name)
@@ -137,13 +135,7 @@ def says_no_model(error: openai.APIError) -> bool:
 def translate(
     error: openai.APIError, endpoint: Endpoint, served: Sequence[str] | None = None
 ) -> ModelError:
-    """The memagent error for what the openai client raised.
-
-    Args:
-        error: what the client raised.
-        endpoint: who was asked.
-        served: the ids that the server lists, where it was asked for them; None where it does not say.
-    """
+    """The memagent error for what the client raised; `served`: the ids that the server lists, where it was asked."""
     import openai
 
     if isinstance(error, openai.APIConnectionError):

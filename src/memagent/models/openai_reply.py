@@ -223,11 +223,7 @@ def _finish(reason: str | None) -> FinishReason:
 
 
 def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
-    """The models that a server lists.
-
-    Raises:
-        BadResponse: the body is no model list.
-    """
+    """The models that a server lists; a `BadResponse` where the body is no list."""
     try:
         listed = _listing.validate_json(body)
         return tuple(listed if isinstance(listed, list) else listed.data)

@@ -161,12 +161,7 @@ def _without_secrets(url: str) -> str:
 
 
 def _split(spec: str | None) -> tuple[str, str]:
-    """Scheme and name.
-
-    Raises:
-        NoModel: there is no spec.
-        ConfigError: it has no known scheme, or no name.
-    """
+    """Scheme and name."""
     if spec is None or not spec.strip():
         raise NoModel(
             f"no model is named. Looked for: the model argument, MEMAGENT_MODEL in the environment, "
@@ -231,11 +226,7 @@ class _Setting:
 def _key(
     scheme: str, name: str, url: _Setting | None, given: str | None, found: tuple[_Setting, ...]
 ) -> str | None:
-    """The first key that may be sent to `url` (None for the scheme's default), None where nothing is sent.
-
-    Raises:
-        ConfigError: the key that was given may not.
-    """
+    """The first key that may be sent to `url` (None: the scheme's default), None where nothing is sent."""
     foreign = url if url is not None and url.from_file else None
     if given is not None:
         if given and foreign is not None:
