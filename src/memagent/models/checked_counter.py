@@ -26,24 +26,20 @@ TOOLS = (
         },
     ),
 )
+
+
+def _turn(name: str, said: str, arguments: str, result: str) -> tuple[Message, Message]:
+    call = ToolCall(id=name, name="born", arguments=arguments)
+    return (
+        Message(role="assistant", content=said, tool_calls=(call,)),
+        Message(role="tool", content=result, tool_call_id=name),
+    )
+
+
 TOOL_TALK = (
     Message(role="user", content="When was she born?"),
-    Message(
-        role="assistant",
-        content="I look.",
-        tool_calls=(
-            ToolCall(
-                id="call00000", name="born", arguments='{"name":"Nat\\u00e1sha","among":[1, {}]}'
-            ),
-        ),
-    ),
-    Message(role="tool", content="In 1792.", tool_call_id="call00000"),
-    Message(
-        role="assistant",
-        content="",
-        tool_calls=(ToolCall(id="call00001", name="born", arguments=""),),
-    ),
-    Message(role="tool", content="Error: who?", tool_call_id="call00001"),
+    *_turn("call00000", "I look.", '{"name":"Nat\\u00e1sha","among":[1, {}]}', "In 1792."),
+    *_turn("call00001", "", "", "Error: who?"),
 )
 """A conversation by which chat templates are compared, with one call at a time: Llama's know no others."""
 _MEMO = 256

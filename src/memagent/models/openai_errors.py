@@ -122,7 +122,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 
 def says_no_model(error: openai.APIError) -> bool:
     """True where the server says that it has no such model (or no such URL: both are 404)."""
-    status = _status(error)
+    status = getattr(error, "status_code", None)
     if status == HTTPStatus.NOT_FOUND:
         return True
     if status not in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
@@ -165,11 +165,6 @@ def translate(
     if status < HTTPStatus.BAD_REQUEST:
         return RequestRefused(f"{said}; the base URL leads elsewhere, give the server's own")
     return RequestRefused(f"{said}; the server does not take this request as it is")
-
-
-def _status(error: openai.APIError) -> int | None:
-    status = getattr(error, "status_code", None)
-    return status if isinstance(status, int) else None
 
 
 def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelError:

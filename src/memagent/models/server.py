@@ -94,13 +94,9 @@ class Server:
 
     async def dialect(self) -> Dialect:
         """How to speak to it: as its list gives away, else as presumed."""
-        return await self.gives_away() or self._presumed
-
-    async def gives_away(self) -> Dialect | None:
-        """The dialect that its list gives away, None where it says nothing."""
         owners = {entry.owned_by for entry in await self._lenient() or ()}
         found = {dialect for owner in owners if (dialect := owned_by(owner)) is not None}
-        return found.pop() if len(found) == 1 else None
+        return found.pop() if len(found) == 1 else self._presumed
 
     async def settled(self) -> None:
         """Makes sure that what its list says is known, or that there is none; a failure is raised."""
