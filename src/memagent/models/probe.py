@@ -91,7 +91,7 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
     listed = await server.listing()
     dialect = await server.dialect()
     counter = await model.counter()
-    version = await in_thread(_version, server, dialect)
+    version = await in_thread(server_version, server, dialect)
     window = await model.window()
     request = ChatRequest(
         messages=QUESTION, max_tokens=OUTPUT, sampling=Sampling(temperature=0), thinking=False
@@ -122,7 +122,7 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
     )
 
 
-def _version(server: Server, dialect: Dialect) -> str | None:
+def server_version(server: Server, dialect: Dialect) -> str | None:
     """The server's version, None where it does not say. Blocks."""
     if dialect.version is None:
         return None

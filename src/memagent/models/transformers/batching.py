@@ -74,19 +74,12 @@ class Batcher:
         if self._closing.is_set():  # perhaps too late for the thread to see it
             settle(request.reply, closed())
 
-    def close(self) -> None:
-        """Ends, and waits until it has."""
-        self.end()
-        self.join()
-
-    def end(self) -> None:
-        """Stops when the batch under way lets go; what waits fails."""
+    def close(self, *, wait: bool = True) -> None:
+        """Stops when the batch under way lets go, which it waits for unless told otherwise; what waits fails."""
         self._closing.set()
         self._queue.put(None)
-
-    def join(self) -> None:
-        """Blocks until it has stopped."""
-        self._thread.join()
+        if wait:
+            self._thread.join()
 
     def _run(self) -> None:
         while self._gather():
