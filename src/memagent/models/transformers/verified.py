@@ -94,7 +94,10 @@ class Verified:
             self._kept.append((row[: len(row) - len(draft) + right], gap))
 
     def rest(self, rows: Sequence[int]) -> dict[str, Any]:
-        """What `generate` needs to go on with R of the rows, as if nothing had been guessed wrong. Ends the use of this object."""
+        """What `generate` needs to go on with some of the rows, R of them: ids `(R, S)`, their mask and the cache.
+
+        As if nothing had been guessed wrong: those ids leave the cache. Ends the use of this object.
+        """
         kept = [self._kept[row] for row in rows]
         width = max(len(ids) for ids, _ in kept)
         gaps = [width - len(ids) for ids, _ in kept]
