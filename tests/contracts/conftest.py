@@ -12,7 +12,7 @@ from memagent.models.nano import FOLDER, open_nano
 from memagent.models.openai import OpenAIModel
 from memagent.models.policy import policy_of
 
-NEEDS_SERVER = "streaming"
+NEEDS_SERVER = "served"
 NANO = "nano"
 """The package's own policy, at the real server too."""
 
@@ -45,8 +45,8 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 
 @pytest.fixture
-def streaming(request: pytest.FixtureRequest) -> Subject:
-    """A served model: it streams, and gives ids."""
+def served(request: pytest.FixtureRequest) -> Subject:
+    """A served model: it gives ids."""
     return _served(request)
 
 

@@ -14,7 +14,7 @@ from tests.contracts.subjects import Subject
 
 from memagent import MemoryAgent, Recorder
 from memagent.errors import ConfigError, ContextOverflow
-from memagent.messages import ChatRequest, Completion, FinishReason, Message, Sampling, ToolSpec
+from memagent.messages import ChatRequest, FinishReason, Message, Sampling, ToolSpec
 from memagent.models.base import ChatModel
 from memagent.run.sync import run_sync
 from memagent.threads import in_thread
@@ -197,25 +197,9 @@ async def test_64_runs_at_once_never_pass_the_window(subject: Subject) -> None:
     await agent.aclose()
 
 
-async def test_a_stream_is_the_reply_in_pieces(streaming: Subject) -> None:
-    model = streaming.make()
-    ask = request(streaming.talk, max_tokens=24)
-    whole = await model.complete(ask)
-    items = [item async for item in model.stream(ask)]  # type: ignore[attr-defined]
-    *pieces, completion = items
-    assert isinstance(completion, Completion)
-    assert all(isinstance(piece, str) and piece for piece in pieces)
-    assert len(pieces) > 3
-    assert "".join(pieces) == completion.text == whole.text
-    assert completion.finish_reason is whole.finish_reason
-    assert completion.usage.prompt_tokens == whole.usage.prompt_tokens
-    assert completion.usage.completion_tokens == whole.usage.completion_tokens
-    await model.aclose()
-
-
-async def test_ids_and_log_probabilities_are_those_of_the_call(streaming: Subject) -> None:
-    model = streaming.make(tokens=True)
-    ask = request(streaming.talk, max_tokens=12)
+async def test_ids_and_log_probabilities_are_those_of_the_call(served: Subject) -> None:
+    model = served.make(tokens=True)
+    ask = request(served.talk, max_tokens=12)
     first, again = await model.complete(ask), await model.complete(ask)
     tokens = first.tokens
     assert tokens is not None
@@ -230,13 +214,13 @@ async def test_ids_and_log_probabilities_are_those_of_the_call(streaming: Subjec
     assert all(logprob <= 0 for logprob in tokens.logprobs)
     assert tokens.logprobs == pytest.approx(again.tokens.logprobs, abs=1e-3)
     await model.aclose()
-    plain = streaming.make()
+    plain = served.make()
     assert (await plain.complete(ask)).tokens is None, "ids cost: only when asked for"
     await plain.aclose()
 
 
-async def test_a_reply_is_held_to_a_pattern(streaming: Subject) -> None:
-    model = streaming.make()
+async def test_a_reply_is_held_to_a_pattern(served: Subject) -> None:
+    model = served.make()
     ask = request("Yes or no?", max_tokens=12, pattern=r"(yes|no), [a-c]{3}")
     reply = await model.complete(ask)
     assert reply.text[:3].strip(",") in ("yes", "no")

@@ -98,72 +98,6 @@ def slow(seconds: float) -> Behaviour:
     return behave
 
 
-def deltas(
-    *texts: str, finish: str | None = "stop", tokens: bool = False, **said: str
-) -> list[dict[str, Any]]:
-    """The chunks of a streamed chat completion, as vLLM sends them.
-
-    Args:
-        texts: the reply's pieces.
-        finish: the reason in the last one; None leaves it out, and the usage behind it.
-        tokens: with ids and log-probabilities: the n-th piece's are 100 + n and -n / 8.
-        said: other fields of the first piece's delta.
-    """
-    head: dict[str, Any] = {"id": "x", "object": "chat.completion.chunk", "model": "tiny"}
-    first = {"index": 0, "delta": {"role": "assistant", "content": ""} | said}
-    chunks = [
-        head
-        | {"choices": [first | {"logprobs": None, "finish_reason": None}]}
-        | {"prompt_token_ids": [1, 2, 3] if tokens else None}
-    ]
-    for n, text in enumerate(texts):
-        entry = {"token": text, "logprob": -n / 8, "bytes": None, "top_logprobs": []}
-        choice = {
-            "index": 0,
-            "delta": {"content": text},
-            "logprobs": {"content": [entry]} if tokens else None,
-            "finish_reason": finish if n == len(texts) - 1 else None,
-            "token_ids": [100 + n] if tokens else None,
-        }
-        chunks.append(head | {"choices": [choice]})
-    if finish is not None:
-        usage = {
-            "prompt_tokens": 3,
-            "total_tokens": 3 + len(texts),
-            "completion_tokens": len(texts),
-        }
-        details = {"prompt_tokens_details": {"cached_tokens": 2}}
-        chunks.append(head | {"choices": [], "usage": usage | details})
-    return chunks
-
-
-def events(*chunks: Any, ends: bool = True, pause: float = 0.0) -> Behaviour:
-    """Streams chunks (bytes as they are, anything else as JSON).
-
-    Args:
-        ends: hangs up after the last one where False.
-        pause: seconds between two; a client that leaves meanwhile sets `server.left`.
-    """
-
-    def behave(handler: "Handler") -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Type", "text/event-stream; charset=utf-8")
-        handler.send_header("Transfer-Encoding", "chunked")
-        handler.end_headers()
-        for n, chunk in enumerate([*chunks, *([b"[DONE]"] if ends else [])]):
-            if n and pause and handler.deserted(pause):
-                return
-            raw = chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode()
-            handler.write_part(b"data: " + raw + b"\n\n")
-            handler.server.script.waiting.set()
-        if ends:
-            handler.write_part(b"")
-        else:
-            handler.hang_up()
-
-    return behave
-
-
 def _tojson(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
@@ -298,10 +232,6 @@ class Handler(BaseHTTPRequestHandler):
     def hang_up(self) -> None:
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
-
-    def write_part(self, data: bytes) -> None:
-        """Sends one part of a body whose length is not known; an empty one ends it."""
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def deserted(self, seconds: float) -> bool:
         """Waits; True as soon as the client has left, which `left` then says too."""

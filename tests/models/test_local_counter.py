@@ -5,7 +5,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from memagent.errors import TokenizerError
-from memagent.models.local_counter import local_counter
+from memagent.models.counting import local_counter
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ import logging
 from typing import Any
 
 import pytest
-from tests.models.chat_server import Handler, Script, chat, deltas, events, send
+from tests.models.chat_server import Handler, Script, chat, send
 from tests.models.test_openai import complete, request
 
 from memagent.errors import ContextOverflow, ModelError, RequestRefused
-from memagent.messages import Completion, Sampling
+from memagent.messages import Sampling
 from memagent.models.openai import OpenAIModel
 
 
@@ -45,8 +45,7 @@ class Picky:
             if name in handler.body:
                 send(status, body)(handler)
                 return
-        reply = events(*deltas("hello")) if handler.body.get("stream") else send(200, chat())
-        reply(handler)
+        send(200, chat())(handler)
 
 
 def picky() -> Picky:
@@ -76,17 +75,6 @@ async def test_what_is_refused_is_sent_otherwise_from_then_on(
         assert parameters(body) == {"max_completion_tokens": 20}
     assert len(caplog.records) == 4
     assert "refuses temperature=0.7" in caplog.text
-    await model.aclose()
-
-
-async def test_streams_learn_too(server: Script) -> None:
-    server.default = picky()
-    model = OpenAIModel("tiny", base_url=server.url)
-    pieces = [piece async for piece in model.stream(request(seed=7))]
-    assert pieces[0] == "hello"
-    assert isinstance(pieces[-1], Completion)
-    assert (await model.complete(request(seed=7))).text == "hello"
-    assert len(server.bodies) == 4 + 1 + 1
     await model.aclose()
 
 

@@ -1,5 +1,5 @@
 import pytest
-from tests.models.chat_server import Script, chat, deltas, events, send
+from tests.models.chat_server import Script, say, send
 
 from memagent import ScriptedModel
 from memagent.errors import ConfigError, ConnectionFailed, ModelNotFound
@@ -7,29 +7,23 @@ from memagent.models.probe import Probe, probe
 from memagent.models.spec import open_model
 
 
-def say_and_stream(server: Script) -> None:
-    server.default = events(*deltas("rea", "dy"))
-
-
 async def test_a_server_that_counts(server: Script) -> None:
     server.be_vllm()
     server.others["/version"] = send(200, {"version": "0.32.0"})
-    say_and_stream(server)
+    server.default = say("ready")
     (found,) = await probe(open_model("openai:tiny", base_url=server.url))
     assert isinstance(found, Probe)
     assert (found.dialect, found.version, found.window) == ("vllm", "0.32.0", 2048)
     assert (found.counts, found.serves) == ("server", ("tiny",))
     assert (found.token_ids, found.thinking, found.pattern) == (True, True, True)
-    assert (found.call.text, found.call.prompt_tokens) == ("ready", 3)
-    assert found.call.counted > 3, "counted by the server's template, whatever the reply claims"
-    assert found.call.first_piece is not None
-    assert found.call.first_piece <= found.call.seconds
+    assert (found.call.text, found.call.prompt_tokens) == ("ready", 11)
+    assert found.call.counted > 11, "counted by the server's template, whatever the reply claims"
     (body,) = server.bodies
     assert body["chat_template_kwargs"] == {"enable_thinking": False}
 
 
 async def test_a_server_of_which_nothing_is_known(server: Script) -> None:
-    say_and_stream(server)
+    server.default = say("ready")
     (found,) = await probe(open_model("openai:tiny", base_url=server.url))
     assert isinstance(found, Probe)
     assert (found.dialect, found.version, found.window) == ("plain", None, None)
@@ -41,7 +35,7 @@ async def test_each_of_several_servers(server: Script, second: Script) -> None:
     server.be_vllm(window=2048)
     second.be_vllm(window=4096)
     for one in (server, second):
-        say_and_stream(one)
+        one.default = say("ready")
     found = await probe(open_model("vllm:tiny", base_url=[server.url, second.url]))
     assert [one.window for one in found if isinstance(one, Probe)] == [2048, 4096]
     assert [one.base_url for one in found if isinstance(one, Probe)] == [server.url, second.url]
@@ -52,7 +46,7 @@ async def test_one_of_several_that_is_dead_does_not_hide_the_others(
     server: Script, nobody: str
 ) -> None:
     server.be_vllm()
-    say_and_stream(server)
+    server.default = say("ready")
     dead, alive = await probe(open_model("vllm:tiny", base_url=[nobody, server.url]))
     assert isinstance(dead, ConnectionFailed)
     assert isinstance(alive, Probe)
@@ -68,11 +62,3 @@ async def test_what_is_behind_no_server_is_said(nobody: str, server: Script) -> 
     server.replies.append(send(404, {"error": {"message": "The model `other` does not exist."}}))
     with pytest.raises(ModelNotFound, match="it serves 'tiny'"):
         await probe(open_model("openai:other", base_url=server.url))
-
-
-async def test_a_server_that_does_not_stream(server: Script) -> None:
-    """Some answer at once in spite of being asked to stream: that is an error, and says so."""
-    server.be_vllm()
-    server.default = send(200, chat("hello"))
-    with pytest.raises(ConnectionFailed, match="broke off"):
-        await probe(open_model("vllm:tiny", base_url=server.url))

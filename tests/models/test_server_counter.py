@@ -26,7 +26,7 @@ from tokenizers import Tokenizer, normalizers
 from memagent.chunking import Chunker, chunk_text
 from memagent.errors import BadResponse, ConnectionFailed, ModelNotFound, RequestTimeout, ServerBusy
 from memagent.messages import Message
-from memagent.models.dialects.vllm import VLLM
+from memagent.models.dialects import DIALECTS
 from memagent.models.openai_client import Clients
 from memagent.models.server import Server
 from memagent.models.server_counter import PROBES, ServerCounter
@@ -42,7 +42,9 @@ def served(text: str) -> int:
 
 @contextmanager
 def counting(script: Script, *, timeout: float = 60.0, **template: Any) -> Iterator[ServerCounter]:
-    server = Server("vllm:tiny", "tiny", Clients(script.url, None, {}, timeout), timeout, VLLM)
+    server = Server(
+        "vllm:tiny", "tiny", Clients(script.url, None, {}, timeout), timeout, DIALECTS["vllm"]
+    )
     try:
         yield ServerCounter(server.ask, "tiny", template)
     finally:

@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.chat_server import Behaviour, Handler, Script, chat, events, running, send
-from tests.models.test_openai import request
+from tests.models.chat_server import Behaviour, Handler, chat, running, send
 from tests.session.adding import PROMPTS, TASK, adding_tools
 
 from memagent import ScriptedModel, ToolAgent, open_model
-from memagent.messages import ChatRequest, Completion, ToolCall
-from memagent.models.openai import OpenAIModel
+from memagent.messages import ChatRequest, ToolCall
 from memagent.models.scripted import Reply
 from memagent.trajectory import StopReason
 
@@ -24,21 +22,7 @@ CALL = {"id": "a", "type": "function", "function": FUNCTION, "extra_content": SI
 SAID: dict[str, Any] = {"reasoning_content": THOUGHT, "reasoning_details": DETAILS}
 
 
-def streamed(content: Any) -> Behaviour:
-    """The same reply in pieces: texts and lists are cut in two, and the signature comes behind the call."""
-    late = {"index": 0, "extra_content": SIGNATURE}
-    deltas: list[dict[str, Any]] = [
-        {"role": "assistant", "content": content, "reasoning_content": THOUGHT[:5]},
-        {"reasoning_content": THOUGHT[5:], "reasoning_details": DETAILS},
-        {"content": None, "tool_calls": [{"index": 0, "id": "a", "function": FUNCTION}]},
-        {"tool_calls": [late]},
-    ]
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-    choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
-    return events(*({"choices": [choice]} for choice in choices))
-
-
-def strict(content: Any, *, stream: bool) -> Behaviour:
+def strict(content: Any) -> Behaviour:
     """Calls a tool, and refuses to go on unless its message comes back as it was."""
     message = {"role": "assistant", "content": content, "tool_calls": [CALL], **SAID}
 
@@ -46,7 +30,7 @@ def strict(content: Any, *, stream: bool) -> Behaviour:
         messages = handler.body["messages"]
         if messages[-1]["role"] == "user":
             first = chat(content, tool_calls=[CALL], **SAID)
-            (streamed(content) if stream else send(200, first))(handler)
+            send(200, first)(handler)
         elif messages[-2] != message:
             send(400, {"error": {"message": f"thoughts are missing in {messages[-2]}"}})(handler)
         else:
@@ -58,7 +42,7 @@ def strict(content: Any, *, stream: bool) -> Behaviour:
 @pytest.mark.parametrize("content", [None, PARTS], ids=["fields", "parts"])
 def test_a_server_gets_back_what_it_sent(content: Any, tmp_path: Path) -> None:
     with running() as server:
-        server.default = strict(content, stream=False)
+        server.default = strict(content)
         model = open_model("vllm:tiny", base_url=server.url, window=16_384)
         store = tmp_path / "runs.sqlite"
         with ToolAgent(model, adding_tools(), prompts=PROMPTS, store=store) as agent:
@@ -72,7 +56,7 @@ def test_a_server_gets_back_what_it_sent(content: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [None, PARTS], ids=["fields", "parts"])
 async def test_a_resumed_run_sends_it_back_too(content: Any, tmp_path: Path) -> None:
     with running() as server:
-        server.default = strict(content, stream=False)
+        server.default = strict(content)
         model = open_model("vllm:tiny", base_url=server.url, window=16_384)
         settings: dict[str, Any] = {"prompts": PROMPTS, "store": tmp_path / "runs.sqlite"}
         async with ToolAgent(model, adding_tools(), max_steps=1, **settings) as agent:
@@ -81,28 +65,6 @@ async def test_a_resumed_run_sends_it_back_too(content: Any, tmp_path: Path) -> 
         model = open_model("vllm:tiny", base_url=server.url, window=16_384)
         async with ToolAgent(model, adding_tools(), **settings) as agent:
             assert (await agent.aresume("r")).answer == "1"
-
-
-@pytest.mark.parametrize("content", [None, PARTS], ids=["fields", "parts"])
-async def test_a_stream_says_the_same(content: Any) -> None:
-    async def completed(server: Script, *, stream: bool) -> Completion:
-        server.default = strict(content, stream=stream)
-        model = OpenAIModel("tiny", base_url=server.url)
-        try:
-            if not stream:
-                return await model.complete(request())
-            pieces = [piece async for piece in model.stream(request())]
-            assert isinstance(pieces[-1], Completion)
-            return pieces[-1]
-        finally:
-            await model.aclose()
-
-    with running() as server:
-        at_once = await completed(server, stream=False)
-        in_pieces = await completed(server, stream=True)
-    assert in_pieces.extra == at_once.extra
-    assert in_pieces.tool_calls == at_once.tool_calls
-    assert in_pieces.reasoning == THOUGHT
 
 
 def noting(asked: ChatRequest) -> Reply:

@@ -53,13 +53,7 @@ class ChatModel(Protocol):
 
 
 def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> None:
-    """What a model does before it sends a request whose prompt it has counted.
-
-    Args:
-        who: the model, or its server.
-        prompt: tokens of the rendered prompt.
-        output: tokens that may be generated.
-        window: most tokens of prompt plus output; None where nobody says.
+    """Refuses a request whose prompt a model has counted: tokens of prompt and output against its window.
 
     Raises:
         ContextOverflow: they do not fit.
@@ -76,12 +70,8 @@ def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> N
 def refuse_tools(who: str, request: ChatRequest) -> None:
     """What a model does that reads no tool calls from what it generates.
 
-    Args:
-        who: the model.
-        request: may ask for tools; messages that tell of earlier calls are no such wish.
-
     Raises:
-        ConfigError: it does.
+        ConfigError: the request asks for tools; messages that tell of earlier calls are no such wish.
     """
     if request.tools:
         names = [tool.name for tool in request.tools]

@@ -26,24 +26,20 @@ TOOLS = (
         },
     ),
 )
+
+
+def _turn(name: str, said: str, arguments: str, result: str) -> tuple[Message, Message]:
+    call = ToolCall(id=name, name="born", arguments=arguments)
+    return (
+        Message(role="assistant", content=said, tool_calls=(call,)),
+        Message(role="tool", content=result, tool_call_id=name),
+    )
+
+
 TOOL_TALK = (
     Message(role="user", content="When was she born?"),
-    Message(
-        role="assistant",
-        content="I look.",
-        tool_calls=(
-            ToolCall(
-                id="call00000", name="born", arguments='{"name":"Nat\\u00e1sha","among":[1, {}]}'
-            ),
-        ),
-    ),
-    Message(role="tool", content="In 1792.", tool_call_id="call00000"),
-    Message(
-        role="assistant",
-        content="",
-        tool_calls=(ToolCall(id="call00001", name="born", arguments=""),),
-    ),
-    Message(role="tool", content="Error: who?", tool_call_id="call00001"),
+    *_turn("call00000", "I look.", '{"name":"Nat\\u00e1sha","among":[1, {}]}', "In 1792."),
+    *_turn("call00001", "", "", "Error: who?"),
 )
 """A conversation by which chat templates are compared, with one call at a time: Llama's know no others."""
 _MEMO = 256
@@ -53,11 +49,6 @@ class CheckedCounter:
     """A tokenizer at hand that was compared with the server's, which counts what the first cannot.
 
     Its name is the server's, whoever counts: they count alike, and a run goes on with either.
-
-    Args:
-        texts: counts texts: the tokenizer at hand, or the server.
-        messages: counts conversations: likewise.
-        server: the server's counter.
     """
 
     exact = True
@@ -160,15 +151,7 @@ def _key(messages: Sequence[Message], thinking: bool | None, tools: Sequence[Too
 
 
 def checked(local: TokenCounter | None, remote: ServerCounter) -> tuple[CheckedCounter, bool]:
-    """The fastest counter that counts as the server does.
-
-    Args:
-        local: a tokenizer at hand, None without one.
-        remote: the server's.
-
-    Returns:
-        The counter, and whether the tokenizer at hand is the server's.
-    """
+    """The fastest counter that counts as the server does, and whether the tokenizer at hand is the server's."""
     if local is None:
         return CheckedCounter(remote, remote, remote), False
     if any(local.count(text) != len(remote.ids(text)) for text in PROBES):

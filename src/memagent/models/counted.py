@@ -21,8 +21,7 @@ class Counted(Wrapper):
 
     def __init__(self, inner: ChatModel, tokenizer: str | PathLike[str] | TokenCounter) -> None:
         super().__init__(inner)
-        self._tokenizer = tokenizer
-        self._loaded = Once(self._load)
+        self._loaded = Once(lambda: in_thread(load_counter, tokenizer))
 
     async def counter(self) -> TokenCounter:
         """The counter that was given.
@@ -31,6 +30,3 @@ class Counted(Wrapper):
             TokenizerError: it cannot be had.
         """
         return await self._loaded.get()
-
-    async def _load(self) -> TokenCounter:
-        return await in_thread(load_counter, self._tokenizer)

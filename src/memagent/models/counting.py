@@ -6,21 +6,17 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from os import PathLike
+from pathlib import Path
 
-from memagent.errors import (
-    ModelError,
-    PromptTruncated,
-    ServerFailed,
-    TokenizerError,
-)
+from memagent.errors import ModelError, PromptTruncated, ServerFailed, TokenizerError
 from memagent.messages import ChatRequest, Usage
 from memagent.models.checked_counter import COUNTING_THREADS, CheckedCounter, checked
-from memagent.models.local_counter import local_counter
 from memagent.models.once import Once
 from memagent.models.router import Router
 from memagent.models.server import UNREACHED
 from memagent.models.server_counter import ServerCounter
 from memagent.threads import in_thread, widen
+from memagent.tokens import load_counter
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -46,13 +42,7 @@ def _is_cut(took: int, counted: int) -> bool:
 
 
 def _least(counter: TokenCounter, request: ChatRequest, took: int) -> int:
-    """The tokens that a prompt has at least, whatever the server's own template writes around its texts. Blocks.
-
-    Args:
-        counter: of the model's tokenizer, with a template.
-        request: the prompt.
-        took: what the server says.
-    """
+    """The tokens that a prompt has at least, whatever the server's template writes around its texts. Blocks."""
     try:
         whole = counter.count_messages(
             request.messages, thinking=request.thinking, tools=request.tools
@@ -64,8 +54,32 @@ def _least(counter: TokenCounter, request: ChatRequest, took: int) -> int:
     return min(whole, sum(counter.count(message.content) for message in request.messages))
 
 
+def local_counter(
+    model: str, tokenizer: str | PathLike[str] | TokenCounter | None
+) -> TokenCounter | None:
+    """The tokenizer that was asked for, else the model's own, else None. Blocks.
+
+    The model's own is looked for where `model` is a folder, and in the local Hugging Face cache; nothing
+    is downloaded.
+
+    Raises:
+        TokenizerError: `tokenizer` cannot be had.
+    """
+    if tokenizer is not None:
+        return load_counter(tokenizer)
+    try:
+        folder = Path(model)
+        # Another file or folder that happens to have the name of a served model says nothing.
+        if folder.exists() and not (folder / "tokenizer.json").is_file():
+            return None
+        return load_counter(model)
+    except (TokenizerError, OSError, ValueError) as error:  # OSError, ValueError: it can be no path
+        logger.debug("no tokenizer of %r: %s", model, error)
+        return None
+
+
 class Counting:
-    """Finds a served model's counter, once.
+    """Finds a served model's counter, once. What asks the server raises a `ModelError` where it cannot be asked.
 
     Args:
         model: the name under which it is served.
@@ -90,23 +104,13 @@ class Counting:
         self._found = False
 
     async def counter(self) -> TokenCounter:
-        """The best counter there is.
-
-        Raises:
-            TokenizerError: the tokenizer that was given cannot be had.
-            ModelError: the server cannot be asked.
-        """
+        """The best counter there is; a `TokenizerError` where the tokenizer that was given cannot be had."""
         counter = await self._counter.get()
         self._found = True
         return counter
 
     async def prompt(self, request: ChatRequest) -> int | None:
-        """Tokens of a request's prompt: what its sender counted, else the server. None where that does not count.
-
-        Raises:
-            TokenizerError: the request has tools, and the model's chat template knows nothing of them.
-            ModelError: the server cannot be asked.
-        """
+        """Tokens of a request's prompt: what its sender counted, else the server. None where that does not count."""
         try:
             if await self._remote.get() is None:
                 return None
@@ -119,7 +123,6 @@ class Counting:
 
         Raises:
             TokenizerError: the request has tools, and the model's chat template knows nothing of them.
-            ModelError: the server cannot be asked.
         """
         counter = await self._counter.get()
         messages, thinking, tools = request.messages, request.thinking, request.tools
@@ -130,15 +133,10 @@ class Counting:
         return await in_thread(counter.count_messages, messages, thinking=thinking, tools=tools)
 
     async def compare(self, request: ChatRequest, counted: int | None, usage: Usage) -> None:
-        """Compares what was counted with what the server says that a prompt took.
+        """Compares what was counted (`prompt`) with what the server says that a prompt took.
 
         A tokenizer may agree on the texts that it was tried with and not on others: a fine-tune may have
         tokens of its own. The first time that shows, the server counts from then on.
-
-        Args:
-            request: what was sent.
-            counted: tokens of its prompt, as `prompt` said.
-            usage: what the server says.
 
         Raises:
             PromptTruncated: the prompt has far more tokens.

@@ -50,6 +50,7 @@ _NUMBER = re.compile(
 )
 _PLACE = re.compile(r"\b(?:in|at|near|from|to|into|on|outside)\s+(?:the\s+)?[A-ZÀ-Þ]")
 _REASON = re.compile(r"\b(?:because|since|for|therefore|so that|owing|in order)\b", re.IGNORECASE)
+_EXPECTED = {"where": _PLACE, "number": _NUMBER, "why": _REASON}
 _NAME = re.compile(r"(?<=[a-z,;] )[A-ZÀ-Þ][^\W\d_]{2,}")
 """A capital inside a sentence."""
 
@@ -119,41 +120,22 @@ class Question:
         """From 0 to 1: does the sentence hold the kind of thing that is asked for?"""
         if self.asks == "when":
             return 1.0 if _DATE.search(sentence) else 0.4 * bool(_TIME.search(sentence))
-        if self.asks == "where":
-            return float(bool(_PLACE.search(sentence)))
-        if self.asks == "number":
-            return float(bool(_NUMBER.search(sentence)))
         if self.asks == "who":
             names = (stem(name) for name in _NAME.findall(sentence))
             return float(any(name not in self.weights for name in names))
-        if self.asks == "why":
-            return float(bool(_REASON.search(sentence)))
-        return 0.0
+        pattern = _EXPECTED.get(self.asks)
+        return float(pattern is not None and pattern.search(sentence) is not None)
 
 
-_KINDS = (
-    (
-        "number",
-        re.compile(
-            r"\bhow (?:many|much|old|long|far|often)\b|\bwhat (?:number|age)\b", re.IGNORECASE
-        ),
-    ),
-    (
-        "when",
-        re.compile(
-            r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|century|season)\b", re.IGNORECASE
-        ),
-    ),
-    (
-        "where",
-        re.compile(
-            r"\bwhere\b|\b(?:what|which) (?:city|town|place|country|village)\b", re.IGNORECASE
-        ),
-    ),
-    ("who", re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)),
-    ("why", re.compile(r"\bwhy\b", re.IGNORECASE)),
-)
+_KINDS = {
+    "number": r"\bhow (?:many|much|old|long|far|often)\b|\bwhat (?:number|age)\b",
+    "when": r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|century|season)\b",
+    "where": r"\bwhere\b|\b(?:what|which) (?:city|town|place|country|village)\b",
+    "who": r"\bwho(?:m|se)?\b",
+    "why": r"\bwhy\b",
+}
 
 
 def _kind(question: str) -> str:
-    return next((kind for kind, pattern in _KINDS if pattern.search(question)), "")
+    found = (k for k, pattern in _KINDS.items() if re.search(pattern, question, re.IGNORECASE))
+    return next(found, "")

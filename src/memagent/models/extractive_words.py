@@ -111,50 +111,13 @@ _SUFFIXES = (
     ("al", 5),
 )
 """Suffixes and how many letters must be left: fewer would run different words together."""
-_IRREGULAR = {
-    form: base
-    for base, forms in {
-        "become": "became",
-        "begin": "began begun",
-        "bear": "bore born",
-        "break": "broke broken",
-        "bring": "brought",
-        "build": "built",
-        "buy": "bought",
-        "catch": "caught",
-        "choose": "chose chosen",
-        "die": "dying dead death deaths",
-        "drive": "drove driven",
-        "fall": "fell fallen",
-        "fight": "fought",
-        "find": "found",
-        "give": "gave given",
-        "go": "went gone",
-        "hear": "heard",
-        "hold": "held",
-        "keep": "kept",
-        "know": "knew known",
-        "lead": "led",
-        "leave": "left",
-        "lose": "lost loss losses",
-        "make": "made",
-        "man": "men",
-        "meet": "met",
-        "sell": "sold",
-        "send": "sent",
-        "shoot": "shot",
-        "speak": "spoke spoken",
-        "steal": "stole stolen",
-        "take": "took taken",
-        "teach": "taught",
-        "tell": "told",
-        "think": "thought",
-        "wear": "wore worn",
-        "wife": "wives",
-        "win": "won",
-        "woman": "women",
-        "write": "wrote written",
-        "child": "children",
-    }.items()
-    for form in forms.split()
-}
+_FORMS = """
+    become became, begin began begun, bear bore born, break broke broken, bring brought, build built, buy
+    bought, catch caught, choose chose chosen, die dying dead death deaths, drive drove driven, fall fell
+    fallen, fight fought, find found, give gave given, go went gone, hear heard, hold held, keep kept, know knew
+    known, lead led, leave left, lose lost loss losses, make made, man men, meet met, sell sold, send sent,
+    shoot shot, speak spoke spoken, steal stole stolen, take took taken, teach taught, tell told, think thought,
+    wear wore worn, wife wives, win won, woman women, write wrote written, child children
+"""
+"""Irregular words, each with its forms behind it."""
+_IRREGULAR = {form: base for base, *forms in map(str.split, _FORMS.split(",")) for form in forms}

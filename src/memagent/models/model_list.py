@@ -28,11 +28,9 @@ _NO_LIST = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_
 
 
 class ModelList:
-    """Asks for a server's list, once. Where the base URL has none and `/v1` behind it has, that is the base URL.
+    """Asks for a server's list, once; a `ModelError` where that fails.
 
-    Args:
-        clients: connections to the server.
-        endpoint: the server, for errors.
+    Where the base URL has none and `/v1` behind it has, that is the base URL.
     """
 
     def __init__(self, clients: Clients, endpoint: Endpoint) -> None:
@@ -53,11 +51,7 @@ class ModelList:
         return replace(self.endpoint, timeout=min(LIST_SECONDS, self.endpoint.timeout))
 
     async def get(self) -> tuple[ServedModel, ...] | None:
-        """The list, asked for unless it is known.
-
-        Raises:
-            ModelError: as `ask`.
-        """
+        """The list, asked for unless it is known."""
         return await self._found.get()
 
     def forget(self) -> None:
@@ -66,11 +60,7 @@ class ModelList:
         self.asked_at = None
 
     async def ask(self) -> tuple[ServedModel, ...] | None:
-        """The list as it is now, None where the server keeps none.
-
-        Raises:
-            ModelError: it was asked for and did not come.
-        """
+        """The list as it is now, None where the server keeps none."""
         url = self.endpoint.base_url.rstrip("/")
         failure: BadResponse | None = None
         try:

@@ -168,11 +168,7 @@ class OpenAIModel:
     async def _fields(
         self, request: ChatRequest, prompt: int | None, server: Server
     ) -> dict[str, object]:
-        """The request's body.
-
-        Raises:
-            ContextOverflow: it does not fit this server's window.
-        """
+        """The request's body; a `ContextOverflow` where it does not fit this server's window."""
         dialect = await server.dialect()
         fields: dict[str, object] = {
             "model": self.model,
@@ -212,12 +208,7 @@ class OpenAIModel:
     async def _check(
         self, request: ChatRequest, prompt: int | None, completion: Completion, server: Server
     ) -> None:
-        """Looks whether the server cut the prompt or the reply: vLLM clips what its window does not hold.
-
-        Raises:
-            PromptTruncated: the prompt was cut.
-            ContextOverflow: the window is smaller than it was, as it may be after a restart.
-        """
+        """Looks whether the server cut the prompt or the reply: vLLM clips what its window does not hold."""
         usage = completion.usage
         await self._counting.compare(request, prompt, usage)
         if (

@@ -144,11 +144,7 @@ class Clients:
         return openai.AsyncOpenAI(http_client=http, **self._options())
 
     def _made(self, kind: Callable[..., T], **options: Any) -> T:
-        """An HTTP client. A server on this machine is reached directly, whatever proxy is set.
-
-        Raises:
-            ConfigError: the environment names a proxy or certificates that cannot be used.
-        """
+        """An HTTP client. A server on this machine is reached directly, whatever proxy is set."""
         parts = urlsplit(self._url)
         if _is_loopback(parts.hostname or ""):
             options["trust_env"] = False
@@ -160,11 +156,7 @@ class Clients:
             raise ConfigError(_fault(error)) from None
 
     async def _refuse_redirect(self, response: Any) -> None:
-        """Stops where the HTTP library would follow with a GET, and lose the request's body.
-
-        Raises:
-            RequestRefused: it would.
-        """
+        """Stops where the HTTP library would follow with a GET, and lose the request's body."""
         if response.request.method == "POST" and response.status_code in _LOSE_BODY:
             parts = urlsplit(str(response.url.join(response.headers.get("location", ""))))
             host = parts.netloc.rpartition("@")[2]
@@ -239,11 +231,7 @@ class _Slot:
 
 
 async def _closing(client: openai.AsyncOpenAI) -> AsyncGenerator[None]:
-    """Closes the client when it ends.
-
-    A loop that shuts down ends all generators that it has started, so `asyncio.run` leaves no open
-    connection behind.
-    """
+    """Closes the client when it ends: a loop that shuts down, as `asyncio.run` does, ends all its generators."""
     try:
         yield
     finally:

@@ -76,13 +76,9 @@ class Endpoint:
 
     def leaks(self, error: BaseException) -> bool:
         """True where an error's own text, or that of its causes, holds a secret."""
-        seen: BaseException | None = error
-        while seen is not None:
-            text = str(seen)
-            if any(secret in text for secret in self.secrets):
-                return True
-            seen = seen.__cause__
-        return False
+        if any(secret in str(error) for secret in self.secrets):
+            return True
+        return error.__cause__ is not None and self.leaks(error.__cause__)
 
     def cause(self, error: BaseException) -> BaseException | None:
         """The original error, unless a traceback would show a secret that the server echoed."""
@@ -106,9 +102,7 @@ def server_message(body: object) -> str:
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
     """Seconds that the server asks to wait: `Retry-After` in (fractions of) seconds or as an HTTP date.
 
-    Args:
-        headers: the reply's headers, looked up without regard to case.
-        now: seconds since the epoch that a date is compared with; by default the clock's.
+    A date is compared with `now` (seconds since the epoch; default the clock's).
     """
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name)
@@ -128,7 +122,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 
 def says_no_model(error: openai.APIError) -> bool:
     """True where the server says that it has no such model (or no such URL: both are 404)."""
-    status = _status(error)
+    status = getattr(error, "status_code", None)
     if status == HTTPStatus.NOT_FOUND:
         return True
     if status not in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
@@ -141,13 +135,7 @@ def says_no_model(error: openai.APIError) -> bool:
 def translate(
     error: openai.APIError, endpoint: Endpoint, served: Sequence[str] | None = None
 ) -> ModelError:
-    """The memagent error for what the openai client raised.
-
-    Args:
-        error: what the client raised.
-        endpoint: who was asked.
-        served: the ids that the server lists, where it was asked for them; None where it does not say.
-    """
+    """The memagent error for what the client raised; `served`: the ids that the server lists, where it was asked."""
     import openai
 
     if isinstance(error, openai.APIConnectionError):
@@ -177,11 +165,6 @@ def translate(
     if status < HTTPStatus.BAD_REQUEST:
         return RequestRefused(f"{said}; the base URL leads elsewhere, give the server's own")
     return RequestRefused(f"{said}; the server does not take this request as it is")
-
-
-def _status(error: openai.APIError) -> int | None:
-    status = getattr(error, "status_code", None)
-    return status if isinstance(status, int) else None
 
 
 def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelError:

@@ -33,11 +33,7 @@ of range is the user's."""
 
 
 class Parameters:
-    """What one server was found to refuse.
-
-    Args:
-        endpoint: the server, for the log.
-    """
+    """What one server was found to refuse."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -49,12 +45,7 @@ class Parameters:
         return {new: fields[name] for name, new in names.items() if new is not None}
 
     def learn(self, error: openai.APIError, sent: Mapping[str, object]) -> bool:
-        """Whether the request is worth sending again, without what was refused.
-
-        Args:
-            error: what the server answered.
-            sent: the request's fields, adapted.
-        """
+        """Whether the request, sent with these (adapted) fields, is worth sending again without what was refused."""
         import openai
 
         if not isinstance(error, openai.APIStatusError):

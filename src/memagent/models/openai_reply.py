@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import (
+    AliasPath,
     BaseModel,
     ConfigDict,
     Field,
@@ -87,31 +88,19 @@ _Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _Lenient]
 _Name = Annotated[str | None, _Lenient]
 
 
-class _Details(BaseModel):
-    cached_tokens: _Count = None
-
-
-class _Counts(BaseModel):
-    prompt_tokens: _Count = None
-    completion_tokens: _Count = None
-    prompt_tokens_details: Annotated[_Details | None, _Lenient] = None
-
-
-class _Timings(BaseModel):
-    cache_n: _Count = None
-    """llama-server's count of cached prompt tokens."""
-
-
 class _Reply(BaseModel):
     choices: list[_Choice] = Field(min_length=1)
-    usage: Annotated[_Counts | None, _Lenient] = None
     prompt_token_ids: tuple[int, ...] | None = None
     """vLLM."""
-    timings: Annotated[_Timings | None, _Lenient] = None
-
-
-class _Meta(BaseModel):
-    n_ctx: _Window = None
+    prompt_tokens: _Count = Field(None, validation_alias=AliasPath("usage", "prompt_tokens"))
+    completion_tokens: _Count = Field(
+        None, validation_alias=AliasPath("usage", "completion_tokens")
+    )
+    cached_tokens: _Count = Field(
+        None, validation_alias=AliasPath("usage", "prompt_tokens_details", "cached_tokens")
+    )
+    cache_n: _Count = Field(None, validation_alias=AliasPath("timings", "cache_n"))
+    """llama-server's count of cached prompt tokens."""
 
 
 class ServedModel(BaseModel):
@@ -124,15 +113,15 @@ class ServedModel(BaseModel):
     """vLLM, SGLang."""
     context_length: _Window = None
     """Several gateways."""
-    meta: Annotated[_Meta | None, _Lenient] = None
-    """llama-server: `meta.n_ctx`."""
+    n_ctx: _Window = Field(None, validation_alias=AliasPath("meta", "n_ctx"))
+    """llama-server."""
     parent: _Name = None
     """vLLM: the model that a LoRA adapter belongs to; adapters have no length of their own."""
 
     @property
     def window(self) -> int | None:
         """Most tokens of prompt plus output, None where the server does not say."""
-        return self.max_model_len or (self.meta and self.meta.n_ctx) or self.context_length
+        return self.max_model_len or self.n_ctx or self.context_length
 
 
 class _Listing(BaseModel):
@@ -166,7 +155,7 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         raise BadResponse(
             f"{endpoint}: the reply is no chat completion: {_excerpt(body, endpoint)}; "
             f"does the base URL lead to an OpenAI-compatible server?"
-        ) from (None if endpoint.leaks(error) else error)
+        ) from endpoint.cause(error)
     choice = reply.choices[0]
     if choice.finish_reason in _BROKEN_OFF:
         raise ServerFailed(
@@ -178,7 +167,9 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
     if isinstance(said.content, list) and any(part.type != "text" for part in said.content):
         extra["content"] = [part.model_dump(exclude_unset=True) for part in said.content]
     reasoning = (extra.get("reasoning"), extra.get("reasoning_content"))
-    text, calls = _text(said.content), read_calls(said.tool_calls or ())
+    calls = read_calls(said.tool_calls or ())
+    parts = said.content if isinstance(said.content, list) else [_Part(text=said.content or "")]
+    text = "".join(part.text for part in parts)
     if not text.strip():
         _refuse_silence(said.refusal, () if request.tools else calls, endpoint)
     return Completion(
@@ -187,7 +178,13 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         reasoning=next((text for text in reasoning if isinstance(text, str) and text), ""),
         extra=extra,
         finish_reason=_finish(choice.finish_reason),
-        usage=_usage(reply),
+        usage=Usage(
+            calls=1,
+            prompt_tokens=reply.prompt_tokens or 0,
+            completion_tokens=reply.completion_tokens or 0,
+            cached_tokens=(reply.cache_n if reply.cached_tokens is None else reply.cached_tokens)
+            or 0,
+        ),
         tokens=_tokens(reply),
     )
 
@@ -226,11 +223,7 @@ def _finish(reason: str | None) -> FinishReason:
 
 
 def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
-    """The models that a server lists.
-
-    Raises:
-        BadResponse: the body is no model list.
-    """
+    """The models that a server lists; a `BadResponse` where the body is no list."""
     try:
         listed = _listing.validate_json(body)
         return tuple(listed if isinstance(listed, list) else listed.data)
@@ -238,7 +231,7 @@ def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
         raise BadResponse(
             f"{endpoint}: the reply to GET /models is no list of models: {_excerpt(body, endpoint)}; "
             f"does the base URL lead to an OpenAI-compatible server?"
-        ) from (None if endpoint.leaks(error) else error)
+        ) from endpoint.cause(error)
 
 
 def served_window(model: str, listed: Sequence[ServedModel]) -> int | None:
@@ -250,25 +243,6 @@ def served_window(model: str, listed: Sequence[ServedModel]) -> int | None:
         return listed[0].window if len(listed) == 1 else None
     parent = by_id.get(entry.parent) if entry.parent is not None else None
     return entry.window or (parent.window if parent is not None else None)
-
-
-def _text(content: str | list[_Part] | None) -> str:
-    if isinstance(content, list):
-        return "".join(part.text for part in content)
-    return content or ""
-
-
-def _usage(reply: _Reply) -> Usage:
-    counts = reply.usage or _Counts()
-    cached = counts.prompt_tokens_details and counts.prompt_tokens_details.cached_tokens
-    if cached is None:
-        cached = reply.timings and reply.timings.cache_n
-    return Usage(
-        calls=1,
-        prompt_tokens=counts.prompt_tokens or 0,
-        completion_tokens=counts.completion_tokens or 0,
-        cached_tokens=cached or 0,
-    )
 
 
 def _excerpt(body: bytes, endpoint: Endpoint) -> str:

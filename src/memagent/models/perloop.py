@@ -24,11 +24,7 @@ class PerLoop(Generic[T]):
         self._values: dict[asyncio.AbstractEventLoop, T] = {}
 
     def get(self) -> T:
-        """The running loop's value, made on its first call.
-
-        Raises:
-            RuntimeError: no event loop is running.
-        """
+        """The running loop's value, made on its first call."""
         loop = asyncio.get_running_loop()
         with self._lock:
             if loop not in self._values:

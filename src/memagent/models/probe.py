@@ -14,6 +14,7 @@ from memagent.models.dialects import Dialect
 from memagent.models.openai import OpenAIModel
 from memagent.models.server import Server
 from memagent.threads import in_thread
+from memagent.tokens.byte_bound import ByteBound
 
 QUESTION = (Message(role="user", content="Say in one word that you are ready."),)
 OUTPUT = 32
@@ -90,42 +91,35 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
     listed = await server.listing()
     dialect = await server.dialect()
     counter = await model.counter()
-    return Probe(
-        model=model.name,
-        base_url=server.endpoint.base_url,
-        dialect=dialect.name,
-        version=await in_thread(server_version, server, dialect),
-        window=await model.window(),
-        serves=None if listed is None else tuple(entry.id for entry in listed),
-        counter=counter.name,
-        counts=_who_counts(counter),
-        token_ids=bool(dialect.want_tokens),
-        thinking=dialect.switches_thinking,
-        pattern=dialect.pattern is not None,
-        call=await _call(model),
-    )
-
-
-async def _call(model: OpenAIModel) -> TestCall:
-    counter = await model.counter()
+    version = await in_thread(server_version, server, dialect)
+    window = await model.window()
     request = ChatRequest(
         messages=QUESTION, max_tokens=OUTPUT, sampling=Sampling(temperature=0), thinking=False
     )
     start = time.monotonic()
     completion = await model.complete(request)
-    return TestCall(
+    call = TestCall(
         text=completion.text,
         prompt_tokens=completion.usage.prompt_tokens,
         counted=await in_thread(counter.count_messages, QUESTION, thinking=False),
         completion_tokens=completion.usage.completion_tokens,
         seconds=time.monotonic() - start,
     )
-
-
-def _who_counts(counter: object) -> str:
-    if isinstance(counter, CheckedCounter):
-        return counter.who
-    return "bytes" if getattr(counter, "name", "") == "utf8-bytes" else "tokenizer"
+    counts = "bytes" if isinstance(counter, ByteBound) else "tokenizer"
+    return Probe(
+        model=model.name,
+        base_url=server.endpoint.base_url,
+        dialect=dialect.name,
+        version=version,
+        window=window,
+        serves=None if listed is None else tuple(entry.id for entry in listed),
+        counter=counter.name,
+        counts=counter.who if isinstance(counter, CheckedCounter) else counts,
+        token_ids=bool(dialect.want_tokens),
+        thinking=dialect.switches_thinking,
+        pattern=dialect.pattern is not None,
+        call=call,
+    )
 
 
 def server_version(server: Server, dialect: Dialect) -> str | None:

@@ -68,31 +68,31 @@ class Recorder(Wrapper):
 
     def _record(self, request: ChatRequest, completion: Completion) -> None:
         place = self._continued(request.messages, completion.tokens)
-        before = None if place is None else self._conversations[place]
         reply = Message(role="assistant", content=completion.text, tool_calls=completion.tool_calls)
+        before = None if place is None else self._conversations[place]
         conversation = Conversation(
             messages=(*request.messages, reply),
             kind=request.kind,
             tokens=completion.tokens,
             turns=_turns(before, completion.tokens),
         )
-        if place is None:
+        if place is None or before is None:
             place = len(self._conversations)
             self._conversations.append(conversation)
         else:
-            self._close(place)
+            for index, key in self._keys(before):
+                index.remove(key, place)
             self._conversations[place] = conversation
-        self._open(place)
+        for index, key in self._keys(conversation):
+            index.add(key, place)
         self.noted(place, request, completion)
 
     def _continued(self, messages: Sequence[Message], tokens: TokenIds | None) -> int | None:
         """Which conversation the call continues, None for a new one."""
         if tokens is not None:
-            place = self._by_ids.longest_prefix(
-                _id_digests(tokens.prompt[:-1], self._by_ids.lengths())
-            )
-            if place is not None:
-                return place
+            digests = _id_digests(tokens.prompt[:-1], self._by_ids.lengths())
+            if found := self._by_ids.all_prefixes(list(digests)):
+                return found[0]
         digests = list(_message_digests(messages))[:-1]  # a proper prefix
         extended = self._by_messages.all_prefixes(digests)
         # Without ids on both sides nothing but the messages can decide.
@@ -102,36 +102,16 @@ class Recorder(Wrapper):
         self.retokenised += bool(extended)
         return None
 
-    def _keys(self, place: int) -> tuple[_Key, _Key | None]:
-        conversation = self._conversations[place]
-        *_, by_messages = _message_digests(conversation.messages)
-        tokens = conversation.tokens
-        if tokens is None:
-            return by_messages, None
-        ids = tokens.prompt + tokens.sampled
-        *_, by_ids = _id_digests(ids, [len(ids)])
-        return by_messages, by_ids
-
-    def _open(self, place: int) -> None:
-        by_messages, by_ids = self._keys(place)
-        self._by_messages.add(by_messages, place)
-        if by_ids is not None:
-            self._by_ids.add(by_ids, place)
-
-    def _close(self, place: int) -> None:
-        by_messages, by_ids = self._keys(place)
-        self._by_messages.remove(by_messages, place)
-        if by_ids is not None:
-            self._by_ids.remove(by_ids, place)
+    def _keys(self, conversation: Conversation) -> Iterator[tuple[_Index, _Key]]:
+        """Where an open conversation is found."""
+        yield self._by_messages, list(_message_digests(conversation.messages))[-1]
+        if (tokens := conversation.tokens) is not None:
+            ids = tokens.prompt + tokens.sampled
+            yield self._by_ids, next(_id_digests(ids, [len(ids)]))
 
 
 def _turns(before: Conversation | None, tokens: TokenIds | None) -> tuple[TokenIds, ...]:
-    """The turns of a conversation with one more call.
-
-    Args:
-        before: what the call continues, None where it opens a conversation.
-        tokens: the call's ids.
-    """
+    """The turns of a conversation with one more call; `before` is None where the call opens it."""
     if tokens is None:
         return ()
     if before is None:
@@ -176,10 +156,6 @@ class _Index:
             for length, digest in reversed(keys)
             for place in reversed(self._places.get(length, {}).get(digest, []))
         ]
-
-    def longest_prefix(self, keys: Iterator[_Key]) -> int | None:
-        found = self.all_prefixes(list(keys))
-        return found[0] if found else None
 
 
 def _message_digests(messages: Sequence[Message]) -> Iterator[_Key]:

@@ -8,7 +8,7 @@ from asyncio import sleep, timeout
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState
 
@@ -138,21 +138,15 @@ class Retry(Wrapper):
         return _Course(self._policy, self.name, lambda: self._answered)
 
     async def _persist(self, call: Callable[[], Awaitable[T]], course: _Course) -> T:
-        async def attempt() -> T:
-            course.sent += 1
-            return await call()
-
         timer = timeout(self._policy.deadline)
         try:
             async with timer:
-                return await AsyncRetrying(sleep=sleep, **course.rules())(attempt)
+                return await course.run(call)
         except TimeoutError as error:
             if not timer.expired():  # it is the model's own
                 raise
             last = course.last
             raise course.cut_off() from error if last is None else last.__cause__
-        except ModelError as error:
-            raise course.final(error) from error.__cause__
 
 
 async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
@@ -172,16 +166,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
     except ModelError as error:
         if not error.retryable:
             raise
-    course = _Course(RetryPolicy(), name, lambda: True)
-
-    async def attempt() -> T:
-        course.sent += 1
-        return await call()
-
-    try:
-        return await AsyncRetrying(sleep=sleep, **course.rules())(attempt)
-    except ModelError as error:
-        raise course.final(error) from error.__cause__
+    return await _Course(RetryPolicy(), name, lambda: True).run(call)
 
 
 async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -221,15 +206,25 @@ class _Course:
         """Failures in a row, up to the last one, of a server that is waited for."""
         self._away_since = 0.0
 
-    def rules(self) -> dict[str, Any]:
-        """What tenacity goes by."""
-        return {
-            "retry": self._judge,
-            "wait": self._wait,
-            "stop": self._stop,
-            "before_sleep": self._note,
-            "reraise": True,
-        }
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Calls until it succeeds or cannot."""
+
+        async def attempt() -> T:
+            self.sent += 1
+            return await call()
+
+        retrying = AsyncRetrying(
+            sleep=sleep,
+            retry=self._judge,
+            wait=self._wait,
+            stop=self._stop,
+            before_sleep=self._note,
+            reraise=True,
+        )
+        try:
+            return await retrying(attempt)
+        except ModelError as error:
+            raise self.final(error) from error.__cause__
 
     def final(self, error: ModelError) -> ModelError:
         """The error that the caller gets: the same one where the call was sent only once."""

@@ -74,12 +74,7 @@ class Router:
 
     @asynccontextmanager
     async def turn(self, messages: Sequence[Message], tokens: int) -> AsyncGenerator[Server]:
-        """The server for one request, which counts as its own until the block is left.
-
-        Args:
-            messages: the prompt.
-            tokens: of the prompt and the output, about.
-        """
+        """The server for one request of about so many tokens, which counts as its own until the block is left."""
         blocks = list(_blocks(messages)) if len(self._lanes) > 1 else []
         await self._revive()
         with self._lock:
@@ -102,11 +97,7 @@ class Router:
                 lane.outstanding -= tokens
 
     def ask(self, path: str, body: Mapping[str, object]) -> Mapping[str, JsonValue]:
-        """`Server.ask` of the first server that is there. Blocks.
-
-        Raises:
-            ModelError: the last server's.
-        """
+        """`Server.ask` of the first server that is there, else the last server's error. Blocks."""
         *first, last = sorted(self._lanes, key=lambda lane: lane.rests_until)
         for lane in first:
             try:

@@ -43,7 +43,7 @@ UNREACHED = (ConnectionFailed, RequestTimeout, ServerBusy)
 
 
 class Server:
-    """One server that serves one model.
+    """One server that serves one model. What asks it raises a `ModelError` where it cannot be reached.
 
     Args:
         name: the model as errors name it.
@@ -71,11 +71,7 @@ class Server:
     # --- what it says of itself
 
     async def listing(self) -> tuple[ServedModel, ...] | None:
-        """Its model list, asked for once; None where it keeps none.
-
-        Raises:
-            ModelError: the list was asked for and did not come.
-        """
+        """Its model list, asked for once; None where it keeps none."""
         return await self._models.get()
 
     async def window(self) -> int | None:
@@ -84,7 +80,6 @@ class Server:
         Raises:
             ModelNotFound: the list names other models only.
             RequestRefused: there is no list, and the base URL looks incomplete.
-            ModelError: the list was asked for and did not come.
         """
         asked_at = self._models.asked_at
         if asked_at is not None and time.monotonic() - asked_at > FRESH:
@@ -98,37 +93,17 @@ class Server:
         return served_window(self.model, listed)
 
     async def dialect(self) -> Dialect:
-        """How to speak to it: as its list gives away, else as presumed.
-
-        Raises:
-            ModelError: it cannot be reached.
-        """
-        return await self.gives_away() or self._presumed
-
-    async def gives_away(self) -> Dialect | None:
-        """The dialect that its list gives away, None where it says nothing.
-
-        Raises:
-            ModelError: it cannot be reached.
-        """
+        """How to speak to it: as its list gives away, else as presumed."""
         owners = {entry.owned_by for entry in await self._lenient() or ()}
         found = {dialect for owner in owners if (dialect := owned_by(owner)) is not None}
-        return found.pop() if len(found) == 1 else None
+        return found.pop() if len(found) == 1 else self._presumed
 
     async def settled(self) -> None:
-        """Makes sure that what its list says is known, or that there is none.
-
-        Raises:
-            ModelError: it cannot be reached, or failed: another time it may say more.
-        """
+        """Makes sure that what its list says is known, or that there is none; a failure is raised."""
         await self._lenient(for_good=True)
 
     async def known_window(self) -> int | None:
-        """Its window, None where its list does not come either: chat requests then have their say.
-
-        Raises:
-            ModelError: it cannot be reached.
-        """
+        """Its window, None where its list does not come either: chat requests then have their say."""
         listed = await self._lenient()
         return None if listed is None else served_window(self.model, listed)
 
@@ -159,11 +134,7 @@ class Server:
         self._unlisted = False
 
     async def _lenient(self, *, for_good: bool = False) -> tuple[ServedModel, ...] | None:
-        """Its model list, None also where it refuses to send it: some gateways guard the list more than the chat.
-
-        Args:
-            for_good: raises what may be otherwise another time.
-        """
+        """Its model list, None also where it refuses to send it: some gateways guard the list more than the chat."""
         if self._unlisted:
             return None
         try:
@@ -182,21 +153,27 @@ class Server:
     # --- calls
 
     async def chat(self, fields: Mapping[str, object]) -> bytes:
-        """Sends a chat request, once, and returns the reply's body.
-
-        Raises:
-            ModelError: one of its subclasses for whatever went wrong.
-        """
+        """Sends a chat request, once, and returns the reply's body."""
         client = await self._clients.get()
         import openai
 
+        create: Any = client.chat.completions.with_raw_response.create
         try:
-            raw = await self._create(client.chat.completions.with_raw_response.create, fields)
+            while True:  # once more for each parameter that the server is found to refuse
+                sent = self._parameters.adapt(fields)
+                try:
+                    return (await create(**_arguments(sent))).content
+                except openai.APIError as error:
+                    if not self._parameters.learn(error, sent):
+                        raise
         except openai.APIError as error:
             raise await self._translated(error) from self.endpoint.cause(error)
         except UnicodeEncodeError as error:
-            raise self._surrogate(error) from None
-        return raw.content
+            raise RequestRefused(
+                f"{self.endpoint}: the prompt holds half a surrogate pair "
+                f"({error.object[error.start]!r}), which cannot be sent; "
+                f"decode the document with errors='replace'"
+            ) from None
 
     def ask(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, JsonValue]:
         """Asks for something beside the chat, from the server's root. Blocks.
@@ -236,18 +213,6 @@ class Server:
 
     # --- inside
 
-    async def _create(self, create: Any, fields: Mapping[str, object], **options: Any) -> Any:
-        """Sends a chat request, once more for each parameter that the server is found to refuse."""
-        import openai
-
-        while True:
-            sent = self._parameters.adapt(fields)
-            try:
-                return await create(**_arguments(sent), **options)
-            except openai.APIError as error:
-                if not self._parameters.learn(error, sent):
-                    raise
-
     @property
     def _root(self) -> str:
         """Where the paths beside `/v1` begin."""
@@ -260,13 +225,6 @@ class Server:
             with suppress(ModelError):  # rather than a second error
                 served = self._models.names if await self._models.ask() is not None else None
         return translate(error, self.endpoint, served)
-
-    def _surrogate(self, error: UnicodeEncodeError) -> RequestRefused:
-        return RequestRefused(
-            f"{self.endpoint}: the prompt holds half a surrogate pair "
-            f"({error.object[error.start]!r}), which cannot be sent; "
-            f"decode the document with errors='replace'"
-        )
 
 
 def _arguments(fields: Mapping[str, object]) -> dict[str, Any]:

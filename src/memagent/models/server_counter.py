@@ -6,12 +6,12 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from pydantic import JsonValue
 
 from memagent.errors import AuthenticationFailed, BadResponse, ModelNotFound, RequestRefused
 from memagent.messages import Message, ToolSpec
-from memagent.models.dialects.base import id_list
 from memagent.models.openai_request import sent
 from memagent.texts import repair_surrogates
 from memagent.tokens.base import Measured
@@ -83,15 +83,13 @@ class ServerCounter:
     def measure(self, text: str) -> Measured:
         """Tokenises `text` once; its prefixes are tokenised when they are asked for."""
         text = repair_surrogates(text)
-        return _ServerMeasured(text, self.ids(text), self.text, self.count)
+        return _ServerMeasured(text, self.ids(text), self)
 
     def ids(self, text: str) -> list[int]:
         """Token ids of a text by itself."""
         if not text:
             return []
-        return self._tokens(
-            {"prompt": repair_surrogates(text), "add_special_tokens": False},
-        )
+        return self._tokens({"prompt": repair_surrogates(text), "add_special_tokens": False})
 
     def rendered(
         self,
@@ -133,24 +131,17 @@ class ServerCounter:
 
     def _tokens(self, fields: Mapping[str, object]) -> list[int]:
         reply = self._send("/tokenize", {"model": self._model, **fields})
-        ids = id_list(reply.get("tokens"))
-        if ids is None:
+        ids = reply.get("tokens")
+        if not isinstance(ids, list) or not all(type(item) is int for item in ids):
             raise BadResponse(f"{self._model}: no token ids in the reply to /tokenize")
-        return ids
+        return cast("list[int]", ids)
 
 
 class _ServerMeasured:
     """A text whose tokens the server knows."""
 
-    def __init__(
-        self,
-        text: str,
-        ids: Sequence[int],
-        text_of: Callable[[Sequence[int]], str | None],
-        count: Callable[[str], int],
-    ) -> None:
-        self._text, self._ids = text, ids
-        self._text_of, self._count = text_of, count
+    def __init__(self, text: str, ids: Sequence[int], counter: ServerCounter) -> None:
+        self._text, self._ids, self._counter = text, ids, counter
         self.tokens = len(ids)
 
     def chars_within(self, limit: int) -> int:
@@ -160,7 +151,7 @@ class _ServerMeasured:
         if limit <= 0:
             return 0
         guess = len(self._text) * limit // self.tokens
-        head = self._text_of(self._ids[:limit])
+        head = self._counter.text(self._ids[:limit])
         if head is None:
             return guess
         if not self._text.startswith(head):
@@ -175,4 +166,4 @@ class _ServerMeasured:
         """Exactly `count(text[:chars])`."""
         if chars >= len(self._text):
             return self.tokens
-        return self._count(self._text[: max(chars, 0)])
+        return self._counter.count(self._text[: max(chars, 0)])

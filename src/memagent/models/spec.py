@@ -5,14 +5,10 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from os import PathLike
-from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
-
-from pydantic import SecretStr
 
 from memagent.errors import AuthenticationFailed, ConfigError, NoModel
 from memagent.models.base import ChatModel, Wrapper
@@ -39,19 +35,8 @@ IN_PROCESS = ("transformers", "nano", "extractive")
 """Need no server."""
 ALONE = ("nano", "extractive")
 """Stand without a name."""
-
-
-@dataclass(frozen=True)
-class Access:
-    """How to reach a model: arguments first, then the environment, then `.env` (keys: see `_key`)."""
-
-    base_urls: tuple[str, ...]
-    api_key: str | None = field(repr=False)
-    tokenizer: str | PathLike[str] | TokenCounter | None
-    window: int | None
-    server: Mapping[str, Any] = field(repr=False)
-    """Further arguments of `OpenAIModel`."""
-    retry: RetryPolicy
+SCHEMES = ("openai", "vllm", "sglang", *IN_PROCESS)
+"""What a spec may begin with."""
 
 
 def open_model(
@@ -120,20 +105,23 @@ def open_model(
         if not urls:
             raise ConfigError("base_url is an empty list; give at least one server")
         url = _Setting("base_url=", ",".join(urls))
-    access = Access(
-        base_urls=urls,
-        api_key=_key(scheme, name, url, api_key, found.keys),
-        tokenizer=tokenizer,
-        window=window,
-        server={
-            "timeout": 600.0 if timeout is None else timeout,
-            "default_headers": headers,
-            "extra_body": extra_body,
-        },
-        retry=retry or RetryPolicy(),
-    )
-    model = SCHEMES[scheme](name, access)
-    if tokenizer is not None and scheme in IN_PROCESS:
+    model = _in_process(scheme, name, window)
+    if model is None:
+        urls = urls or (LOCAL_URLS.get(scheme, OPENAI_URL),)
+        key = _key(scheme, name, url, api_key, found.keys)
+        served = OpenAIModel(
+            name,
+            base_url=urls,
+            api_key=key,
+            dialect=_dialect(scheme, name, urls, key),
+            window=window,
+            tokenizer=tokenizer,
+            timeout=600.0 if timeout is None else timeout,
+            default_headers=headers,
+            extra_body=extra_body,
+        )
+        model = Retry(served, **vars(retry or RetryPolicy()))
+    elif tokenizer is not None:
         model = Counted(model, tokenizer)
     if isinstance(model, Wrapper):
         model.opened_with = {
@@ -143,64 +131,37 @@ def open_model(
     return model
 
 
+def _in_process(scheme: str, name: str, window: int | None) -> ChatModel | None:
+    if scheme == "transformers":
+        return TransformersModel(name, window=window)
+    if scheme == "nano":
+        return open_nano(window)
+    if scheme == "extractive":
+        return ExtractiveModel() if window is None else ExtractiveModel(window=window)
+    return None
+
+
+def _dialect(scheme: str, name: str, urls: tuple[str, ...], key: str | None) -> DialectName:
+    if scheme == "vllm" or scheme == "sglang":
+        return scheme
+    if all(urlsplit(url).hostname != urlsplit(OPENAI_URL).hostname for url in urls):
+        return "plain"
+    if not key:
+        raise AuthenticationFailed(
+            f"openai:{name} at {OPENAI_URL} wants an API key; set OPENAI_API_KEY or MEMAGENT_API_KEY, or "
+            f"give the base URL of another server (base_url=, MEMAGENT_BASE_URL)"
+        )
+    return "openai"
+
+
 def _without_secrets(url: str) -> str:
     """A server's address without user, password and query."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def _openai(name: str, access: Access) -> ChatModel:
-    urls = access.base_urls or (OPENAI_URL,)
-    its_own = any(urlsplit(url).hostname == urlsplit(OPENAI_URL).hostname for url in urls)
-    if its_own and not access.api_key:
-        raise AuthenticationFailed(
-            f"openai:{name} at {OPENAI_URL} wants an API key; set OPENAI_API_KEY or MEMAGENT_API_KEY, or "
-            f"give the base URL of another server (base_url=, MEMAGENT_BASE_URL)"
-        )
-    return _server(name, urls, "openai" if its_own else "plain", access)
-
-
-def _local(dialect: Literal["vllm", "sglang"], name: str, access: Access) -> ChatModel:
-    return _server(name, access.base_urls or (LOCAL_URLS[dialect],), dialect, access)
-
-
-def _extractive(name: str, access: Access) -> ChatModel:
-    return ExtractiveModel() if access.window is None else ExtractiveModel(window=access.window)
-
-
-def _server(name: str, urls: tuple[str, ...], dialect: DialectName, access: Access) -> ChatModel:
-    return Retry(
-        OpenAIModel(
-            name,
-            base_url=urls,
-            api_key=access.api_key,
-            dialect=dialect,
-            window=access.window,
-            tokenizer=access.tokenizer,
-            **access.server,
-        ),
-        **vars(access.retry),
-    )
-
-
-SCHEMES: dict[str, Callable[[str, Access], ChatModel]] = {
-    "openai": _openai,
-    "vllm": partial(_local, "vllm"),
-    "sglang": partial(_local, "sglang"),
-    "transformers": lambda name, access: TransformersModel(name, window=access.window),
-    "nano": lambda name, access: open_nano(access.window),
-    "extractive": _extractive,
-}
-"""What may stand before the colon; those of `ALONE` have none."""
-
-
 def _split(spec: str | None) -> tuple[str, str]:
-    """Scheme and name.
-
-    Raises:
-        NoModel: there is no spec.
-        ConfigError: it has no known scheme, or no name.
-    """
+    """Scheme and name."""
     if spec is None or not spec.strip():
         raise NoModel(
             f"no model is named. Looked for: the model argument, MEMAGENT_MODEL in the environment, "
@@ -265,14 +226,8 @@ class _Setting:
 def _key(
     scheme: str, name: str, url: _Setting | None, given: str | None, found: tuple[_Setting, ...]
 ) -> str | None:
-    """The first key that may be sent to `url` (None for the scheme's default), None where nothing is sent.
-
-    Raises:
-        ConfigError: the key that was given may not.
-    """
+    """The first key that may be sent to `url` (None: the scheme's default), None where nothing is sent."""
     foreign = url if url is not None and url.from_file else None
-    if scheme in IN_PROCESS:
-        return None
     if given is not None:
         if given and foreign is not None:
             raise ConfigError(
@@ -307,32 +262,20 @@ class _Found:
     @classmethod
     def look(cls) -> _Found:
         # Imported here: reading settings is the only use, and `import memagent` stays light.
-        from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+        from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSource
 
-        class Environment(BaseSettings):
-            model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore")
+        class Settings(BaseSettings):
             memagent_model: str | None = None
             memagent_base_url: str | None = None
-            memagent_api_key: SecretStr | None = None
+            memagent_api_key: str | None = None
             openai_base_url: str | None = None
-            openai_api_key: SecretStr | None = None
-
-        class File(Environment):
-            model_config = SettingsConfigDict(env_file=ENV_FILE, env_file_encoding="utf-8")
-
-            @classmethod
-            def settings_customise_sources(
-                cls,
-                settings_cls: type[BaseSettings],
-                init_settings: PydanticBaseSettingsSource,
-                env_settings: PydanticBaseSettingsSource,
-                dotenv_settings: PydanticBaseSettingsSource,
-                file_secret_settings: PydanticBaseSettingsSource,
-            ) -> tuple[PydanticBaseSettingsSource, ...]:
-                return (dotenv_settings,)
+            openai_api_key: str | None = None
 
         try:
-            sources = (Environment(), File())
+            sources = (
+                EnvSettingsSource(Settings, env_ignore_empty=True)(),
+                DotEnvSettingsSource(Settings, ENV_FILE, "utf-8", env_ignore_empty=True)(),
+            )
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"{ENV_FILE} in the working folder cannot be read ({error}); make it readable UTF-8, or "
@@ -340,15 +283,11 @@ class _Found:
             ) from error
 
         def settings(*names: str) -> tuple[_Setting, ...]:
-            every = ((name, source, getattr(source, name)) for name in names for source in sources)
             return tuple(
-                _Setting(
-                    name.upper(),
-                    value.get_secret_value() if isinstance(value, SecretStr) else value,
-                    from_file=isinstance(source, File),
-                )
-                for name, source, value in every
-                if value is not None
+                _Setting(name.upper(), source[name], from_file=source is sources[1])
+                for name in names
+                for source in sources
+                if name in source
             )
 
         models = settings("memagent_model")

@@ -9,11 +9,15 @@ from dataclasses import dataclass
 
 from memagent.messages import Message, ToolCall
 from memagent.models.transformers.template import Template
+from memagent.texts import repair_surrogates
 
 MOST_IDS = 1_000_000
 """Ids that are remembered at most: 8 MB. A rollout that opens more conversations forgets the oldest."""
 MOST_PROMPTS = 64
 """Prompts that are remembered between being counted and being sent."""
+
+STAND_IN = "memagent"
+"""Put in place of a reply to see what a template writes behind one. Any word does that no template looks for."""
 
 _Key = tuple[tuple[str, str, tuple[ToolCall, ...], str | None], ...]
 _PromptKey = tuple[_Key, bool | None]
@@ -128,7 +132,7 @@ class Conversations:
     def _continue(
         self, earlier: _Open, messages: Sequence[Message], place: int, thinking: bool | None
     ) -> Prompt:
-        rendered = self._template.continued(earlier.before, messages, place, thinking=thinking)
+        rendered = continued(self._template, earlier.before, messages, place, thinking=thinking)
         if rendered.tail is None:
             return Prompt(self._template.encode(rendered.text), rendered.text)
         tail = self._template.encode(rendered.tail)
@@ -140,3 +144,49 @@ class Conversations:
 def _key(messages: Sequence[Message]) -> _Key:
     # Strings keep their hash, so a long prompt is hashed once however often it is looked up.
     return tuple((m.role, m.content, m.tool_calls, m.tool_call_id) for m in messages)
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A prompt, and the part of it that is new where it continues a conversation."""
+
+    text: str
+    """All of it, up to where the model's turn begins."""
+    tail: str | None = None
+    """What stands behind the last reply; None for a conversation that has to be read from its start."""
+
+
+def continued(
+    template: Template,
+    before: str,
+    messages: Sequence[Message],
+    place: int,
+    *,
+    thinking: bool | None = None,
+) -> Rendered:
+    """Renders a prompt that goes on behind a reply.
+
+    The tail is what the template writes behind a reply of its own accord, so it does not depend on the reply's
+    text. There is none where the template changes what stood before: some leave out earlier reasoning.
+
+    Args:
+        template: renders messages.
+        before: the prompt, as text, to which the reply was given.
+        messages: all of them, the reply among them.
+        place: the reply's index.
+        thinking: as in `ChatRequest`.
+    """
+    text = template.render(messages, thinking=thinking)
+    reply = messages[place]
+    stand_in = reply.model_copy(update={"content": STAND_IN})
+    other = template.render(
+        (*messages[:place], stand_in, *messages[place + 1 :]), thinking=thinking
+    )
+    head = before + STAND_IN
+    tail = other[len(head) :]
+    kept = text[len(before) : len(text) - len(tail)]
+    # Templates strip white space around replies; the ids keep it.
+    same = kept.strip() == repair_surrogates(reply.content).strip()
+    if other.startswith(head) and text.startswith(before) and text.endswith(tail) and same:
+        return Rendered(text, tail)
+    return Rendered(text)

@@ -3,7 +3,7 @@ from tests.models.transformers.policies import tokenizer
 
 from memagent.errors import ConfigError, TokenizerError
 from memagent.messages import Message, ToolCall
-from memagent.models.transformers.template import Rendered, Template
+from memagent.models.transformers.template import Template
 
 CHAT = (
     Message(role="user", content="Who came to the village?"),
@@ -57,42 +57,6 @@ def test_a_reply_is_read_without_special_tokens() -> None:
     template = Template(tokenizer())
     ids = template.encode("He said:  no .")
     assert template.decode([*ids, 2]) == "He said:  no ."
-
-
-def continued(template: Template, reply: str, *, after: str = "And then?") -> Rendered:
-    before = template.render(CHAT[:1])
-    chat = (CHAT[0], Message(role="assistant", content=reply), Message(role="user", content=after))
-    return template.continued(before, chat, 1)
-
-
-@pytest.mark.parametrize("reply", ["The old prince.", "", " \n cut off", "memagent", "<|im_end|>"])
-def test_the_tail_is_what_the_template_writes_behind_a_reply(reply: str) -> None:
-    template = Template(tokenizer())
-    rendered = continued(template, reply)
-    assert (
-        rendered.tail
-        == "<|im_end|>\n<|im_start|>user\nAnd then?<|im_end|>\n<|im_start|>assistant\n"
-    )
-    assert rendered.text == template.render(CHAT[:1]) + reply + rendered.tail
-
-
-@pytest.mark.parametrize("reply", ["\n two lines\n\n", "the same: And then?\nassistant: "])
-def test_white_space_that_the_template_strips_is_no_change(reply: str) -> None:
-    rendered = continued(Template(tokenizer(), BARE), reply)
-    assert rendered.tail == "\nuser: And then?\nassistant: "
-
-
-def test_a_template_that_changes_what_was_said_leaves_no_tail() -> None:
-    template = Template(tokenizer(), FORGETFUL)
-    assert continued(template, "<think>hm</think>The prince.").tail is None
-    assert continued(template, "The prince.").tail is not None
-    before = template.render(CHAT[:1], thinking=False)
-    assert template.continued(before, CHAT, 1).tail is None, "the empty thought is left out later"
-
-
-def test_a_template_that_says_how_many_messages_there_are_leaves_no_tail() -> None:
-    counting = "{{ messages | length }}" + BARE
-    assert continued(Template(tokenizer(), counting), "The prince.").tail is None
 
 
 def test_without_a_template_the_error_names_the_remedy() -> None:

@@ -8,6 +8,7 @@ from memagent.models.transformers.counter import text_counter
 from memagent.models.transformers.template import Template
 from memagent.prompts import PromptSet
 from memagent.tokens import load_counter
+from memagent_train.rollout.conversations import continued
 from memagent_train.smoke.tokenizer import (
     END,
     FILLER,
@@ -64,11 +65,9 @@ def test_a_conversation_goes_on_behind_its_prompt() -> None:
     asked = [Message(role="user", content="ask colour")]
     said = [*asked, Message(role="assistant", content="red"), Message(role="user", content="write")]
     before = template.render(asked)
-    continued = template.continued(before, said, 1)
-    assert continued.tail is not None
-    assert template.encode(continued.text)[: len(template.encode(before))] == template.encode(
-        before
-    )
+    rendered = continued(template, before, said, 1)
+    assert rendered.tail is not None
+    assert template.encode(rendered.text)[: len(template.encode(before))] == template.encode(before)
 
 
 def test_the_prompt_set_says_at_most_ten_words() -> None:

@@ -47,18 +47,12 @@ end at once: the replies are thrown away then."""
 
 
 class Batcher:
-    """Serves requests in batches until it is closed.
+    """Serves requests in batches, from one thread, until it is closed.
 
     A batch holds requests of one `Sampling`: the one that has waited longest, and those nearest to it in length, so
     that little is padding and none waits for ever. A batch that does not fit the device's memory is halved, and no
-    larger one is tried again.
-
-    Args:
-        serve: generates one batch; called from one thread, one batch at a time.
-        max_batch: most requests of a batch.
-        max_tokens: most ids of a batch, all rows as long as the longest prompt and the longest output together; None
-            sets no limit. A request that is longer still is served alone.
-        meter: computing while a batch is served.
+    larger one is tried again. `max_batch` and `max_tokens` are those of `PaddedSampler`; the meter computes while a
+    batch is served.
     """
 
     def __init__(
@@ -80,19 +74,12 @@ class Batcher:
         if self._closing.is_set():  # perhaps too late for the thread to see it
             settle(request.reply, closed())
 
-    def close(self) -> None:
-        """Ends, and waits until it has."""
-        self.end()
-        self.join()
-
-    def end(self) -> None:
-        """Stops when the batch under way lets go; what waits fails."""
+    def close(self, *, wait: bool = True) -> None:
+        """Stops when the batch under way lets go, which it waits for unless told otherwise; what waits fails."""
         self._closing.set()
         self._queue.put(None)
-
-    def join(self) -> None:
-        """Blocks until it has stopped."""
-        self._thread.join()
+        if wait:
+            self._thread.join()
 
     def _run(self) -> None:
         while self._gather():

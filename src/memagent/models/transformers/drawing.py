@@ -17,12 +17,8 @@ from memagent.messages import Sampling
 class Drawing(LogitsProcessor):
     """The last word on each step's scores: it draws an id a row, and leaves `generate` that one to take.
 
-    Each row draws with a stream of its own, so what is drawn from given logits does not depend on the rows beside it.
-    Of a step's `(B, V)` log-probabilities only those of the drawn ids are kept.
-
-    Args:
-        sampling: of all rows.
-        seeds: B seeds, None for a stream that nothing repeats.
+    Each row draws with a stream of its own (seeded, or None), so what is drawn from given logits does not depend on the
+    rows beside it. Of a step's `(B, V)` log-probabilities only those of the drawn ids are kept.
     """
 
     def __init__(self, sampling: Sampling, seeds: Sequence[int | None]) -> None:
@@ -70,13 +66,7 @@ def _nucleus(probs_BV: torch.Tensor, top_p: float) -> torch.Tensor:
 
 
 class RowLimits(StoppingCriteria):
-    """Ends each row at its own limit, and rows that nobody waits for at once.
-
-    Args:
-        limits: B numbers of ids to draw.
-        prompt: columns of the prompts, padding included.
-        dropped: tells of each of B rows whether nobody waits for it.
-    """
+    """Ends each row at its own limit of ids behind the prompts' columns, and rows that nobody waits for at once."""
 
     def __init__(
         self, limits: Sequence[int], prompt: int, dropped: Callable[[], Sequence[bool]]

@@ -193,11 +193,7 @@ def _prompt_ids(template: Template, request: ChatRequest) -> tuple[int, ...]:
 
 
 def _find(source: str | Path) -> tuple[str, Policy | None]:
-    """The folder as an absolute path, or the name on the hub; and the settings that a folder brings.
-
-    Raises:
-        ConfigError: it can only be a folder, and is none that holds a model.
-    """
+    """The folder as an absolute path, or the name on the hub; and the settings that a folder brings."""
     text = str(source)
     folder = Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - links are left as they are
     if not folder.is_dir():

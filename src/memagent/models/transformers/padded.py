@@ -90,18 +90,16 @@ class PaddedSampler:
                 max_tokens=self._max_batch_tokens,
                 meter=self.meter,
             )
-            dropped = False
+            wait = True
             try:
                 yield
             except GeneratorExit:
                 # Nobody ended the block. Garbage is collected anywhere, on an event loop too: it may not wait.
-                dropped = True
+                wait = False
                 raise
             finally:
                 self._batcher = None
-                batcher.end()
-                if not dropped:
-                    batcher.join()
+                batcher.close(wait=wait)
 
     async def sample(
         self,

@@ -91,12 +91,7 @@ def pad_id(tokenizer: PreTrainedTokenizerBase, ends: Sequence[int]) -> int:
 
 
 def read_drawn(ids: Sequence[int], logprobs: Sequence[float], ends: Sequence[int]) -> Sampled:
-    """What an engine drew, checked.
-
-    Args:
-        ids: T ids.
-        logprobs: T log-probabilities.
-        ends: ids that end a reply.
+    """What an engine drew (ids, as many log-probabilities), checked; `ends` are the ids that end a reply.
 
     Raises:
         ModelError: there are none, or the log-probabilities are not as many, or no numbers.
@@ -131,15 +126,10 @@ def window_of(model: PreTrainedModel) -> int:
 def generation_settings(
     model: PreTrainedModel, *, ends: Sequence[int], pad: int
 ) -> Generator[None]:
-    """Readies a module for drawing, and leaves it as it was.
+    """Readies a module for drawing, with ids that end a reply and one that fills rows up; leaves it as it was.
 
     Eval mode, since dropout would make log-probs of another model; and a generation config without anything of the
     model's own, since a repetition penalty, say, would draw from another distribution than the one that is trained.
-
-    Args:
-        model: the policy.
-        ends: ids that end a reply.
-        pad: the id that fills rows up.
     """
     from transformers import GenerationConfig
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memagent.errors import ConfigError, TokenizerError
@@ -14,19 +13,6 @@ from memagent.tokens.template import refused, shown
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
-
-STAND_IN = "memagent"
-"""Put in place of a reply to see what a template writes behind one. Any word does that no template looks for."""
-
-
-@dataclass(frozen=True)
-class Rendered:
-    """A prompt, and the part of it that is new where it continues a conversation."""
-
-    text: str
-    """All of it, up to where the model's turn begins."""
-    tail: str | None = None
-    """What stands behind the last reply; None for a conversation that has to be read from its start."""
 
 
 class Template:
@@ -85,35 +71,6 @@ class Template:
             raise TokenizerError(refused(messages, (), error)) from error
         assert isinstance(text, str), "one conversation was rendered, to text"
         return repair_surrogates(text)
-
-    def continued(
-        self, before: str, messages: Sequence[Message], place: int, *, thinking: bool | None = None
-    ) -> Rendered:
-        """Renders a prompt that goes on behind a reply.
-
-        The tail is what the template writes behind a reply of its own accord, so it does not depend on the reply's
-        text. There is none where the template changes what stood before: some leave out earlier reasoning.
-
-        Args:
-            before: the prompt, as text, to which the reply was given.
-            messages: all of them, the reply among them.
-            place: the reply's index.
-            thinking: as in `ChatRequest`.
-        """
-        text = self.render(messages, thinking=thinking)
-        reply = messages[place]
-        stand_in = reply.model_copy(update={"content": STAND_IN})
-        other = self.render(
-            (*messages[:place], stand_in, *messages[place + 1 :]), thinking=thinking
-        )
-        head = before + STAND_IN
-        tail = other[len(head) :]
-        kept = text[len(before) : len(text) - len(tail)]
-        # Templates strip white space around replies; the ids keep it.
-        same = kept.strip() == repair_surrogates(reply.content).strip()
-        if other.startswith(head) and text.startswith(before) and text.endswith(tail) and same:
-            return Rendered(text, tail)
-        return Rendered(text)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of a text that the template wrote. Lets other threads run meanwhile."""

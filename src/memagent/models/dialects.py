@@ -1,12 +1,10 @@
-"""A dialect: data and a few functions, one instance for each kind of server."""
+"""What each kind of server takes and gives beyond the common ground."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
-
-from pydantic import JsonValue
 
 from memagent.messages import ChatRequest
 
@@ -41,12 +39,7 @@ class Dialect:
     """Counts texts and conversations at `/tokenize` and gives texts back at `/detokenize`."""
 
     def fields(self, request: ChatRequest, *, tokens: bool) -> dict[str, object]:
-        """What a request asks for beside its messages and sampling.
-
-        Args:
-            request: the call.
-            tokens: also asks for token ids and log-probabilities, where the server gives them.
-        """
+        """What a request asks for beside its messages and sampling; `tokens`: ids and log-probabilities too."""
         fields: dict[str, object] = {self.limit: request.max_tokens}
         if request.seed is not None:
             fields["seed"] = request.seed
@@ -61,8 +54,38 @@ class Dialect:
         return fields
 
 
-def id_list(value: JsonValue) -> list[int] | None:
-    """A list of token ids, None for anything else."""
-    if not isinstance(value, list) or not all(type(item) is int for item in value):
-        return None
-    return [item for item in value if isinstance(item, int)]
+DIALECTS: dict[DialectName, Dialect] = {
+    # llama-server, Ollama, TGI, gateways: the fields that all of them know.
+    "plain": Dialect("plain"),
+    # The OpenAI API refuses `max_tokens` for its newer models.
+    "openai": Dialect("openai", limit="max_completion_tokens"),
+    # Checked with 0.32.
+    "vllm": Dialect(
+        "vllm",
+        owner="vllm",
+        version=("/version", "version"),
+        switches_thinking=True,
+        pattern=lambda regex: {"structured_outputs": {"regex": regex}},
+        continues={"add_generation_prompt": False, "continue_final_message": True},
+        want_tokens={"return_token_ids": True, "logprobs": True},
+        tokenize=True,
+    ),
+    # Checked with 0.5.23.
+    "sglang": Dialect(
+        "sglang",
+        owner="sglang",
+        version=("/server_info", "version"),
+        switches_thinking=True,
+        pattern=lambda regex: {"regex": regex},
+        continues={"continue_final_message": True},
+        want_tokens={"return_token_ids": True, "logprobs": True},
+        any_name=True,
+        tokenize=True,
+    ),
+}
+"""All that are known, by name. A server that gives none of them away is spoken to plainly."""
+
+
+def owned_by(owner: str | None) -> Dialect | None:
+    """The dialect of a server whose models are `owned_by` somebody, None where that says nothing."""
+    return next((d for d in DIALECTS.values() if d.owner is not None and d.owner == owner), None)

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from memagent.messages import ChatRequest, Message
-from memagent.models.dialects import DIALECTS, DialectName, owned_by
-from memagent.models.dialects.base import Dialect, id_list
+from memagent.models.dialects import DIALECTS, Dialect, DialectName, owned_by
 
 ASK = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=9)
 
@@ -63,21 +62,35 @@ def test_what_a_dialect_cannot_say_is_left_out() -> None:
     assert "ids" not in able.fields(ask, tokens=False)
 
 
+FULL = ASK.model_copy(update={"seed": 3, "thinking": False, "pattern": r"\S[\s\S]*"})
+IDS = {"return_token_ids": True, "logprobs": True}
+SWITCH = {"chat_template_kwargs": {"enable_thinking": False}}
+
+
 @pytest.mark.parametrize(
-    ("value", "ids"),
+    ("name", "fields"),
     [
-        ([], []),
-        ([1, 2], [1, 2]),
-        ([1.0], None),
-        ([True], None),
-        (["1"], None),
-        ([[1]], None),
-        ({"0": 1}, None),
-        ("12", None),
-        (None, None),
-        (12, None),
+        ("plain", {"max_tokens": 9}),
+        ("openai", {"max_completion_tokens": 9}),
+        ("vllm", {"max_tokens": 9, "structured_outputs": {"regex": r"\S[\s\S]*"}, **SWITCH, **IDS}),
+        ("sglang", {"max_tokens": 9, "regex": r"\S[\s\S]*", **SWITCH, **IDS}),
     ],
-    ids=repr,
 )
-def test_lists_of_ids(value: Any, ids: list[int] | None) -> None:
-    assert id_list(value) == ids
+def test_what_is_asked_of_each(name: DialectName, fields: dict[str, Any]) -> None:
+    assert DIALECTS[name].fields(FULL, tokens=True) == fields | {"seed": 3}
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_reasoning_is_switched_on_in_the_template(name: DialectName) -> None:
+    on = DIALECTS[name].fields(ASK.model_copy(update={"thinking": True}), tokens=False)
+    assert on == {"max_tokens": 9, "chat_template_kwargs": {"enable_thinking": True}}
+
+
+def test_who_gives_itself_away_and_counts() -> None:
+    said = {n: (d.owner, d.version, d.tokenize) for n, d in DIALECTS.items()}
+    assert said == {
+        "plain": (None, None, False),
+        "openai": (None, None, False),
+        "vllm": ("vllm", ("/version", "version"), True),
+        "sglang": ("sglang", ("/server_info", "version"), True),
+    }
