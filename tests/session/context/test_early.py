@@ -16,7 +16,7 @@ from memagent.runstore import RunStore
 async def until_asked(model: ScriptedModel) -> None:
     """Waits for the first request."""
     async with asyncio.timeout(10):
-        while not model.requests:
+        while not model.requests:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
 
@@ -136,7 +136,7 @@ async def test_what_a_run_committed_is_not_asked_for_again(early: float | None) 
 
     async def session(model: ScriptedModel) -> tuple[Any, ...]:
         async with (
-            Log.open(store, "run", binding={}, settings={}, source={}) as log,
+            Log.open(store, "run", binding={"questions": ["?"]}, settings={}, source={}) as log,
             await opened(model, early=early, log=log, window=8192) as buffer,
         ):
             await fill(buffer, "do")

@@ -24,9 +24,7 @@ CALL = Completion(text="", tool_calls=(call("do"),), usage=Usage(calls=1, prompt
 
 def summariser_of(layout: Layout, model: ScriptedModel) -> Summariser:
     sampling = Sampling(temperature=0.3)
-    return Summariser(
-        layout, Caller(model, layout.counter, layout.window, sampling=sampling, seed=5)
-    )
+    return Summariser(Caller(model, layout.counter, layout.window, sampling=sampling, seed=5))
 
 
 async def summarised(
@@ -40,7 +38,7 @@ async def summarised(
     steps = (acted(n, f"<{n}>".ljust(size, "."), "do") for n, size in enumerate(sizes))
     turns = turns_of(layout, *(message for step in steps for message in step))
     summariser = summariser_of(layout, model)
-    summary = await summariser.summary(past or Past(), turns, spent, early=early)
+    summary = await summariser.summary(layout, past or Past(), turns, spent, early=early)
     return summary, spent, model
 
 
@@ -142,13 +140,13 @@ async def test_a_summary_that_failed_is_asked_for_again_under_its_key() -> None:
         Spent(),
     )
     with pytest.raises(ServerBusy):
-        await summariser.summary(Past(), turns, spent)
+        await summariser.summary(layout, Past(), turns, spent)
     assert (spent.usage.calls, spent.usage.retries) == (0, 3)
     with pytest.raises(CompactionFailed):
-        await summariser.summary(Past(), turns, spent)
+        await summariser.summary(layout, Past(), turns, spent)
     assert (spent.usage.calls, spent.usage.retries) == (0, 6)
     for _ in range(2):
-        await summariser.summary(Past(), turns, spent)
+        await summariser.summary(layout, Past(), turns, spent)
     assert spent.usage.calls == 2
     keys = [("summary-0", n) for n in (0, 0, 1, 2, 0)] + [("summary-1", 0)]
     assert [request.seed for request in model.requests] == [seed_of(5, *key) for key in keys]
@@ -203,7 +201,7 @@ async def test_a_pass_never_leaves_a_call_without_a_result() -> None:
         return "summary"
 
     summariser = summariser_of(layout, ScriptedModel(reply))
-    await summariser.summary(Past(), turns_of(layout, *open_call, *steps), Spent())
+    await summariser.summary(layout, Past(), turns_of(layout, *open_call, *steps), Spent())
     assert len(requests) > 2
 
 
@@ -225,10 +223,10 @@ async def test_passes_that_are_through_are_not_made_again_until_the_turns_change
     turns = turns_of(layout, *(message for step in steps for message in step))
     summariser = summariser_of(layout, model)
     with pytest.raises(ServerBusy):
-        await summariser.summary(Past(), turns, spent)
-    summary = await summariser.summary(Past(), turns, spent)
+        await summariser.summary(layout, Past(), turns, spent)
+    summary = await summariser.summary(layout, Past(), turns, spent)
     assert [c.messages[-1].content for c in summary.conversations][:2] == ["one", "two"]
     assert sum(any("<0>" in m.content for m in r.messages) for r in model.requests) == 1
     assert spent.usage.calls == len(summary.conversations)
-    again = await summariser.summary(Past(), turns[:-1], spent)
+    again = await summariser.summary(layout, Past(), turns[:-1], spent)
     assert again.conversations[0].messages[:-1] == model.requests[0].messages

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Self
 
 from memagent.compaction import Compaction
 from memagent.errors import ConfigError
 from memagent.messages import Message, Sampling, ToolSpec, Usage
 from memagent.models.base import ChatModel
-from memagent.models.retry import patiently
+from memagent.models.retry import count_in_thread
 from memagent.prompts.session import SessionPrompts
 from memagent.run.exchange import Caller
 from memagent.run.log import Log
@@ -25,9 +25,6 @@ from memagent.session.context.summarise import Spent, Summariser
 from memagent.session.context.turns import place_message
 from memagent.threads import in_thread
 from memagent.tools.base import Tool
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass
@@ -147,7 +144,8 @@ class SummaryBuffer:
                 )
             prompt = tuple(read_message(message) for message in messages)
             context, window, summary = self._sizes
-            layout = await self._counting(
+            layout = await count_in_thread(
+                self._model.name,
                 make_layout,
                 prompt,
                 prompts=await in_thread(SessionPrompts.load, self._prompts),
@@ -161,7 +159,7 @@ class SummaryBuffer:
                 working_context=context,
                 summary_tokens=summary,
             )
-            state = await self._counting(make_state, layout, Past(), ())
+            state = await count_in_thread(self._model.name, make_state, layout, Past(), ())
             caller = Caller(
                 self._model,
                 layout.counter,
@@ -170,8 +168,7 @@ class SummaryBuffer:
                 seed=self._seed,
                 log=self._log,
             )
-            summariser = Summariser(layout, caller)
-            self._opened = _Opened(layout, summariser, state)
+            self._opened = _Opened(layout, Summariser(caller), state)
 
     async def append(
         self,
@@ -194,12 +191,12 @@ class SummaryBuffer:
         """
         async with self._lock:
             opened = self._ready
-            layout, state = await self._counting(
-                self._with, opened, read_message(message), ok, usage
+            layout, state = await count_in_thread(
+                self._model.name, self._with, opened, read_message(message), ok, usage
             )
             opened.number += len(state.turns) - len(opened.state.turns)
             opened.layout, opened.state = layout, state
-            self._early.begin(layout, opened.summariser.at(layout), state)
+            self._early.begin(layout, opened.summariser, state)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -287,7 +284,7 @@ class SummaryBuffer:
                 return None
             found = await compact_state(
                 opened.layout,
-                opened.summariser.at(opened.layout),
+                opened.summariser,
                 opened.state,
                 self._spent,
                 max_summaries=self._max,
@@ -330,7 +327,3 @@ class SummaryBuffer:
             state.turns, neutralise(layout, message), opened.number, layout.prompts, ok=ok
         )
         return layout, make_state(layout, state.past, turns)
-
-    async def _counting(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs work that counts tokens in a thread. Where a server counts and is away, it is waited for."""
-        return await patiently(lambda: in_thread(work, *args, **kwargs), name=self._model.name)

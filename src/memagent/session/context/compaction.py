@@ -33,18 +33,14 @@ class State:
 class Early:
     """A summary that was begun before it was due, and is through."""
 
-    past: Past
-    turns: tuple[Turn, ...]
+    state: State
     """What it was made of."""
     summary: Summary
 
     def suits(self, state: State) -> bool:
         """Whether what it was made of still stands first."""
-        return (
-            state.past == self.past
-            and state.turns[: len(self.turns)] == self.turns
-            and bool(self.turns)
-        )
+        turns = self.state.turns
+        return state.past == self.state.past and state.turns[: len(turns)] == turns
 
 
 def make_state(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> State:
@@ -89,7 +85,8 @@ async def compact_state(
     work = _Work(layout, state)
     if early is not None and early.suits(state):
         _allow(layout, state, max_summaries)
-        parts = Split(summarised=early.turns, kept=state.turns[len(early.turns) :])
+        turns = early.state.turns
+        parts = Split(summarised=turns, kept=state.turns[len(turns) :])
         await in_thread(work.leave, parts, early.summary)
         if work.state.tokens < layout.limit and not (force and work.freed(state) < layout.progress):
             return work.report(state, spent, early=True)
@@ -183,7 +180,9 @@ async def _take(
     if parts is None:
         work.state = await in_thread(make_state, layout, before.past, light.turns)
         return True
-    summary = await summariser.summary(before.past, parts.summarised, spent) if asks else None
+    summary = (
+        await summariser.summary(layout, before.past, parts.summarised, spent) if asks else None
+    )
     await in_thread(work.leave, parts, summary)
     if asks and work.freed(before) < layout.progress:
         raise CompactionFailed(

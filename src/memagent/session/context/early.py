@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from memagent.errors import MemagentError
 from memagent.session.context.compaction import Early, State
 from memagent.session.context.layout import Layout
-from memagent.session.context.summarise import Spent, Summariser, Summary
+from memagent.session.context.summarise import Spent, Summariser
 
 
 @dataclass
 class _Begun:
     """A summary that is being made."""
 
-    state: State
-    task: asyncio.Task[Summary | None]
-    spent: Spent = field(default_factory=Spent)
+    task: asyncio.Task[Early | None]
+    spent: Spent
 
 
 class Beginner:
@@ -44,14 +43,15 @@ class Beginner:
             return
         spent = Spent()
 
-        async def summary() -> Summary | None:
+        async def summary() -> Early | None:
             try:
-                return await summariser.summary(state.past, state.turns, spent, early=True)
+                made = await summariser.summary(layout, state.past, state.turns, spent, early=True)
+                return Early(state, made)
             except MemagentError as error:  # it is made again when it is due
                 spent.retried.append(f"{type(error).__name__}: {error}")
                 return None
 
-        self._begun = _Begun(state, asyncio.create_task(summary()), spent)
+        self._begun = _Begun(asyncio.create_task(summary()), spent)
 
     async def finished(self, spent: Spent) -> Early | None:
         """The summary that was begun, once it is through; None without one, or where it failed.
@@ -66,8 +66,7 @@ class Beginner:
             return None
         await asyncio.wait([begun.task])  # being cancelled here does not cancel it
         spent.take(begun.spent)
-        summary = None if begun.task.cancelled() else begun.task.result()
-        return None if summary is None else Early(begun.state.past, begun.state.turns, summary)
+        return None if begun.task.cancelled() else begun.task.result()
 
     async def forget(self) -> None:
         """Ends what is under way, and makes room for the next."""

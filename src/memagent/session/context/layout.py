@@ -193,6 +193,14 @@ class Layout:
         text = self.prompts.render("instruction", words=words)
         return join_users([*messages, Message(role="user", content=text)])
 
+    def ask(self, past: Past, turns: Sequence[Turn] = ()) -> tuple[Message, ...]:
+        """The messages that ask for a summary of a state."""
+        return self.add_instruction(self.render(past, turns))
+
+    def fits(self, messages: Sequence[Message], *, spare: int = 0) -> bool:
+        """Whether a summary and so many tokens more fit behind the messages. Blocks."""
+        return self.count(messages) + self.summary + spare <= self.window
+
     def render_replacement(
         self, template: Literal["stale", "duplicate"], call: str, handle: str
     ) -> str:

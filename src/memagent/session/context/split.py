@@ -51,7 +51,7 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
         # One that could never stand behind a summary would be called, and dropped, again and again.
         if layout.base + _size(layout, last) < layout.limit:
             return Split(summarised=older, dropped=(last,))
-    elif fits(layout, past, turns):
+    elif layout.fits(layout.ask(past, turns)):
         return Split(summarised=turns)
     text, handle = show_again(layout, last)
     size = layout.counter.count(transcript(last, ""))
@@ -74,14 +74,6 @@ def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
     kept = tuple(turn for turn in turns[-1:] if turn.pending or turn.head.role != "assistant")
     older = turns[: len(turns) - len(kept)]
     return Split(summarised=older, kept=kept) if older or past.again else None
-
-
-def fits(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> bool:
-    """Whether these turns can be summarised by one call. Blocks."""
-    return (
-        layout.count(layout.add_instruction(layout.render(past, turns))) + layout.summary
-        <= layout.window
-    )
 
 
 def _said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
