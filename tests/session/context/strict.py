@@ -76,11 +76,12 @@ async def opened(model: ScriptedModel, **settings: Any) -> SummaryBuffer:
 def lay_out(**settings: Any) -> Layout:
     """The layout of a session as `opened` opens it."""
     usual: dict[str, Any] = {
+        "prompt": (system(), user("the task")),
         "prompts": SHORT, "counter": ByteBound(), "archive": FileArchive(), "tools": (), "is_native": True,
         "idempotent": frozenset({"look"}), "model": "scripted", "windows": (8192, None), "working_context": 3000,
         "summary_tokens": None,
     }  # fmt: skip
-    return make_layout((system(), user("the task")), **usual | settings)
+    return make_layout(**usual | settings)
 
 
 def turns_of(layout: Layout, *messages: Message) -> tuple[Turn, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from memagent.compaction import Change, Compaction, Tier
+from memagent.compaction import Change, Compaction, Tier, What
 from memagent.errors import CompactionFailed, OutOfSummaries
 from memagent.messages import Message
 from memagent.session.context.layout import Layout, Past
@@ -259,13 +259,6 @@ def _after(
     return make_state(layout, past, parts.kept), (*changes, *parts.changes)
 
 
-def _left(layout: Layout, turn: Turn, what: str) -> Change:
+def _left(layout: Layout, turn: Turn, what: What) -> Change:
     text = transcript(turn, layout.prompts.render("missing"))
-    fields = {
-        "turn": turn.number,
-        "what": what,
-        "tokens_before": layout.counter.count(text),
-        "tokens_after": 0,
-        "handle": layout.archive.put(text),
-    }
-    return Change.model_validate(fields)
+    return turn.change(what, layout.counter.count(text), 0, layout.archive.put(text))
