@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -109,18 +110,25 @@ class SummaryBuffer:
             raise ConfigError(
                 f"model={model!r} is no ChatModel: give one, memagent.open_model({model!r}) for instance"
             )
-        self._model, self._sampling, self._seed = model, sampling or Sampling(), seed
-        self._sizes = (working_context, window, summary_tokens)
-        self._tools, self._idempotent, self._native = tuple(tools), frozenset(idempotent), native
-        self._max = max_summaries
-        self._prompts = prompts
         self._own: FileArchive | None = None
         if archive is None:
             archive = self._own = FileArchive()
-        self._archive = archive
+        self._model, self._log, self._window = model, log, window
+        self._max, self._prompts = max_summaries, prompts
+        self._tools = tuple(tools) if native else ()
+        self._lay_out = partial(
+            make_layout,
+            archive=archive,
+            tools=tuple(tools),
+            is_native=native,
+            idempotent=frozenset(idempotent),
+            model=model.name,
+            working_context=working_context,
+            summary_tokens=summary_tokens,
+        )
+        self._calls = partial(Caller, model, sampling=sampling or Sampling(), seed=seed, log=log)
         self._opened: _Opened | None = None
         self._early = Beginner(early)
-        self._log = log
         self._spent = Spent()
         self._lock = asyncio.Lock()
 
@@ -143,31 +151,16 @@ class SummaryBuffer:
                     "this buffer is open already: make another one for another session"
                 )
             prompt = tuple(read_message(message) for message in messages)
-            context, window, summary = self._sizes
             layout = await count_in_thread(
                 self._model.name,
-                make_layout,
+                self._lay_out,
                 prompt,
                 prompts=await in_thread(SessionPrompts.load, self._prompts),
                 counter=await self._model.counter(),
-                archive=self._archive,
-                tools=self._tools,
-                is_native=self._native,
-                idempotent=self._idempotent,
-                model=self._model.name,
-                windows=(None if self._log else await self._model.window(), window),
-                working_context=context,
-                summary_tokens=summary,
+                windows=(None if self._log else await self._model.window(), self._window),
             )
             state = await count_in_thread(self._model.name, make_state, layout, Past(), ())
-            caller = Caller(
-                self._model,
-                layout.counter,
-                layout.window,
-                sampling=self._sampling,
-                seed=self._seed,
-                log=self._log,
-            )
+            caller = self._calls(layout.counter, layout.window)
             self._opened = _Opened(layout, Summariser(caller), state)
 
     async def append(
@@ -206,7 +199,7 @@ class SummaryBuffer:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """What to send as the request's `tools`: those that were given, none where calls travel as text."""
-        return self._tools if self._native else ()
+        return self._tools
 
     @property
     def tokens(self) -> int:
@@ -322,7 +315,9 @@ class SummaryBuffer:
         """The layout and the state with a message more. Blocks."""
         layout, state = opened.layout, opened.state
         if usage is not None and message.role == "assistant":
-            layout = layout.with_report(state.messages, usage.prompt_tokens, state.counted)
+            took, most = usage.prompt_tokens, layout.most
+            anchors = layout.anchors.with_report(state.messages, took, state.counted, most)
+            layout = replace(layout, anchors=anchors)
         turns = place_message(
             state.turns, neutralise(layout, message), opened.number, layout.prompts, ok=ok
         )

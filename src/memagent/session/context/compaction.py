@@ -90,7 +90,7 @@ async def compact_state(
         await in_thread(work.leave, parts, early.summary)
         if work.state.tokens < layout.limit and not (force and work.freed(state) < layout.progress):
             return work.report(state, spent, early=True)
-    swapped = work.summary is not None
+    swapped = bool(work.tiers)
     step = await in_thread(_choose, layout, work.state)
     if step is not None and await _take(work, step, summariser, spent, max_summaries):
         return work.report(state, spent, early=swapped)
@@ -105,7 +105,7 @@ class _Work:
     state: State
     tiers: list[Tier] = field(default_factory=list[Tier])
     changes: list[Change] = field(default_factory=list[Change])
-    summary: Summary | None = None
+    summary: Summary = field(default_factory=lambda: Summary(""))
 
     def freed(self, before: State) -> int:
         """Tokens that the prompt takes less."""
@@ -117,8 +117,7 @@ class _Work:
         self.tiers.append("clip" if summary is None else "summary")
         self.changes += changes
         if summary is not None:
-            earlier = () if self.summary is None else self.summary.conversations
-            conversations = (*earlier, *summary.conversations)
+            conversations = (*self.summary.conversations, *summary.conversations)
             self.summary = replace(summary, conversations=conversations)
 
     def report(self, before: State, spent: Spent, *, early: bool) -> tuple[State, Compaction]:
@@ -130,13 +129,13 @@ class _Work:
             tokens_before=before.tokens,
             tokens_after=self.state.tokens,
             stage=self.state.past.stage,
-            summary=None if summary is None else summary.text,
-            cut=summary is not None and summary.cut,
+            summary=summary.text if "summary" in self.tiers else None,
+            cut=summary.cut,
             early=early,
-            neutralised=0 if summary is None else summary.neutralised,
+            neutralised=summary.neutralised,
             retried=tuple(spent.retried),
             usage=spent.usage,
-            conversations=() if summary is None else summary.conversations,
+            conversations=summary.conversations,
         )
 
 
@@ -236,7 +235,7 @@ def _gains(layout: Layout, state: State, parts: Split) -> bool:
     if state.tokens >= layout.limit and not any(turn.pending for turn in parts.kept):
         return True  # the working context was divided so
     past = Past(stage=state.past.stage + 1)
-    most = layout.count(layout.render(past, parts.kept)) + layout.summary + layout.ledger
+    most = layout.count(layout.render(past, parts.kept)) + layout.summary + layout.shares.ledger
     return state.tokens - most >= layout.progress
 
 
@@ -253,7 +252,7 @@ def _after(
     past = Past(
         stage=past.stage + 1,
         summary=summary.text,
-        ledger=ledger.within(layout.ledger, layout.counter, layout.neutraliser),
+        ledger=ledger.within(layout.shares.ledger, layout.counter, layout.neutraliser),
         again=parts.again,
     )
     return make_state(layout, past, parts.kept), (*changes, *parts.changes)

@@ -50,7 +50,7 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
         return _alone(layout, past, last)
     if last.calls and all(call.name in layout.idempotent for call in last.calls):
         # One that could never stand behind a summary would be called, and dropped, again and again.
-        if layout.base + _size(layout, last) < layout.limit:
+        if layout.shares.base + _size(layout, last) < layout.limit:
             return Split(summarised=older, dropped=(last,))
     elif layout.fits(layout.ask(past, turns)):
         return Split(summarised=turns)
@@ -75,7 +75,7 @@ def _said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Sp
     """A user's message is never dropped: it stays behind the summary."""
     size = _size(layout, last)
     if older or past.again:
-        if layout.base + size <= layout.limit - layout.progress:
+        if layout.shares.base + size <= layout.limit - layout.progress:
             return Split(summarised=older, kept=(last,))
         kept, changes = _shorter(layout, last, layout.again)
         return Split(summarised=older, kept=(kept,), changes=changes)
