@@ -148,11 +148,9 @@ def _choose(layout: Layout, state: State) -> tuple[Lighter, Split | None] | None
         parts = split(layout, state.past, light.turns)
     else:
         parts = split_early(state.past, light.turns)
-    if parts is None:
-        return None
-    return (
-        _apart(layout, state, light, parts) if parts.dropped or parts.repeated else (light, parts)
-    )
+    if parts is not None and (parts.dropped or parts.repeated):
+        return _apart(layout, state, light, parts)
+    return None if parts is None else (light, parts)
 
 
 async def _take(
@@ -162,15 +160,9 @@ async def _take(
     spent: Spent,
     max_summaries: int,
 ) -> bool:
-    """Takes the step that was chosen; False where it would not be worth a summary.
-
-    Raises:
-        CompactionFailed: no usable summary, or too little was freed.
-        OutOfSummaries: one more is needed than there may be.
-    """
+    """Takes the step that was chosen; False where it would not be worth a summary."""
     layout, before, (light, parts) = work.layout, work.state, step
-    asks = parts is not None and parts.summary
-    if parts is not None and asks:
+    if parts is not None and parts.summary:
         if not await in_thread(_gains, layout, before, parts):
             return False
         _allow(layout, before, max_summaries)
@@ -179,11 +171,11 @@ async def _take(
     if parts is None:
         work.state = await in_thread(make_state, layout, before.past, light.turns)
         return True
-    summary = (
-        await summariser.summary(layout, before.past, parts.summarised, spent) if asks else None
-    )
+    summary = None
+    if parts.summary:
+        summary = await summariser.summary(layout, before.past, parts.summarised, spent)
     await in_thread(work.leave, parts, summary)
-    if asks and work.freed(before) < layout.progress:
+    if summary is not None and work.freed(before) < layout.progress:
         raise CompactionFailed(
             f"the prompt took {before.tokens} tokens and takes {work.state.tokens} with the summary: at least "
             f"{layout.progress} have to be freed; use a larger working_context"
@@ -192,11 +184,7 @@ async def _take(
 
 
 def _allow(layout: Layout, state: State, most: int) -> None:
-    """One summary more.
-
-    Raises:
-        OutOfSummaries: as many as there may be are written.
-    """
+    """Refuses one summary more than there may be."""
     if state.past.stage >= most:
         written = "1 summary is" if most == 1 else f"{most} summaries are"
         raise OutOfSummaries(
@@ -206,11 +194,7 @@ def _allow(layout: Layout, state: State, most: int) -> None:
 
 
 def _nothing(state: State) -> None:
-    """There is nothing to leave out, yet.
-
-    Raises:
-        CompactionFailed: and it would help nothing to wait for results.
-    """
+    """There is nothing to leave out yet: refused where waiting for results would not help."""
     if not state.turns or not state.turns[-1].pending:
         raise CompactionFailed(
             f"the prompt takes {state.tokens} tokens, and leaving out what it can spare would free less than a tenth "

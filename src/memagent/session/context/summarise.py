@@ -136,14 +136,11 @@ class Summariser:
             spent.usage += exchange.usage
             spent.retried += exchange.reasons
         cut_off = reply.completion.finish_reason is FinishReason.LENGTH
-        text, cut, joiners = await in_thread(_bounded, layout, reply.value, cut_off)
-        return Summary(text, cut, joiners, (reply.conversation(),))
-
-
-def _bounded(layout: Layout, text: str, cut_off: bool) -> tuple[str, bool, int]:
-    safe, joiners = layout.neutraliser(text)
-    kept, after, before = within(safe, layout.summary, layout.counter, cut_off=cut_off)
-    return kept, after < before, len(joiners)
+        safe, joiners = await in_thread(layout.neutraliser, reply.value)
+        text, after, before = await in_thread(
+            within, safe, layout.summary, layout.counter, cut_off=cut_off
+        )
+        return Summary(text, after < before, len(joiners), (reply.conversation(),))
 
 
 def next_pass(
