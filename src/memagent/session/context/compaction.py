@@ -94,7 +94,10 @@ async def compact_state(
     step = await in_thread(_choose, layout, work.state)
     if step is not None and await _take(work, step, summariser, spent, max_summaries):
         return work.report(state, spent, early=swapped)
-    return work.report(state, spent, early=True) if swapped else _nothing(state)
+    # It was begun before the server reported how little the prompt takes: it may free nothing.
+    if swapped and work.freed(state) >= layout.progress:
+        return work.report(state, spent, early=True)
+    return _nothing(state)
 
 
 @dataclass
