@@ -11,16 +11,19 @@ Tier = Literal["stale", "clip", "summary"]
 """The ways to make room, cheapest first."""
 
 
+What = Literal["stale", "duplicate", "clipped", "dropped", "summarised", "shown_again"]
+"""What became of a text. `stale`: a later call had the same tool and arguments; `duplicate`: a later result is the same
+text; `clipped`: its head and tail are left; `dropped`: the turn left without being summarised, since it can be made
+again; `summarised`: the turn was shown to the summariser; `shown_again`: the turn stands, clipped if it had to be,
+behind the summary."""
+
+
 class Change(Leaf):
     """One text that left the context, or was made shorter."""
 
     turn: int
     """Which turn, counted from 0 over the whole session."""
-    what: Literal["stale", "duplicate", "clipped", "dropped", "summarised", "shown_again"]
-    """`stale`: a later call had the same tool and arguments; `duplicate`: a later result is the same text; `clipped`:
-    its head and tail are left; `dropped`: the turn left without being summarised, since it can be made again;
-    `summarised`: the turn was shown to the summariser; `shown_again`: the turn stands, clipped if it had to be, behind
-    the summary."""
+    what: What
     tool: str | None = None
     """Of a single result: the tool that gave it."""
     call: str | None = None

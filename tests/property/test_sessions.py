@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.session.context.strict import SHORT, check_strictly
 
@@ -217,6 +217,13 @@ async def drive(
     force=st.sampled_from([False, False, True]),
     reports=st.booleans(),
 )
+@example(  # an early summary that a report made needless
+    steps=[
+        Says(("w ", 0)), Says(("w ", 700)), Acts(("w ", 0), [], []),
+        Acts(("w ", 0), [("look", "a", 0)], [("a", ("w ", 0))]),
+    ],
+    script=[], window=1400, early=0.6, skip=3, native=False, force=True, reports=True,
+)  # fmt: skip
 @settings(max_examples=EXAMPLES)
 @pytest.mark.timeout(3600 if THOROUGH else 120)
 def test_sessions_fit_stay_valid_and_lose_nothing_unrecorded(

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memagent.errors import WindowTooSmall
-from memagent.messages import ChatRequest, Completion, Message, ToolCall, ToolSpec
-from memagent.models.retry import patiently
-from memagent.prompts.reply import UnusableReply, visible
-from memagent.run.exchange import seed_of
+from memagent.messages import Completion, Message, Sampling, ToolCall, ToolSpec
+from memagent.models.retry import count_in_thread
+from memagent.prompts.reply import visible
+from memagent.run.exchange import Caller, Exchange, Unusable
 from memagent.session.context.layout import LIMIT_SHARE
 from memagent.session.context.turns import ToolResult, Turn, join_users, render_native, render_text
-from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
 from memagent.tools import Toolset
 from memagent.tools.protocol import describe, read_calls
@@ -22,6 +21,8 @@ from memagent_bench.sessions.seat import Ended, Seat
 
 OUTPUT = 256
 """Tokens that the whole history leaves for a reply; the others leave what their working context has."""
+ENDLESS = 1 << 62
+"""The window that the whole history is counted against: it is sent until the server refuses it."""
 MASKED = "[left out]"
 
 
@@ -96,28 +97,28 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
         counter=await seat.model.counter(),
         tools=toolset.specs if seat.protocol == "native" else (),
     )
+    window = ENDLESS if arm.working_context is None else arm.working_context
+    caller = Caller(seat.model, context.counter, window, sampling=Sampling(), seed=seat.seed)
     turns: tuple[Turn, ...] = ()
     for step in range(seat.max_steps):
-        turns, output = await patiently(
-            lambda turns=turns: in_thread(context.fit, turns), name=seat.model.name
-        )
-        completion = await seat.model.complete(
-            ChatRequest(
-                messages=context.messages(turns),
-                max_tokens=output,
-                seed=seed_of(seat.seed, f"act-{step}", 0),
-                tools=context.tools,
-                kind="act",
-            )
+        turns, output = await count_in_thread(seat.model.name, context.fit, turns)
+        exchange = Exchange(
+            key=f"act-{step}",
+            kind="act",
+            messages=context.messages(turns),
+            read=lambda completion, step=step: read(completion, toolset, step),
+            most=output,
+            tools=context.tools,
         )
         try:
-            text, calls, problem = read(completion, toolset, step)
-        except UnusableReply as error:
+            reply = await caller.ask(exchange)
+        except Unusable as error:
             return Ended(reason=Reason.UNUSABLE_REPLY, detail=f"step {step}: {error}")
+        text, calls, problem = reply.value
         if not calls and problem is None:
             return Ended(answer=text)
         results = [ToolResult((await toolset.run(call)).text) for call in calls]
-        said = Message(role="assistant", content=completion.text, tool_calls=calls)
+        said = Message(role="assistant", content=reply.completion.text, tool_calls=calls)
         ids = tuple(call.id for call in calls)
         turns = (*turns, Turn(2 * step, said, ids, tuple(results)))
         if problem is not None:

@@ -113,8 +113,10 @@ async def test_done_ends_the_session() -> None:
     assert table.seat.environment.verdict() == 0
 
 
-async def test_an_empty_reply_is_none() -> None:
-    ended = await play(Seated(replies=lambda _: "").seat, FULL)
+async def test_an_empty_reply_is_asked_for_again_as_by_the_agent() -> None:
+    table = Seated(replies=lambda _: "")
+    ended = await play(table.seat, FULL)
+    assert [request.thinking for request in table.paid.requests] == [None, False, False]
     assert (ended.reason, ended.answer) == (Reason.UNUSABLE_REPLY, None)
 
 

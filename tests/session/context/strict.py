@@ -8,8 +8,12 @@ from memagent.errors import ConnectionFailed
 from memagent.messages import ChatRequest, Message, ToolCall, ToolSpec
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts.session import SessionPrompts
-from memagent.session.context.archive import READ_ARCHIVED
+from memagent.session.context.archive import READ_ARCHIVED, FileArchive
 from memagent.session.context.buffer import SummaryBuffer
+from memagent.session.context.incoming import neutralise
+from memagent.session.context.layout import Layout, make_layout
+from memagent.session.context.turns import Turn, place_message
+from memagent.tokens.byte_bound import ByteBound
 
 SHORT = SessionPrompts.load().model_copy(
     update={
@@ -69,10 +73,34 @@ async def opened(model: ScriptedModel, **settings: Any) -> SummaryBuffer:
     return buffer
 
 
+def lay_out(**settings: Any) -> Layout:
+    """The layout of a session as `opened` opens it."""
+    usual: dict[str, Any] = {
+        "prompt": (system(), user("the task")),
+        "prompts": SHORT, "counter": ByteBound(), "archive": FileArchive(), "tools": (), "is_native": True,
+        "idempotent": frozenset({"look"}), "model": "scripted", "windows": (8192, None), "working_context": 3000,
+        "summary_tokens": None,
+    }  # fmt: skip
+    return make_layout(**usual | settings)
+
+
+def turns_of(layout: Layout, *messages: Message) -> tuple[Turn, ...]:
+    """The turns that messages make."""
+    turns: tuple[Turn, ...] = ()
+    for message in messages:
+        turns = place_message(turns, neutralise(layout, message), len(turns), layout.prompts)
+    return turns
+
+
+def acted(number: int, text: str, name: str = "look") -> tuple[Message, Message]:
+    """A call and its result."""
+    return acts(call(name, f'{{"n": {number}}}')), result(text)
+
+
 async def step(buffer: SummaryBuffer, number: int, text: str, name: str = "look") -> None:
     """One turn: a call, and its result."""
-    await buffer.append(acts(call(name, f'{{"n": {number}}}')))
-    await buffer.append(result(text))
+    for message in acted(number, text, name):
+        await buffer.append(message)
 
 
 async def fill(buffer: SummaryBuffer, name: str = "look", size: int = 150) -> int:

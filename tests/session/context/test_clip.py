@@ -1,15 +1,11 @@
 """Texts become head and tail, and the whole of them stays within reach."""
 
-import asyncio
 import json
 
 import pytest
-from tests.session.context.strict import READ_ARCHIVED, acts, call, opened
+from tests.session.context.strict import READ_ARCHIVED, acts, call, lay_out
 
-from memagent.messages import Message
-from memagent.models.scripted import ScriptedModel
 from memagent.session.context.clip import (
-    clip_message,
     clip_result,
     clip_text,
     clip_turn,
@@ -23,8 +19,7 @@ LONG = "".join(f"{number:04d} " for number in range(1000))
 
 @pytest.fixture
 def layout() -> Layout:
-    buffer = asyncio.run(opened(ScriptedModel([]), tools=[READ_ARCHIVED], native=False))
-    return buffer._ready.layout
+    return lay_out(tools=(READ_ARCHIVED,), is_native=False)
 
 
 def turn(*texts: str) -> Turn:
@@ -100,14 +95,6 @@ def test_the_longest_results_of_a_turn_are_made_shorter(layout: Layout) -> None:
     assert abs(len(texts[1]) - len(texts[3])) < 20
 
 
-def test_a_users_message_is_kept_whole_in_the_archive(layout: Layout) -> None:
-    said = Turn(2, Message(role="user", content=LONG))
-    short, handle = clip_message(layout, said, 400)
-    assert layout.counter.count(short.head.content) <= 400
-    assert short.head.role == "user"
-    assert layout.archive.get(handle) == LONG
-
-
 def test_a_turn_is_shown_again_within_its_tokens(layout: Layout) -> None:
     text, handle = show_again(layout, turn("small"))
     assert text == layout.archive.get(handle) == "do([0]) -> small"
@@ -125,7 +112,7 @@ def test_what_is_shown_again_is_safe(layout: Layout) -> None:
 
 
 def test_a_failure_that_is_clipped_is_still_one() -> None:
-    layout = asyncio.run(opened(ScriptedModel([])))._ready.layout
+    layout = lay_out()
     for name in ("do", "read_archived"):
         made = call(name, '{"handle": "t1"}')
         short = clip_result(layout, made, ToolResult("away! " * 200, ok=False), 200)

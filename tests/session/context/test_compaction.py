@@ -3,44 +3,15 @@
 import pytest
 from tests.session.context.strict import acts, call, fill, opened, result, step, user
 
-from memagent.compaction import Compaction
 from memagent.errors import CompactionFailed, OutOfSummaries
-from memagent.messages import Sampling
 from memagent.models.scripted import ScriptedModel
-from memagent.session.context.buffer import SummaryBuffer
-from memagent.session.context.compaction import Early, compact_state
-from memagent.session.context.layout import Past
-from memagent.session.context.summarise import Spent, Summariser, Summary
-
-
-async def once(
-    buffer: SummaryBuffer,
-    *replies: str,
-    early: Early | None = None,
-    most: int = 7,
-    force: bool = False,
-) -> tuple[SummaryBuffer, Compaction | None]:
-    opened = buffer._ready
-    summariser = Summariser(opened.layout, ScriptedModel(replies), Sampling(), 0)
-    found = await compact_state(
-        opened.layout,
-        summariser,
-        opened.state,
-        Spent(),
-        max_summaries=most,
-        early=early,
-        force=force,
-    )
-    if found is not None:
-        opened.state = found[0]
-    return buffer, None if found is None else found[1]
 
 
 async def test_turns_become_a_summary_and_a_ledger() -> None:
-    buffer = await opened(ScriptedModel([]))
+    buffer = await opened(ScriptedModel(["all of it"]))
     number = await fill(buffer, "do")
     before = buffer.tokens
-    _, report = await once(buffer, "all of it")
+    report = await buffer.compact()
     assert report is not None
     assert (report.tiers, report.stage, report.summary) == (("summary",), 1, "all of it")
     assert (report.tokens_before, report.tokens_after) == (before, buffer.tokens)
@@ -52,55 +23,48 @@ async def test_turns_become_a_summary_and_a_ledger() -> None:
 
 
 async def test_a_cheap_tier_needs_no_summary_even_where_none_is_left() -> None:
-    buffer = await opened(ScriptedModel([]))
+    buffer = await opened(ScriptedModel([]), max_summaries=0)
     while not buffer.due:
         await step(buffer, 1, "the same page " * 30)
-    _, report = await once(buffer, most=0)
+    report = await buffer.compact()
     assert report is not None
     assert (report.tiers, report.stage, report.summary) == (("stale",), 0, None)
 
 
 async def test_no_more_summaries_than_there_may_be() -> None:
-    buffer = await opened(ScriptedModel([]))
+    buffer = await opened(ScriptedModel([]), max_summaries=0)
     await fill(buffer)
     before = buffer.messages
     with pytest.raises(OutOfSummaries, match=r"0 summaries are written.*max_summaries"):
-        await once(buffer, "never asked", most=0)
+        await buffer.compact()
     assert buffer.messages == before
 
 
 async def test_an_early_summary_takes_the_place_of_what_it_was_made_of() -> None:
-    buffer = await opened(ScriptedModel([]))
-    await fill(buffer)
-    turns = buffer._ready.state.turns
-    _, report = await once(buffer, early=Early(Past(), turns[:-2], Summary("early one")))
+    buffer = await opened(model := ScriptedModel(["early one"]), early=0.8)
+    number = await fill(buffer)
+    before = buffer.messages
+    report = await buffer.compact()
     assert report is not None
     assert (report.early, report.summary, report.tiers) == (True, "early one", ("summary",))
-    assert buffer._ready.state.turns == turns[-2:]
-    assert {change.turn for change in report.changes} == {turn.number for turn in turns[:-2]}
+    summarised = sum(message.role == "tool" for message in model.requests[0].messages)
+    assert 0 < summarised < number
+    assert [change.turn for change in report.changes] == list(range(summarised))
+    assert buffer.messages[2:] == before[2 + 2 * summarised :]
 
 
 async def test_an_early_summary_that_frees_too_little_is_followed_by_another() -> None:
-    buffer = await opened(ScriptedModel([]))
+    buffer = await opened(ScriptedModel(["early one", "second"]), early=0.01)
     await step(buffer, 0, "x" * 20)
     await fill(buffer)
-    early = Early(Past(), buffer._ready.state.turns[:1], Summary("early one"))
-    _, report = await once(buffer, "second", early=early)
+    report = await buffer.compact()
     assert report is not None
     assert (report.stage, report.summary, report.tiers) == (2, "second", ("summary", "summary"))
+    assert report.early
+    assert report.changes[0].turn == 0
+    assert [c.messages[-1].content for c in report.conversations] == ["early one", "second"]
     assert not buffer.due
-
-
-async def test_an_early_summary_of_other_turns_is_forgotten() -> None:
-    buffer = await opened(ScriptedModel([]))
-    await fill(buffer)
-    other = await opened(ScriptedModel([]))
-    await step(other, 7, "other")
-    early = Early(Past(), other._ready.state.turns, Summary("of others"))
-    assert not early.suits(buffer._ready.state)
-    _, report = await once(buffer, "of these", early=early)
-    assert report is not None
-    assert (report.early, report.summary) == (False, "of these")
+    await buffer.aclose()
 
 
 async def test_nothing_is_done_while_the_only_turn_waits() -> None:
@@ -108,9 +72,9 @@ async def test_nothing_is_done_while_the_only_turn_waits() -> None:
     await buffer.append(acts(call("do", id="a"), call("do", id="b")))
     await buffer.append(result("x" * 4000, "a"))
     assert buffer.due
-    assert (await once(buffer))[1] is None
+    assert await buffer.compact() is None
     await buffer.append(result("y", "b"))
-    _, report = await once(buffer)
+    report = await buffer.compact()
     assert report is not None
     assert report.tiers == ("clip",)
 
@@ -120,7 +84,7 @@ async def test_little_beside_a_turn_that_waits_is_not_worth_a_summary() -> None:
     await step(buffer, 0, "small", "do")
     await buffer.append(acts(call("do", id="a"), call("do", id="b")))
     await buffer.append(result("x" * 4000, "a"))
-    assert (await once(buffer, "never asked"))[1] is None
+    assert await buffer.compact() is None
 
 
 @pytest.mark.parametrize("size", [400, 2800], ids=["dropped", "shown-again"])
@@ -133,7 +97,7 @@ async def test_a_last_turn_that_is_not_summarised_makes_nothing_stale(size: int)
         await step(buffer, buffer.tokens, f"{buffer.tokens} ".ljust(90, "."))
     while not buffer.due:
         await step(buffer, 0, fact)
-        last = buffer._ready.state.turns[-1].number
+    last = sum(message.role == "tool" for message in buffer.messages) - 1
     report = await buffer.compact()
     assert report is not None
     assert report.changes[-1].what == ("dropped" if size == 400 else "shown_again")
@@ -158,12 +122,12 @@ async def test_earlier_repetition_still_counts_where_the_last_turn_is_dropped() 
 
 
 async def test_room_is_made_by_force_before_it_is_due() -> None:
-    buffer = await opened(ScriptedModel([]))
+    buffer = await opened(ScriptedModel(["all of it"]))
     for number in range(8):
         await step(buffer, number, f"{number}".ljust(150, "."))
     assert not buffer.due
     before = buffer.tokens
-    _, report = await once(buffer, "all of it", force=True)
+    report = await buffer.compact(force=True)
     assert report is not None
     assert (report.tiers, report.summary) == (("summary",), "all of it")
     # The last turn fits: it is part of the summary.
@@ -172,26 +136,26 @@ async def test_room_is_made_by_force_before_it_is_due() -> None:
 
 
 async def test_by_force_the_cheap_tiers_come_first() -> None:
-    buffer = await opened(ScriptedModel([]))
+    buffer = await opened(ScriptedModel([]), max_summaries=0)
     for _ in range(3):
         await step(buffer, 0, "the same page " * 20)
     assert not buffer.due
-    _, report = await once(buffer, most=0, force=True)
+    report = await buffer.compact(force=True)
     assert report is not None
     assert report.tiers == ("stale",)
 
 
 async def test_a_users_message_and_a_turn_that_waits_stay_by_force() -> None:
-    buffer = await opened(ScriptedModel([]))
+    buffer = await opened(ScriptedModel(["all of it"] * 2))
     for number in range(8):
         await step(buffer, number, f"{number}".ljust(150, "."))
     await buffer.append(user("and now?"))
-    await once(buffer, "all of it", force=True)
+    await buffer.compact(force=True)
     assert buffer.messages[-1].content.endswith("and now?")
     for number in range(5):
         await step(buffer, number, f"{number}".ljust(150, "."))
     await buffer.append(acts(call("do")))
-    await once(buffer, "all of it", force=True)
+    await buffer.compact(force=True)
     assert buffer.messages[-1] == acts(call("do"))
 
 
@@ -202,7 +166,7 @@ async def test_nothing_to_be_gained_by_force_is_told() -> None:
             await buffer.append(message)
         before = buffer.messages
         with pytest.raises(CompactionFailed, match="larger working_context"):
-            await once(buffer, "never asked", force=True)
+            await buffer.compact(force=True)
         assert buffer.messages == before
     await buffer.append(acts(call("do")))  # waits
-    assert (await once(buffer, "never asked", force=True))[1] is None
+    assert await buffer.compact(force=True) is None

@@ -19,8 +19,7 @@ from tests.session.context.strict import (
 from memagent.errors import CompactionFailed, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
 from memagent.models.scripted import ScriptedModel
-from memagent.session.context.archive import READ_ARCHIVED
-from memagent.session.context.turns import transcript
+from memagent.session.context.archive import READ_ARCHIVED, FileArchive
 
 SUMMARY = "<summary>What was found.</summary>"
 
@@ -175,7 +174,8 @@ async def test_the_same_text_is_summarised_again_and_again() -> None:
 
 async def test_compact_forget_reread_loops() -> None:
     """A reading that could never fit is not dropped, but shown clipped; one that was seen is listed as read."""
-    buffer = await opened(ScriptedModel(good), tools=TOOLS, native=False)
+    archive = FileArchive()
+    buffer = await opened(ScriptedModel(good), tools=TOOLS, native=False, archive=archive)
     await step(buffer, 1, "small ".ljust(100, "."))
     await step(buffer, 2, "page " + "x" * 8000)
     report = await buffer.compact()
@@ -185,7 +185,7 @@ async def test_compact_forget_reread_loops() -> None:
     assert 'look({"n": 2}) -> page xxx' in shown
     handle = re.search(r"in (t\w+)!", shown)
     assert handle is not None
-    assert len(await asyncio.to_thread(buffer._archive.get, handle[1])) == 8005
+    assert len(await asyncio.to_thread(archive.get, handle[1])) == 8005
     assert 'read: look({"n": 1})' in shown
 
 
@@ -231,11 +231,11 @@ async def test_summary_tokens_leak_into_the_users_stream(early: float | None) ->
 
 async def test_nothing_records_what_was_dropped() -> None:
     buffer = await opened(ScriptedModel(good))
-    turns = {}
+    turns: dict[int, str] = {}
     while not buffer.due:
-        await step(buffer, len(turns), f"text {len(turns)} ".ljust(150, "."), "do")
-        turn = buffer._ready.state.turns[-1]
-        turns[turn.number] = transcript(turn, "")
+        number, text = len(turns), f"text {len(turns)} ".ljust(150, ".")
+        await step(buffer, number, text, "do")
+        turns[number] = f'do({{"n": {number}}}) -> {text}'
     report = await buffer.compact()
     assert report is not None
     read = buffer.archive_tool.run
@@ -248,7 +248,8 @@ async def test_nothing_records_what_was_dropped() -> None:
 
 
 async def test_a_users_message_that_overflows_stays() -> None:
-    buffer = await opened(ScriptedModel(good))
+    archive = FileArchive()
+    buffer = await opened(ScriptedModel(good), archive=archive)
     await step(buffer, 0, "small", "do")
     await buffer.append(user("please " + "x" * 6000 + " now"))
     report = await buffer.compact()
@@ -257,5 +258,5 @@ async def test_a_users_message_that_overflows_stays() -> None:
     text = buffer.messages[1].content
     assert "please" in text
     assert text.endswith(" now")
-    whole = await asyncio.to_thread(buffer._archive.get, report.changes[1].handle)
+    whole = await asyncio.to_thread(archive.get, report.changes[1].handle)
     assert len(whole) == 6011

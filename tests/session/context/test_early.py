@@ -1,12 +1,23 @@
 """A summary that was begun early is swapped in once it is due, or forgotten."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.session.context.strict import Gate, acts, call, fill, opened, result, step
 
-from memagent.errors import OutOfSummaries
+from memagent.errors import OutOfSummaries, ServerBusy
+from memagent.messages import ChatRequest
 from memagent.models.scripted import ScriptedModel
+from memagent.run.log import Log
+from memagent.runstore import RunStore
+
+
+async def until_asked(model: ScriptedModel) -> None:
+    """Waits for the first request."""
+    async with asyncio.timeout(10):
+        while not model.requests:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
 
 async def test_an_early_summary_is_begun_in_the_background_and_swapped_in() -> None:
@@ -46,13 +57,21 @@ async def test_an_early_summary_that_failed_is_forgotten_and_made_again() -> Non
 
 
 async def test_closing_ends_an_early_summary() -> None:
-    buffer = await opened(ScriptedModel(Gate()), early=0.6)
+    ended: list[bool] = []
+
+    async def forever(request: ChatRequest) -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+        return "never"
+
+    buffer = await opened(model := ScriptedModel(forever), early=0.6)
     await fill(buffer)
-    begun = buffer._early._begun
-    assert begun is not None
-    assert not begun.task.done()
+    await until_asked(model)
+    assert ended == []
     await buffer.aclose()
-    assert begun.task.cancelled()
+    assert ended == [True]
     await buffer.aclose()
 
 
@@ -78,24 +97,27 @@ async def test_what_is_done_does_not_depend_on_how_many_summaries_there_may_be()
 
 
 async def test_none_is_begun_without_a_share_or_while_results_are_awaited() -> None:
-    buffer = await opened(ScriptedModel(Gate()))
+    buffer = await opened(model := ScriptedModel(Gate()))
     await fill(buffer)
-    assert buffer._early._begun is None
-    buffer = await opened(ScriptedModel(Gate()), early=0.1)
+    await asyncio.sleep(0.05)
+    assert model.requests == []
+    buffer = await opened(model := ScriptedModel(Gate()), early=0.1)
     await buffer.append(acts(call("do", id="a"), call("do", id="b")))
     await buffer.append(result("x" * 900, "a"))
-    assert buffer._early._begun is None
+    await asyncio.sleep(0.05)
+    assert model.requests == []
     await buffer.append(result("x", "b"))
-    assert buffer._early._begun is not None
+    await until_asked(model)
     await buffer.aclose()
 
 
 async def test_a_late_result_makes_an_early_summary_worthless() -> None:
     gate = Gate()
-    buffer = await opened(ScriptedModel(gate), early=0.5)
+    buffer = await opened(model := ScriptedModel(gate), early=0.5)
     await buffer.append(acts(call("do", id="late")))
-    while buffer._early._begun is None:
+    while buffer.tokens < 0.5 * buffer.limit:
         await step(buffer, buffer.tokens, "x" * 150, "do")
+    await until_asked(model)
     await buffer.append(result("at last", "late"))
     await fill(buffer, "do")
     gate.open.set()
@@ -105,3 +127,29 @@ async def test_a_late_result_makes_an_early_summary_worthless() -> None:
     assert any("at last" in m.content for c in report.conversations for m in c.messages)
     assert report.usage.calls == 2  # the worthless one was paid
     await buffer.aclose()
+
+
+@pytest.mark.parametrize("early", [None, 0.6], ids=["due", "early"])
+async def test_what_a_run_committed_is_not_asked_for_again(early: float | None) -> None:
+    """A failure of an early summary is met again too: the compaction behind it was made without it."""
+    store = await asyncio.to_thread(RunStore, None)
+
+    async def session(model: ScriptedModel) -> tuple[Any, ...]:
+        async with (
+            Log.open(store, "run", binding={"questions": ["?"]}, settings={}, source={}) as log,
+            await opened(model, early=early, log=log, window=8192) as buffer,
+        ):
+            await fill(buffer, "do")
+            report = await buffer.compact()
+            assert report is not None
+            costs = (report.usage.calls, report.usage.retries)
+            return report.summary, report.early, buffer.messages, costs
+
+    replies = ["found"] if early is None else [ServerBusy("later", attempts=2), "found"]
+    *first, costs = await session(ScriptedModel(replies))
+    assert first[:2] == ["found", False]
+    assert costs == (1, 0 if early is None else 2)
+    *again, _ = await session(model := ScriptedModel([]))
+    assert again == first
+    assert model.requests == []
+    await asyncio.to_thread(store.close)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.session.context.strict import acts, call, opened, result, user
+from tests.session.context.strict import acts, call, lay_out, opened, result, user
 
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts import Neutraliser
@@ -25,8 +25,8 @@ async def test_control_tokens_reach_no_prompt_whoever_says_them() -> None:
     assert asked.content == f"{SAFE} <call>"
 
 
-async def test_what_is_safe_stays_as_it_is() -> None:
-    layout = (await opened(ScriptedModel([])))._ready.layout
+def test_what_is_safe_stays_as_it_is() -> None:
+    layout = lay_out()
     for message in (
         acts(call("do", '{"a":  "\\u003cb>", "n": 1e2, "n": 2} '), text="<call> </summary> <b>"),
         acts(call("do", "no JSON <b>")),

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tests.session.context.strict import SHORT, TOOLS, acts, call, opened, system, user
+from tests.session.context.strict import SHORT, TOOLS, acts, call, lay_out, opened, system, user
 
 from memagent.errors import ConfigError, WindowTooSmall, WindowUnknown
 from memagent.models.scripted import ScriptedModel
+from memagent.prompts.session import SessionPrompts
 from memagent.session.context.buffer import SummaryBuffer
 from memagent.session.context.layout import Past
 from memagent.tokens import load_counter
@@ -15,8 +16,8 @@ BPE = load_counter(Path(__file__).parents[2] / "data/tokenizer")
 
 
 @pytest.mark.parametrize("whole", [1200, 2000, 4096, 8000])
-async def test_the_shares_add_up(whole: int) -> None:
-    layout = (await opened(ScriptedModel([]), working_context=whole))._ready.layout
+def test_the_shares_add_up(whole: int) -> None:
+    layout = lay_out(working_context=whole)
     ask = layout.count(layout.add_instruction(layout.prompt)) - layout.count(layout.prompt)
     assert layout.window == whole
     assert layout.summary == max(whole // 8, 64)
@@ -29,10 +30,11 @@ async def test_the_shares_add_up(whole: int) -> None:
     )
 
 
-async def test_the_published_context_of_4096_tokens_has_room_for_turns() -> None:
-    model = ScriptedModel([], counter=BPE)
-    buffer = await opened(model, working_context=4096, prompts=None, tools=TOOLS, native=False)
-    layout = buffer._ready.layout
+def test_the_published_context_of_4096_tokens_has_room_for_turns() -> None:
+    prompts = SessionPrompts.load()
+    layout = lay_out(
+        counter=BPE, working_context=4096, prompts=prompts, tools=TOOLS, is_native=False
+    )
     assert layout.limit > 3000
     assert layout.limit - layout.shares.base > 2000
 
@@ -76,14 +78,13 @@ async def test_a_prompt_that_is_none_is_refused(prompt: list) -> None:  # type: 
 async def test_roles_alternate_whatever_the_prompt_ends_with() -> None:
     buffer = SummaryBuffer(ScriptedModel([]), prompts=SHORT)
     await buffer.open([system(), user("a"), user("b")])
-    layout = buffer._ready.layout
     assert [m.content for m in buffer.messages] == ["frame", "a\n\nb"]
+    layout = lay_out(prompt=(system(), user("a"), user("b")), working_context=4096)
     rendered = layout.render(Past(1, "sum"), ())
     assert rendered[1].content == "a\n\nb\n\nPart 2.\n<summary>sum</summary>\n(none)\n."
     assert layout.add_instruction(rendered)[1].content.endswith("Summarise, at most 358 words.")
-    alone = SummaryBuffer(ScriptedModel([]), prompts=SHORT)
-    await alone.open([system()])
-    assert [m.role for m in alone._ready.layout.render(Past(1, "sum"), ())] == ["system", "user"]
+    alone = lay_out(prompt=(system(),))
+    assert [m.role for m in alone.render(Past(1, "sum"), ())] == ["system", "user"]
 
 
 async def test_the_shipped_wording_fits_a_small_window() -> None:

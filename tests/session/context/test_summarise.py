@@ -1,31 +1,44 @@
 """Summary calls: as many turns as fit, each once; replies that are none are asked for again."""
 
-import asyncio
-
 import pytest
-from tests.session.context.strict import acts, call, check_strictly, opened, result, step
+from tests.session.context.strict import (
+    TOOLS,
+    acted,
+    acts,
+    call,
+    check_strictly,
+    lay_out,
+    result,
+    turns_of,
+)
 
 from memagent.errors import CompactionFailed, LimitReached, ServerBusy
 from memagent.messages import ChatRequest, Completion, Failure, FinishReason, Sampling, Usage
 from memagent.models.scripted import Reply, ScriptedModel
-from memagent.session.context.layout import Past
+from memagent.run.exchange import Caller, seed_of
+from memagent.session.context.layout import Layout, Past
 from memagent.session.context.summarise import Spent, Summariser, Summary, next_pass
-from memagent.session.context.turns import Turn
 
 CALL = Completion(text="", tool_calls=(call("do"),), usage=Usage(calls=1, prompt_tokens=5))
 
 
+def summariser_of(layout: Layout, model: ScriptedModel) -> Summariser:
+    sampling = Sampling(temperature=0.3)
+    return Summariser(Caller(model, layout.counter, layout.window, sampling=sampling, seed=5))
+
+
 async def summarised(
-    *replies: Reply, sizes: tuple[int, ...] = (100,), past: Past | None = None
+    *replies: Reply,
+    sizes: tuple[int, ...] = (100,),
+    past: Past | None = None,
+    layout: Layout | None = None,
+    early: bool = False,
 ) -> tuple[Summary, Spent, ScriptedModel]:
-    model = ScriptedModel(replies)
-    buffer = await opened(model)
-    for number, size in enumerate(sizes):
-        await step(buffer, number, f"<{number}>".ljust(size, "."), "do")
-    opened_ = buffer._ready
-    spent = Spent()
-    summariser = Summariser(opened_.layout, model, Sampling(temperature=0.3), seed=5)
-    summary = await summariser.summary(past or Past(), opened_.state.turns, spent)
+    model, layout, spent = ScriptedModel(replies), layout or lay_out(), Spent()
+    steps = (acted(n, f"<{n}>".ljust(size, "."), "do") for n, size in enumerate(sizes))
+    turns = turns_of(layout, *(message for step in steps for message in step))
+    summariser = summariser_of(layout, model)
+    summary = await summariser.summary(layout, past or Past(), turns, spent, early=early)
     return summary, spent, model
 
 
@@ -35,6 +48,8 @@ async def test_one_call_where_the_turns_fit() -> None:
     assert summary.text == "Found it."
     assert (request.kind, request.thinking, request.sampling.temperature) == ("summary", None, 0.3)
     assert request.max_tokens == 3000 // 8
+    assert request.prompt_tokens == lay_out().count(request.messages)
+    assert (request.tools, request.tool_choice, request.parts) == ((), None, {})
     assert request.messages[-1].role == "user"
     assert "Summarise" in request.messages[-1].content
     (conversation,) = summary.conversations
@@ -51,6 +66,7 @@ async def test_passes_where_they_do_not_each_turn_once_with_the_summary_so_far()
     assert summary.text == f"summary {passes - 1}"
     assert len(summary.conversations) == passes == spent.usage.calls
     for place, request in enumerate(model.requests):
+        assert request.seed == seed_of(5, f"summary-{place}", 0)
         check_strictly(request.messages)
         before = "old one" if place == 0 else f"summary {place - 1}"
         assert before in request.messages[1].content
@@ -92,13 +108,48 @@ async def test_what_is_no_summary_is_asked_for_again(bad: Reply, why: str) -> No
     summary, spent, model = await summarised(bad, bad, "fine")
     assert summary.text == "fine"
     assert [r.thinking for r in model.requests] == [None, False, False]
-    assert len({r.seed for r in model.requests}) == 3
+    assert [r.seed for r in model.requests] == [seed_of(5, "summary-0", n) for n in range(3)]
     assert spent.usage.calls == 1
     assert spent.usage.retries == 2
     assert len(spent.retried) == 2
     assert why in spent.retried[0]
     with pytest.raises(CompactionFailed, match=f"{why}.*3 times.*as it was"):
         await summarised(bad, bad, bad)
+
+
+async def test_an_early_one_says_so_and_has_a_key_of_its_own() -> None:
+    _, _, model = await summarised("fine", early=True)
+    assert model.requests[0].parts == {"early": "yes"}
+    assert model.requests[0].seed == seed_of(5, "early-0", 0)
+
+
+async def test_tools_stand_in_the_prompt_until_a_reply_calls_one() -> None:
+    """The prompt continues behind what the server has cached; not every server knows tool_choice."""
+    layout = lay_out(tools=TOOLS[:2])
+    _, _, model = await summarised("", CALL, "fine", layout=layout)
+    assert [r.tools for r in model.requests] == [TOOLS[:2], TOOLS[:2], ()]
+    assert [r.tool_choice for r in model.requests] == ["none", "none", None]
+
+
+async def test_a_summary_that_failed_is_asked_for_again_under_its_key() -> None:
+    layout = lay_out()
+    model = ScriptedModel([ServerBusy("later", attempts=3), "", "", "", "fine", "next"])
+    summariser, turns, spent = (
+        summariser_of(layout, model),
+        turns_of(layout, *acted(0, "a")),
+        Spent(),
+    )
+    with pytest.raises(ServerBusy):
+        await summariser.summary(layout, Past(), turns, spent)
+    assert (spent.usage.calls, spent.usage.retries) == (0, 3)
+    with pytest.raises(CompactionFailed):
+        await summariser.summary(layout, Past(), turns, spent)
+    assert (spent.usage.calls, spent.usage.retries) == (0, 6)
+    for _ in range(2):
+        await summariser.summary(layout, Past(), turns, spent)
+    assert spent.usage.calls == 2
+    keys = [("summary-0", n) for n in (0, 0, 1, 2, 0)] + [("summary-1", 0)]
+    assert [request.seed for request in model.requests] == [seed_of(5, *key) for key in keys]
 
 
 async def test_a_summary_beside_a_call_is_a_summary() -> None:
@@ -139,11 +190,9 @@ async def test_the_same_turns_make_the_same_requests() -> None:
 
 
 async def test_a_pass_never_leaves_a_call_without_a_result() -> None:
-    buffer = await opened(ScriptedModel([]))
-    await buffer.append(acts(call("do", id="a"), call("do", id="b")))
-    await buffer.append(result("x" * 900, "b"))
-    for number in range(5):
-        await step(buffer, number, "y" * 900)
+    layout = lay_out()
+    open_call = (acts(call("do", id="a"), call("do", id="b")), result("x" * 900, "b"))
+    steps = (message for number in range(5) for message in acted(number, "y" * 900))
     requests: list[ChatRequest] = []
 
     def reply(request: ChatRequest) -> str:
@@ -151,36 +200,33 @@ async def test_a_pass_never_leaves_a_call_without_a_result() -> None:
         check_strictly(request.messages)
         return "summary"
 
-    summariser = Summariser(buffer._ready.layout, ScriptedModel(reply), Sampling(), 0)
-    await summariser.summary(Past(), buffer._ready.state.turns, Spent())
+    summariser = summariser_of(layout, ScriptedModel(reply))
+    await summariser.summary(layout, Past(), turns_of(layout, *open_call, *steps), Spent())
     assert len(requests) > 2
 
 
 def test_a_pass_takes_at_least_one_turn_or_makes_room() -> None:
-    layout = asyncio.run(opened(ScriptedModel([])))._ready.layout
-    said = Turn(0, acts(text="x" * 9000))
-    assert next_pass(layout, Past(), (said,))[1] == 1
+    layout = lay_out()
+    said = turns_of(layout, acts(text="x" * 9000))
+    assert next_pass(layout, Past(), said)[1] == 1
     asked = layout.count(layout.add_instruction(layout.render(Past(1, "s", again="r"), ())))
     full = Past(1, "s", again="r" * (layout.window - layout.summary - layout.line - asked))
-    messages, taken = next_pass(layout, full, (said,))
+    messages, taken = next_pass(layout, full, said)
     assert taken == 0
     assert layout.count(messages) + layout.summary <= layout.window
 
 
 async def test_passes_that_are_through_are_not_made_again_until_the_turns_change() -> None:
     model = ScriptedModel(["one", ServerBusy("later"), "two", "three", "four", *["new"] * 9])
-    buffer = await opened(model)
-    for number in range(5):
-        await step(buffer, number, f"<{number}>".ljust(1300, "."), "do")
-    opened_ = buffer._ready
-    spent = Spent()
-    summariser = Summariser(opened_.layout, model, Sampling(), seed=5)
-    turns = opened_.state.turns
+    layout, spent = lay_out(), Spent()
+    steps = (acted(number, f"<{number}>".ljust(1300, "."), "do") for number in range(5))
+    turns = turns_of(layout, *(message for step in steps for message in step))
+    summariser = summariser_of(layout, model)
     with pytest.raises(ServerBusy):
-        await summariser.summary(Past(), turns, spent)
-    summary = await summariser.summary(Past(), turns, spent)
+        await summariser.summary(layout, Past(), turns, spent)
+    summary = await summariser.summary(layout, Past(), turns, spent)
     assert [c.messages[-1].content for c in summary.conversations][:2] == ["one", "two"]
     assert sum(any("<0>" in m.content for m in r.messages) for r in model.requests) == 1
     assert spent.usage.calls == len(summary.conversations)
-    again = await summariser.summary(Past(), turns[:-1], spent)
+    again = await summariser.summary(layout, Past(), turns[:-1], spent)
     assert again.conversations[0].messages[:-1] == model.requests[0].messages

@@ -1,46 +1,54 @@
 """The cheap tiers: what is repeated becomes a line, what is long is clipped, older first."""
 
-import asyncio
+from dataclasses import dataclass
 
-from tests.session.context.strict import acts, call, opened, result
+from tests.session.context.strict import acts, call, lay_out, opened, result, step
 
 from memagent.messages import Message
 from memagent.models.scripted import ScriptedModel
 from memagent.session.context.archive import READ_ARCHIVED
-from memagent.session.context.buffer import SummaryBuffer
-from memagent.session.context.layout import Past
+from memagent.session.context.incoming import neutralise
+from memagent.session.context.layout import Layout, Past
 from memagent.session.context.tiers import Lighter, drop_repetition, lighten
+from memagent.session.context.turns import Turn, place_message
 
 
-def buffered(*texts: str, arguments: str | None = None) -> SummaryBuffer:
-    buffer = asyncio.run(opened(ScriptedModel([])))
+@dataclass
+class Session:
+    layout: Layout
+    turns: tuple[Turn, ...] = ()
+
+    def add(self, *messages: Message, ok: bool = True) -> None:
+        for message in messages:
+            safe, number = neutralise(self.layout, message), len(self.turns)
+            self.turns = place_message(self.turns, safe, number, self.layout.prompts, ok=ok)
+
+    @property
+    def tokens(self) -> int:
+        return self.layout.count(self.layout.render(Past(), self.turns))
+
+    def lighter(self) -> Lighter:
+        return lighten(self.layout, Past(), self.turns, self.tokens)
+
+
+def called(*texts: str, arguments: str | None = None) -> Session:
+    session = Session(lay_out())
     for number, text in enumerate(texts):
         given = f"[{number}]" if arguments is None else arguments
-        add(buffer, acts(call("look", given, f"c{number}")), result(text, f"c{number}"))
-    return buffer
+        session.add(acts(call("look", given, f"c{number}")), result(text, f"c{number}"))
+    return session
 
 
-def add(buffer: SummaryBuffer, *messages: Message) -> None:
-    for message in messages:
-        asyncio.run(buffer.append(message))
-
-
-def shown(buffer: SummaryBuffer) -> list[str]:
-    opened = buffer._ready
-    turns, _ = drop_repetition(opened.layout, opened.state.turns)
+def shown(session: Session) -> list[str]:
+    turns, _ = drop_repetition(session.layout, session.turns)
     return [turn.results[0].text for turn in turns if turn.results[0] is not None]
 
 
-def made_lighter(buffer: SummaryBuffer) -> Lighter:
-    opened = buffer._ready
-    return lighten(opened.layout, Past(), opened.state.turns, buffer.tokens)
-
-
 def test_a_later_call_with_the_same_arguments_makes_a_result_stale() -> None:
-    buffer = buffered("a" * 90, "b" * 90, arguments='{"x": 1, "y": 2}')
-    add(buffer, acts(call("look", '{"y":2,"x":1}', "c2")))
-    add(buffer, result("c" * 90, "c2"))
-    assert shown(buffer) == [
+    session = called("a" * 90, "b" * 90, arguments='{"x": 1, "y": 2}')
+    session.add(acts(call("look", '{"y":2,"x":1}', "c2")))
+    session.add(result("c" * 90, "c2"))
+    assert shown(session) == [
         '[again: look({"x": 1, "y": 2})]',
         '[again: look({"x": 1, "y": 2})]',
         "c" * 90,
@@ -48,83 +56,81 @@ def test_a_later_call_with_the_same_arguments_makes_a_result_stale() -> None:
 
 
 def test_what_may_tell_something_else_each_time_is_never_stale() -> None:
-    buffer = buffered()
+    session = called()
     for page in ("first ", "second "):
-        add(buffer, acts(call("next_page")), result(page * 20))
-    assert shown(buffer) == ["first " * 20, "second " * 20]
+        session.add(acts(call("next_page")), result(page * 20))
+    assert shown(session) == ["first " * 20, "second " * 20]
 
 
 def test_the_same_text_is_shown_once_as_the_latest() -> None:
-    buffer = buffered("a" * 90, "b" * 90, "a" * 90)
-    assert shown(buffer) == ["[as look([2])]", "b" * 90, "a" * 90]
-    _, changes = drop_repetition(buffer._ready.layout, buffer._ready.state.turns)
+    session = called("a" * 90, "b" * 90, "a" * 90)
+    assert shown(session) == ["[as look([2])]", "b" * 90, "a" * 90]
+    _, changes = drop_repetition(session.layout, session.turns)
     (change,) = changes
     assert (change.what, change.turn, change.tool, change.call) == ("duplicate", 0, "look", "c0")
     assert change.tokens_before == 90
     assert change.tokens_after == len("[as look([2])]")
-    assert buffer._ready.layout.archive.get(change.handle) == "a" * 90
+    assert session.layout.archive.get(change.handle) == "a" * 90
 
 
 def test_short_texts_are_alike_by_chance() -> None:
-    assert shown(buffered("a" * 19, "a" * 19, "ok", "ok")) == ["a" * 19, "a" * 19, "ok", "ok"]
+    assert shown(called("a" * 19, "a" * 19, "ok", "ok")) == ["a" * 19, "a" * 19, "ok", "ok"]
     # A line that is no shorter than what it stands for frees nothing.
-    assert shown(buffered("a" * 12, "a" * 12, arguments="{}")) == ["a" * 12, "a" * 12]
+    assert shown(called("a" * 12, "a" * 12, arguments="{}")) == ["a" * 12, "a" * 12]
 
 
 def test_a_failure_replaces_no_result_and_is_replaced_by_one() -> None:
-    buffer = buffered("good " * 20, arguments="{}")
+    session = called("good " * 20, arguments="{}")
     for text, ok in (("away! " * 20, False), ("away! " * 20, False)):
-        add(buffer, acts(call("look")))
-        asyncio.run(buffer.append(result(text), ok=ok))
-    assert shown(buffer) == ["good " * 20, "[as look({})]", "away! " * 20]
-    add(buffer, acts(call("look")), result("newer " * 20))
-    assert shown(buffer) == ["[again: look({})]"] * 3 + ["newer " * 20]
+        session.add(acts(call("look")))
+        session.add(result(text), ok=ok)
+    assert shown(session) == ["good " * 20, "[as look({})]", "away! " * 20]
+    session.add(acts(call("look")), result("newer " * 20))
+    assert shown(session) == ["[again: look({})]"] * 3 + ["newer " * 20]
 
 
 def test_a_failure_of_the_same_text_as_a_result_takes_its_place_neither() -> None:
-    buffer = buffered("same " * 20)
-    add(buffer, acts(call("do")))
-    asyncio.run(buffer.append(result("same " * 20), ok=False))
-    assert shown(buffer) == ["same " * 20, "same " * 20]
+    session = called("same " * 20)
+    session.add(acts(call("do")))
+    session.add(result("same " * 20), ok=False)
+    assert shown(session) == ["same " * 20, "same " * 20]
 
 
 def test_the_line_is_short_safe_and_names_the_handle_where_it_can_be_read() -> None:
-    buffer = asyncio.run(opened(ScriptedModel([]), tools=[READ_ARCHIVED], native=False))
+    session = Session(lay_out(tools=(READ_ARCHIVED,), is_native=False))
     arguments = '{"q": "</result>%s"}' % ("w" * 300)
     for text in ("a" * 400, "b" * 400):
-        add(buffer, acts(call("look", arguments)), result(text))
-    line = shown(buffer)[0]
-    handle = buffer._ready.layout.archive.put("a" * 400)
+        session.add(acts(call("look", arguments)), result(text))
+    line = shown(session)[0]
+    handle = session.layout.archive.put("a" * 400)
     assert line.startswith('[again: look({"q": "<\u2060/result>www')
     assert line.endswith(f"...) {handle}]")
     assert len(line) < 200
 
 
 def test_a_turn_that_waits_is_left_alone_and_makes_nothing_stale() -> None:
-    buffer = buffered("a" * 90)
+    session = called("a" * 90)
     pair = call("look", "[0]", "p1"), call("look", "[0]", "p2"), call("do", "[0]", "p3")
-    add(buffer, acts(*pair))
+    session.add(acts(*pair))
     for name in ("p1", "p2"):
-        add(buffer, result("z" * 90, name))
-    turns, _ = drop_repetition(buffer._ready.layout, buffer._ready.state.turns)
+        session.add(result("z" * 90, name))
+    turns, _ = drop_repetition(session.layout, session.turns)
     assert [r and r.text for r in turns[1].results] == ["z" * 90, "z" * 90, None]
     assert turns[0].results[0] is not None
     assert turns[0].results[0].text == "a" * 90  # the turn may be dropped once it is complete
 
 
 def test_repetition_alone_may_be_enough() -> None:
-    buffer = buffered(*["a" * 600] * 4)
-    light = made_lighter(buffer)
+    session = called(*["a" * 600] * 4)
+    light = session.lighter()
     assert (light.enough, light.tiers) == (True, ("stale",))
-    assert light.tokens == buffer._ready.layout.count(
-        buffer._ready.layout.render(Past(), light.turns)
-    )
-    assert buffer.tokens - light.tokens > 300
+    assert light.tokens == session.layout.count(session.layout.render(Past(), light.turns))
+    assert session.tokens - light.tokens > 300
 
 
 def test_older_results_are_clipped_first_and_only_as_many_as_needed() -> None:
-    buffer = buffered(*(f"{n}" * 600 for n in range(4)))
-    light = made_lighter(buffer)
+    session = called(*(f"{n}" * 600 for n in range(4)))
+    light = session.lighter()
     assert (light.enough, light.tiers) == (True, ("clip",))
     lengths = [len(turn.results[0].text) for turn in light.turns if turn.results[0]]
     assert lengths[0] < 300
@@ -133,21 +139,22 @@ def test_older_results_are_clipped_first_and_only_as_many_as_needed() -> None:
 
 
 def test_where_that_is_not_enough_nothing_is_clipped() -> None:
-    buffer = buffered(*(f"{n:02d}" * 85 for n in range(20)))
-    light = made_lighter(buffer)
+    session = called(*(f"{n:02d}" * 85 for n in range(20)))
+    light = session.lighter()
     assert (light.enough, light.tiers, light.changes) == (False, (), ())
-    assert light.turns == buffer._ready.state.turns
+    assert light.turns == session.turns
 
 
-def test_a_clipped_result_is_not_clipped_twice() -> None:
-    buffer = buffered(*(f"{n}" * 600 for n in range(4)))
-    report = asyncio.run(buffer.compact())
+async def test_a_clipped_result_is_not_clipped_twice() -> None:
+    buffer = await opened(ScriptedModel([]))
+    for number in range(4):
+        await step(buffer, number, f"{number}" * 600)
+    report = await buffer.compact()
     assert report is not None
     clipped = {change.turn for change in report.changes}
     while not buffer.due:
-        add(buffer, acts(call("look", f'["{buffer.tokens}"]')))
-        add(buffer, result(str(buffer.tokens) * 150))
-    again = asyncio.run(buffer.compact())
+        await step(buffer, buffer.tokens, str(buffer.tokens) * 150)
+    again = await buffer.compact()
     assert again is not None
     assert again.tiers == ("clip",)
     assert not clipped & {change.turn for change in again.changes}

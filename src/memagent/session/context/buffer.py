@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Self
 
 from memagent.compaction import Compaction
 from memagent.errors import ConfigError
 from memagent.messages import Message, Sampling, ToolSpec, Usage
 from memagent.models.base import ChatModel
-from memagent.models.retry import patiently
+from memagent.models.retry import count_in_thread
 from memagent.prompts.session import SessionPrompts
 from memagent.run.exchange import Caller
 from memagent.run.log import Log
@@ -25,9 +26,6 @@ from memagent.session.context.summarise import Spent, Summariser
 from memagent.session.context.turns import place_message
 from memagent.threads import in_thread
 from memagent.tools.base import Tool
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass
@@ -112,18 +110,25 @@ class SummaryBuffer:
             raise ConfigError(
                 f"model must be a ChatModel, got {model!r}: memagent.open_model({model!r}) makes one"
             )
-        self._model, self._sampling, self._seed = model, sampling or Sampling(), seed
-        self._sizes = (working_context, window, summary_tokens)
-        self._tools, self._idempotent, self._native = tuple(tools), frozenset(idempotent), native
-        self._max = max_summaries
-        self._prompts = prompts
         self._own: FileArchive | None = None
         if archive is None:
             archive = self._own = FileArchive()
-        self._archive = archive
+        self._model, self._log, self._window = model, log, window
+        self._max, self._prompts = max_summaries, prompts
+        self._tools = tuple(tools) if native else ()
+        self._lay_out = partial(
+            make_layout,
+            archive=archive,
+            tools=tuple(tools),
+            is_native=native,
+            idempotent=frozenset(idempotent),
+            model=model.name,
+            working_context=working_context,
+            summary_tokens=summary_tokens,
+        )
+        self._calls = partial(Caller, model, sampling=sampling or Sampling(), seed=seed, log=log)
         self._opened: _Opened | None = None
         self._early = Beginner(early)
-        self._log = log
         self._spent = Spent()
         self._lock = asyncio.Lock()
 
@@ -145,33 +150,18 @@ class SummaryBuffer:
                 raise ConfigError(
                     "this buffer is open already: make another one for another session"
                 )
-            prompt = tuple(map(Message.from_openai, messages))
-            context, window, summary = self._sizes
-            layout = await self._counting(
-                make_layout,
+            prompt = tuple(Message.from_openai(message) for message in messages)
+            layout = await count_in_thread(
+                self._model.name,
+                self._lay_out,
                 prompt,
                 prompts=await in_thread(SessionPrompts.load, self._prompts),
                 counter=await self._model.counter(),
-                archive=self._archive,
-                tools=self._tools,
-                is_native=self._native,
-                idempotent=self._idempotent,
-                model=self._model.name,
-                windows=(None if self._log else await self._model.window(), window),
-                working_context=context,
-                summary_tokens=summary,
+                windows=(None if self._log else await self._model.window(), self._window),
             )
-            state = await self._counting(make_state, layout, Past(), ())
-            caller = Caller(
-                self._model,
-                layout.counter,
-                layout.window,
-                sampling=self._sampling,
-                seed=self._seed,
-                log=self._log,
-            )
-            summariser = Summariser(layout, caller)
-            self._opened = _Opened(layout, summariser, state)
+            state = await count_in_thread(self._model.name, make_state, layout, Past(), ())
+            caller = self._calls(layout.counter, layout.window)
+            self._opened = _Opened(layout, Summariser(caller), state)
 
     async def append(
         self,
@@ -194,12 +184,12 @@ class SummaryBuffer:
         """
         async with self._lock:
             opened = self._ready
-            layout, state = await self._counting(
-                self._with, opened, Message.from_openai(message), ok, usage
+            layout, state = await count_in_thread(
+                self._model.name, self._with, opened, Message.from_openai(message), ok, usage
             )
             opened.number += len(state.turns) - len(opened.state.turns)
             opened.layout, opened.state = layout, state
-            self._early.begin(layout, opened.summariser.at(layout), state)
+            self._early.begin(layout, opened.summariser, state)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -209,7 +199,7 @@ class SummaryBuffer:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """What to send as the request's `tools`: those that were given, none where calls travel as text."""
-        return self._tools if self._native else ()
+        return self._tools
 
     @property
     def tokens(self) -> int:
@@ -287,7 +277,7 @@ class SummaryBuffer:
                 return None
             found = await compact_state(
                 opened.layout,
-                opened.summariser.at(opened.layout),
+                opened.summariser,
                 opened.state,
                 self._spent,
                 max_summaries=self._max,
@@ -325,12 +315,10 @@ class SummaryBuffer:
         """The layout and the state with a message more. Blocks."""
         layout, state = opened.layout, opened.state
         if usage is not None and message.role == "assistant":
-            layout = layout.with_report(state.messages, usage.prompt_tokens, state.counted)
+            took, most = usage.prompt_tokens, layout.most
+            anchors = layout.anchors.with_report(state.messages, took, state.counted, most)
+            layout = replace(layout, anchors=anchors)
         turns = place_message(
             state.turns, neutralise(layout, message), opened.number, layout.prompts, ok=ok
         )
         return layout, make_state(layout, state.past, turns)
-
-    async def _counting(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs work that counts tokens in a thread. Where a server counts and is away, it is waited for."""
-        return await patiently(lambda: in_thread(work, *args, **kwargs), name=self._model.name)

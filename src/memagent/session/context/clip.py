@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from memagent.chunking.fitting import ends
-from memagent.messages import Message, ToolCall
+from memagent.messages import ToolCall
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.layout import Layout
 from memagent.session.context.turns import ToolResult, Turn, transcript
@@ -68,27 +68,14 @@ def clip_turn(layout: Layout, turn: Turn, limit: int) -> Turn:
     return turn
 
 
-def clip_message(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, str]:
-    """A turn without calls, its text made shorter, and the handle of the whole text. Blocks."""
-    text, handle = clip_text(layout, turn.head.content, limit)
-    head = Message(role=turn.head.role, content=text)
-    return Turn(turn.number, head), handle
-
-
 def show_again(layout: Layout, turn: Turn) -> tuple[str, str]:
     """A turn as one safe text that fits behind a summary, and the handle of the whole. Blocks."""
     missing = layout.prompts.render("missing")
     whole = layout.neutraliser.safe(transcript(turn, missing))
     if layout.counter.count(whole) <= layout.again:
         return whole, layout.archive.put(whole)
-    spare = layout.counter.count(
-        layout.neutraliser.safe(
-            transcript(
-                Turn(turn.number, turn.head, turn.given, (ToolResult(""),) * len(turn.results)),
-                missing,
-            )
-        )
-    )
+    bare = replace(turn, results=(ToolResult(""),) * len(turn.results))
+    spare = layout.counter.count(layout.neutraliser.safe(transcript(bare, missing)))
     room = layout.again - spare - 4 * len(turn.results)
     if turn.results and room >= 2 * layout.line * len(turn.results):
         text = layout.neutraliser.safe(transcript(clip_turn(layout, turn, room), missing))

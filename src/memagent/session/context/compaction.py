@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from memagent.compaction import Change, Compaction, Tier
+from memagent.compaction import Change, Compaction, Tier, What
 from memagent.errors import CompactionFailed, OutOfSummaries
 from memagent.messages import Message
 from memagent.session.context.layout import Layout, Past
@@ -33,18 +33,14 @@ class State:
 class Early:
     """A summary that was begun before it was due, and is through."""
 
-    past: Past
-    turns: tuple[Turn, ...]
+    state: State
     """What it was made of."""
     summary: Summary
 
     def suits(self, state: State) -> bool:
         """Whether what it was made of still stands first."""
-        return (
-            state.past == self.past
-            and state.turns[: len(self.turns)] == self.turns
-            and bool(self.turns)
-        )
+        turns = self.state.turns
+        return state.past == self.state.past and state.turns[: len(turns)] == turns
 
 
 def make_state(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> State:
@@ -89,15 +85,19 @@ async def compact_state(
     work = _Work(layout, state)
     if early is not None and early.suits(state):
         _allow(layout, state, max_summaries)
-        parts = Split(summarised=early.turns, kept=state.turns[len(early.turns) :])
+        turns = early.state.turns
+        parts = Split(summarised=turns, kept=state.turns[len(turns) :])
         await in_thread(work.leave, parts, early.summary)
         if work.state.tokens < layout.limit and not (force and work.freed(state) < layout.progress):
             return work.report(state, spent, early=True)
-    swapped = work.summary is not None
+    swapped = bool(work.tiers)
     step = await in_thread(_choose, layout, work.state)
     if step is not None and await _take(work, step, summariser, spent, max_summaries):
         return work.report(state, spent, early=swapped)
-    return work.report(state, spent, early=True) if swapped else _nothing(state)
+    # It was begun before the server reported how little the prompt takes: it may free nothing.
+    if swapped and work.freed(state) >= layout.progress:
+        return work.report(state, spent, early=True)
+    return _nothing(state)
 
 
 @dataclass
@@ -108,7 +108,7 @@ class _Work:
     state: State
     tiers: list[Tier] = field(default_factory=list[Tier])
     changes: list[Change] = field(default_factory=list[Change])
-    summary: Summary | None = None
+    summary: Summary = field(default_factory=lambda: Summary(""))
 
     def freed(self, before: State) -> int:
         """Tokens that the prompt takes less."""
@@ -120,8 +120,7 @@ class _Work:
         self.tiers.append("clip" if summary is None else "summary")
         self.changes += changes
         if summary is not None:
-            earlier = () if self.summary is None else self.summary.conversations
-            conversations = (*earlier, *summary.conversations)
+            conversations = (*self.summary.conversations, *summary.conversations)
             self.summary = replace(summary, conversations=conversations)
 
     def report(self, before: State, spent: Spent, *, early: bool) -> tuple[State, Compaction]:
@@ -133,13 +132,13 @@ class _Work:
             tokens_before=before.tokens,
             tokens_after=self.state.tokens,
             stage=self.state.past.stage,
-            summary=None if summary is None else summary.text,
-            cut=summary is not None and summary.cut,
+            summary=summary.text if "summary" in self.tiers else None,
+            cut=summary.cut,
             early=early,
-            neutralised=0 if summary is None else summary.neutralised,
+            neutralised=summary.neutralised,
             retried=tuple(spent.retried),
             usage=spent.usage,
-            conversations=() if summary is None else summary.conversations,
+            conversations=summary.conversations,
         )
 
 
@@ -152,11 +151,9 @@ def _choose(layout: Layout, state: State) -> tuple[Lighter, Split | None] | None
         parts = split(layout, state.past, light.turns)
     else:
         parts = split_early(state.past, light.turns)
-    if parts is None:
-        return None
-    return (
-        _apart(layout, state, light, parts) if parts.dropped or parts.repeated else (light, parts)
-    )
+    if parts is not None and (parts.dropped or parts.repeated):
+        return _apart(layout, state, light, parts)
+    return None if parts is None else (light, parts)
 
 
 async def _take(
@@ -166,15 +163,9 @@ async def _take(
     spent: Spent,
     max_summaries: int,
 ) -> bool:
-    """Takes the step that was chosen; False where it would not be worth a summary.
-
-    Raises:
-        CompactionFailed: no usable summary, or too little was freed.
-        OutOfSummaries: one more is needed than there may be.
-    """
+    """Takes the step that was chosen; False where it would not be worth a summary."""
     layout, before, (light, parts) = work.layout, work.state, step
-    asks = parts is not None and parts.summary
-    if parts is not None and asks:
+    if parts is not None and parts.summary:
         if not await in_thread(_gains, layout, before, parts):
             return False
         _allow(layout, before, max_summaries)
@@ -183,9 +174,11 @@ async def _take(
     if parts is None:
         work.state = await in_thread(make_state, layout, before.past, light.turns)
         return True
-    summary = await summariser.summary(before.past, parts.summarised, spent) if asks else None
+    summary = None
+    if parts.summary:
+        summary = await summariser.summary(layout, before.past, parts.summarised, spent)
     await in_thread(work.leave, parts, summary)
-    if asks and work.freed(before) < layout.progress:
+    if summary is not None and work.freed(before) < layout.progress:
         raise CompactionFailed(
             f"the prompt took {before.tokens} tokens and takes {work.state.tokens} with the summary: at least "
             f"{layout.progress} have to be freed; use a larger working_context"
@@ -194,11 +187,7 @@ async def _take(
 
 
 def _allow(layout: Layout, state: State, most: int) -> None:
-    """One summary more.
-
-    Raises:
-        OutOfSummaries: as many as there may be are written.
-    """
+    """Refuses one summary more than there may be."""
     if state.past.stage >= most:
         written = "1 summary is" if most == 1 else f"{most} summaries are"
         raise OutOfSummaries(
@@ -208,11 +197,7 @@ def _allow(layout: Layout, state: State, most: int) -> None:
 
 
 def _nothing(state: State) -> None:
-    """There is nothing to leave out, yet.
-
-    Raises:
-        CompactionFailed: and it would help nothing to wait for results.
-    """
+    """There is nothing to leave out yet: refused where waiting for results would not help."""
     if not state.turns or not state.turns[-1].pending:
         raise CompactionFailed(
             f"the prompt takes {state.tokens} tokens, and leaving out what it can spare would free less than a tenth "
@@ -260,13 +245,6 @@ def _after(
     return make_state(layout, past, parts.kept), (*changes, *parts.changes)
 
 
-def _left(layout: Layout, turn: Turn, what: str) -> Change:
+def _left(layout: Layout, turn: Turn, what: What) -> Change:
     text = transcript(turn, layout.prompts.render("missing"))
-    fields = {
-        "turn": turn.number,
-        "what": what,
-        "tokens_before": layout.counter.count(text),
-        "tokens_after": 0,
-        "handle": layout.archive.put(text),
-    }
-    return Change.model_validate(fields)
+    return turn.change(what, layout.counter.count(text), 0, layout.archive.put(text))

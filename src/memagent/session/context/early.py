@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 
 from memagent.errors import MemagentError
 from memagent.session.context.compaction import Early, State
 from memagent.session.context.layout import Layout
-from memagent.session.context.summarise import Spent, Summariser, Summary
-
-
-@dataclass
-class _Begun:
-    """A summary that is being made."""
-
-    state: State
-    task: asyncio.Task[Summary | None]
-    spent: Spent = field(default_factory=Spent)
+from memagent.session.context.summarise import Spent, Summariser
 
 
 class Beginner:
@@ -33,25 +23,27 @@ class Beginner:
 
     def __init__(self, share: float | None) -> None:
         self._share = share
-        self._begun: _Begun | None = None
+        self._task: asyncio.Task[Early | None] | None = None
+        self._spent = Spent()
 
     def begin(self, layout: Layout, summariser: Summariser, state: State) -> None:
         """Begins a summary of the turns so far if it is time, and none is under way."""
-        if self._share is None or self._begun is not None or not state.turns:
+        if self._share is None or self._task is not None or not state.turns:
             return
         early = self._share * layout.limit <= state.tokens < layout.limit
         if not early or state.turns[-1].pending:
             return
-        spent = Spent()
+        spent = self._spent
 
-        async def summary() -> Summary | None:
+        async def summary() -> Early | None:
             try:
-                return await summariser.summary(state.past, state.turns, spent, early=True)
+                made = await summariser.summary(layout, state.past, state.turns, spent, early=True)
+                return Early(state, made)
             except MemagentError as error:  # it is made again when it is due
                 spent.retried.append(f"{type(error).__name__}: {error}")
                 return None
 
-        self._begun = _Begun(state, asyncio.create_task(summary()), spent)
+        self._task = asyncio.create_task(summary())
 
     async def finished(self, spent: Spent) -> Early | None:
         """The summary that was begun, once it is through; None without one, or where it failed.
@@ -61,17 +53,15 @@ class Beginner:
         Args:
             spent: what it cost is added here, once.
         """
-        begun = self._begun
-        if begun is None:
+        if self._task is None:
             return None
-        await asyncio.wait([begun.task])  # being cancelled here does not cancel it
-        spent.take(begun.spent)
-        summary = None if begun.task.cancelled() else begun.task.result()
-        return None if summary is None else Early(begun.state.past, begun.state.turns, summary)
+        await asyncio.wait([self._task])  # being cancelled here does not cancel it
+        spent.take(self._spent)
+        return None if self._task.cancelled() else self._task.result()
 
     async def forget(self) -> None:
         """Ends what is under way, and makes room for the next."""
-        begun, self._begun = self._begun, None
-        if begun is not None and not begun.task.done():
-            begun.task.cancel()
-            await asyncio.wait([begun.task])
+        task, self._task = self._task, None
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait([task])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from memagent.messages import Message, ToolCall
+from memagent.messages import Message
 from memagent.prompts import Neutraliser
 from memagent.session.context.layout import Layout
 from memagent.texts import map_texts, repair_surrogates
@@ -18,14 +17,24 @@ def neutralise(layout: Layout, message: Message) -> Message:
     these are theirs to write: in the text protocol a call is one.
     """
     neutraliser = layout.neutraliser if message.role == "tool" else layout.spoken
-    calls = tuple(_call(layout.spoken, call) for call in message.tool_calls)
-    fields: dict[str, Any] = {
+    safe, name = layout.spoken.safe, message.tool_call_id
+    calls = (
+        call.model_copy(
+            update={
+                "id": safe(call.id),
+                "name": safe(call.name),
+                "arguments": neutralise_arguments(layout.spoken, call.arguments),
+                "extra": map_texts(dict(call.extra), safe),
+            }
+        )
+        for call in message.tool_calls
+    )
+    fields = {
         "content": neutraliser.safe(message.content),
-        "tool_calls": calls,
-        "extra": map_texts(dict(message.extra), layout.spoken.safe),
+        "tool_calls": tuple(calls),
+        "tool_call_id": name and safe(name),  # as the call's id
+        "extra": map_texts(dict(message.extra), safe),
     }
-    if message.tool_call_id is not None:  # as the call's id
-        fields["tool_call_id"] = layout.spoken.safe(message.tool_call_id)
     return message.model_copy(update=fields)
 
 
@@ -49,13 +58,3 @@ def neutralise_arguments(neutraliser: Neutraliser, text: str) -> str:
     except (ValueError, RecursionError):
         return text
     return whole
-
-
-def _call(neutraliser: Neutraliser, call: ToolCall) -> ToolCall:
-    fields = {
-        "id": neutraliser.safe(call.id),
-        "name": neutraliser.safe(call.name),
-        "arguments": neutralise_arguments(neutraliser, call.arguments),
-        "extra": map_texts(dict(call.extra), neutraliser.safe),
-    }
-    return call.model_copy(update=fields)

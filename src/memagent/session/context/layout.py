@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from memagent.errors import ConfigError, WindowTooSmall, WindowUnknown
 from memagent.messages import Message, ToolSpec
@@ -13,7 +13,7 @@ from memagent.prompts.promptset import WORDS_PER_TOKEN
 from memagent.prompts.session import WIDEST, SessionPrompts
 from memagent.session.context.anchors import Anchors
 from memagent.session.context.archive import READ_ARCHIVED, Archive
-from memagent.session.context.ledger import EMPTY, Ledger
+from memagent.session.context.ledger import Ledger
 from memagent.session.context.turns import Turn, join_users, render_native, render_text
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
@@ -39,9 +39,45 @@ class Past:
     stage: int = 0
     """Summaries written so far."""
     summary: str = ""
-    ledger: Ledger = EMPTY
+    ledger: Ledger = field(default_factory=Ledger)
     again: str = ""
     """What is shown again behind the summary."""
+
+
+class Shares(NamedTuple):
+    """How a working context is divided."""
+
+    limit: int
+    """L: a prompt of so many tokens is compacted."""
+    base: int
+    """Most tokens of the prompt right after a summary, without what is shown again."""
+    ledger: int
+    """Most tokens of the ledger."""
+    again: int
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Tokens that do not depend on the working context."""
+
+    instruction: int = 0
+    frame: int = 0
+    """The prompt and what stands around a summary."""
+    frame_again: int = 0
+    """What stands around a text that is shown again."""
+    line: int = 0
+
+    def turns(self, whole: int) -> int:
+        """Tokens that a working context of so many keeps for turns."""
+        return max(whole // PROGRESS_SHARE, 2 * self.line)
+
+    def shares(self, whole: int, summary: int) -> Shares:
+        """Divides a working context. What is shown again gets what is left, which may be less than nothing."""
+        limit = min(int(LIMIT_SHARE * whole), whole - self.instruction - summary)
+        ledger = whole // LEDGER_SHARE
+        base = self.frame + summary + ledger + JOINT_SLACK
+        rest = limit - base - self.turns(whole) - self.frame_again - JOINT_SLACK
+        return Shares(limit, base, ledger, min(rest, whole // 4))
 
 
 @dataclass(frozen=True)
@@ -71,7 +107,7 @@ class Layout:
     """Whether the user gave that number."""
     most: int = 0
     """Tokens that the model's window holds."""
-    costs: _Costs = field(default_factory=lambda: _Costs(0, 0, 0, 0))
+    costs: _Costs = field(default_factory=_Costs)
     anchors: Anchors = field(default_factory=Anchors)
     """What the server said that prompts took."""
 
@@ -94,21 +130,21 @@ class Layout:
         shares = costs.shares(self.window, self.summary)
         if shares.again < 2 * line:
             turns = costs.turns(self.window) + again + 2 * line
+            overstated = (
+                f"; tokens are counted by {ByteBound.name}, which overstates them about four times: give the model a "
+                f"tokenizer"
+            )
             raise WindowTooSmall(
                 f"a working context of {self.window!r} tokens is too small for a session: the prompt takes {empty}, "
                 f"the instruction to summarise {instruction}, a summary {self.summary} and what stands around it "
                 f"{frame - empty}, the ledger {shares.ledger}, and turns need {turns}; some of these grow with it, so "
                 f"that it takes at least {self._least(costs)}: use a larger working_context, a shorter prompt or "
-                f"fewer tools{_overstated(self.counter)}"
+                f"fewer tools{overstated if self.counter.name == ByteBound.name else ''}"
             )
         return replace(self, costs=costs)
 
-    def with_report(self, messages: tuple[Message, ...], tokens: int, counted: int) -> Layout:
-        """The layout after a server said what a prompt took: see `Anchors.with_report`."""
-        return replace(self, anchors=self.anchors.with_report(messages, tokens, counted, self.most))
-
     @property
-    def shares(self) -> _Shares:
+    def shares(self) -> Shares:
         """How the working context is divided, by what the prompt took where that is known."""
         over = self.anchors.overstated(self.prompt)
         return replace(self.costs, frame=self.costs.frame - over).shares(self.window, self.summary)
@@ -170,18 +206,22 @@ class Layout:
             if past.again:
                 text += "\n\n" + self.prompts.render("again", shown=past.again)
             messages.append(Message(role="user", content=text))
-        missing = self.prompts.render("missing")
-        if self.native:
-            messages += render_native(turns, missing)
-        else:
-            messages += render_text(turns, missing)
-        return join_users(messages)
+        rendered = render_native if self.native else render_text
+        return join_users([*messages, *rendered(turns, self.prompts.render("missing"))])
 
     def add_instruction(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages with the wish for a summary behind them."""
         words = max(1, int(self.summary * WORDS_PER_TOKEN))
         text = self.prompts.render("instruction", words=words)
         return join_users([*messages, Message(role="user", content=text)])
+
+    def ask(self, past: Past, turns: Sequence[Turn] = ()) -> tuple[Message, ...]:
+        """The messages that ask for a summary of a state."""
+        return self.add_instruction(self.render(past, turns))
+
+    def fits(self, messages: Sequence[Message], *, spare: int = 0) -> bool:
+        """Whether a summary and so many tokens more fit behind the messages. Blocks."""
+        return self.count(messages) + self.summary + spare <= self.window
 
     def render_replacement(
         self, template: Literal["stale", "duplicate"], call: str, handle: str
@@ -203,56 +243,9 @@ class Layout:
         )
 
 
-@dataclass(frozen=True)
-class _Shares:
-    """How a working context is divided."""
-
-    limit: int
-    """L: a prompt of so many tokens is compacted."""
-    base: int
-    """Most tokens of the prompt right after a summary, without what is shown again."""
-    ledger: int
-    """Most tokens of the ledger."""
-    again: int
-    """Tokens left for what is shown again."""
-
-
-@dataclass(frozen=True)
-class _Costs:
-    """Tokens that do not depend on the working context."""
-
-    instruction: int
-    frame: int
-    """The prompt and what stands around a summary."""
-    frame_again: int
-    """What stands around a text that is shown again."""
-    line: int
-
-    def turns(self, whole: int) -> int:
-        """Tokens that a working context of so many keeps for turns."""
-        return max(whole // PROGRESS_SHARE, 2 * self.line)
-
-    def shares(self, whole: int, summary: int) -> _Shares:
-        """Divides a working context. What is shown again gets what is left, which may be less than nothing."""
-        limit = min(int(LIMIT_SHARE * whole), whole - self.instruction - summary)
-        ledger = whole // LEDGER_SHARE
-        base = self.frame + summary + ledger + JOINT_SLACK
-        rest = limit - base - self.turns(whole) - self.frame_again - JOINT_SLACK
-        return _Shares(limit, base, ledger, min(rest, whole // 4))
-
-
 def share_of_summary(whole: int) -> int:
     """Most tokens of a summary, where the user does not say."""
     return max(whole // SUMMARY_SHARE, MIN_SUMMARY)
-
-
-def _overstated(counter: TokenCounter) -> str:
-    if counter.name != ByteBound.name:
-        return ""
-    return (
-        f"; tokens are counted by {ByteBound.name}, which overstates them about four times: give the model a "
-        f"tokenizer"
-    )
 
 
 def make_layout(
@@ -279,7 +272,7 @@ def make_layout(
         tools: what the loop offers.
         is_native: calls travel in fields of their own.
         idempotent: names of the tools that may be called twice.
-        model: its name.
+        model: its name, for errors.
         windows: what the model says of its window, and what the user says.
         working_context: most tokens of prompt plus output, None for the window.
         summary_tokens: most tokens of a summary, None for an eighth.
@@ -289,8 +282,8 @@ def make_layout(
         WindowTooSmall: no room for turns.
         ConfigError: the prompt is empty, or holds results.
     """
-    known = [size for size in windows if size is not None]
-    if not known:
+    most = min((size for size in windows if size is not None), default=None)
+    if most is None:
         raise WindowUnknown(
             f"the model {model!r} does not say how large its window is: give it (window=)"
         )
@@ -302,7 +295,7 @@ def make_layout(
                 f"the prompt holds a message of role {message.role!r} with a call or its result: open with what "
                 f"stands before them, and append the others"
             )
-    whole: int = min([*known, *([] if working_context is None else [working_context])])
+    whole = most if working_context is None else min(most, working_context)
     return Layout(
         prompt=join_users(prompt),
         prompts=prompts,
@@ -315,7 +308,7 @@ def make_layout(
         can_read=any(tool.name == READ_ARCHIVED.name for tool in tools),
         idempotent=idempotent,
         window=whole,
-        most=min(known),
+        most=most,
         summary=share_of_summary(whole) if summary_tokens is None else summary_tokens,
         fixed=summary_tokens is not None,
     ).divide()

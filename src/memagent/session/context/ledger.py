@@ -85,9 +85,6 @@ class Ledger:
         return neutraliser.safe("\n".join(lines))
 
 
-EMPTY = Ledger()
-
-
 def describe(call: ToolCall) -> str:
     """`tool(arguments)`, the same for arguments that mean the same."""
     return f"{call.name}({_short(normalise_json(call.arguments), ARGUMENT_CHARS)})"

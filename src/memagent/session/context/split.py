@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from memagent.compaction import Change
-from memagent.session.context.clip import clip_message, clip_turn, show_again
+from memagent.messages import Message
+from memagent.session.context.clip import clip_text, clip_turn, show_again
 from memagent.session.context.layout import Layout, Past
 from memagent.session.context.tiers import record_clips
 from memagent.session.context.turns import ToolResult, Turn, transcript
@@ -51,17 +52,11 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
         # One that could never stand behind a summary would be called, and dropped, again and again.
         if layout.shares.base + _size(layout, last) < layout.limit:
             return Split(summarised=older, dropped=(last,))
-    elif fits(layout, past, turns):
+    elif layout.fits(layout.ask(past, turns)):
         return Split(summarised=turns)
     text, handle = show_again(layout, last)
     size = layout.counter.count(transcript(last, ""))
-    change = Change(
-        turn=last.number,
-        what="shown_again",
-        tokens_before=size,
-        tokens_after=layout.counter.count(text),
-        handle=handle,
-    )
+    change = last.change("shown_again", size, layout.counter.count(text), handle)
     return Split(summarised=older, repeated=(last,), again=text, changes=(change,))
 
 
@@ -74,14 +69,6 @@ def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
     kept = tuple(turn for turn in turns[-1:] if turn.pending or turn.head.role != "assistant")
     older = turns[: len(turns) - len(kept)]
     return Split(summarised=older, kept=kept) if older or past.again else None
-
-
-def fits(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> bool:
-    """Whether these turns can be summarised by one call. Blocks."""
-    return (
-        layout.count(layout.add_instruction(layout.render(past, turns))) + layout.summary
-        <= layout.window
-    )
 
 
 def _said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
@@ -103,24 +90,18 @@ def _alone(layout: Layout, past: Past, last: Turn) -> Split:
     if last.calls and spare >= 0:
         kept = clip_turn(layout, last, spare)
         if layout.count(layout.render(past, (kept,))) <= layout.calm:
-            changes = tuple(record_clips(layout, last, kept))
+            changes = record_clips(layout, last, kept)
             return Split(kept=(kept,), changes=changes, summary=False)
     return Split(summarised=(last,))
 
 
 def _shorter(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Change, ...]]:
-    before = layout.counter.count(turn.head.content)
-    shorter, handle = clip_message(layout, turn, limit)
-    if shorter.head == turn.head:
+    text, handle = clip_text(layout, turn.head.content, limit)
+    if text == turn.head.content:
         return turn, ()
-    change = Change(
-        turn=turn.number,
-        what="clipped",
-        tokens_before=before,
-        tokens_after=layout.counter.count(shorter.head.content),
-        handle=handle,
-    )
-    return shorter, (change,)
+    before, after = layout.counter.count(turn.head.content), layout.counter.count(text)
+    head = Message(role=turn.head.role, content=text)
+    return Turn(turn.number, head), (turn.change("clipped", before, after, handle),)
 
 
 def _size(layout: Layout, turn: Turn) -> int:

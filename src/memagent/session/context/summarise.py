@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from copy import copy
 from dataclasses import dataclass, field, replace
 
 from memagent.chunking.fitting import within
-from memagent.errors import CompactionFailed, LimitReached, ModelError
+from memagent.errors import CompactionFailed
 from memagent.messages import FinishReason, Message, Usage
 from memagent.run.exchange import Caller, Exchange, Unusable
 from memagent.session.context.clip import clip_text
 from memagent.session.context.layout import Layout, Past
-from memagent.session.context.split import fits
 from memagent.session.context.turns import Turn, fill_missing, join_users, transcript
 from memagent.threads import in_thread
 from memagent.trajectory import Conversation
@@ -43,17 +41,8 @@ class Summary:
     conversations: tuple[Conversation, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Passes:
-    """How far a summary has come whose turns do not fit one call."""
-
-    summary: Summary
-    """Of the passes that are through."""
-    past: Past
-    turns: tuple[Turn, ...]
-    """Those that are left."""
-    number: int
-    """Of the next pass."""
+_Through = tuple[tuple[Past, tuple[Turn, ...]], Summary, Past, tuple[Turn, ...], range]
+"""How far a summary has come whose turns do not fit one call: of what, what it says, and what is left to do."""
 
 
 class Summariser:
@@ -62,28 +51,28 @@ class Summariser:
     Passes that are through are kept where a later one fails: asked again for the same turns it goes on from there.
 
     Args:
-        layout: the session's.
         caller: makes the calls.
     """
 
-    def __init__(self, layout: Layout, caller: Caller) -> None:
-        self._plan, self._caller = layout, caller
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
         self._written: Counter[str] = Counter()
         """Calls of each kind that are over: the next one's number."""
-        self._through: dict[tuple[Past, tuple[Turn, ...]], _Passes] = {}
-
-    def at(self, layout: Layout) -> Summariser:
-        """The same, with a layout that knows more of what prompts take."""
-        other = copy(self)
-        other._plan = layout
-        return other
+        self._through: _Through | None = None
 
     async def summary(
-        self, past: Past, turns: tuple[Turn, ...], spent: Spent, *, early: bool = False
+        self,
+        layout: Layout,
+        past: Past,
+        turns: tuple[Turn, ...],
+        spent: Spent,
+        *,
+        early: bool = False,
     ) -> Summary:
         """Summarises turns, and what stands for those before them.
 
         Args:
+            layout: the session's, as it is now.
             past: what stands for the turns before.
             turns: what is summarised.
             spent: what it costs adds up here.
@@ -94,69 +83,64 @@ class Summariser:
             ModelError: a call failed.
             LimitReached: a call was not sent.
         """
-        stage, whole = past.stage + 1, (past, turns)
+        stage, whole, summary = past.stage + 1, (past, turns), Summary("")
         # They left: what has not come is not waited for.
-        turns = tuple(fill_missing(turn, self._plan.prompts.render("missing")) for turn in turns)
-        most = len(turns) + 2  # one more may be needed for what is shown again
-        passes = self._through.get(whole) or _Passes(Summary(""), past, turns, 0)
-        summary, past, turns = passes.summary, passes.past, passes.turns
-        for number in range(passes.number, most):
-            messages, taken = await in_thread(next_pass, self._plan, past, turns)
-            reply = await self._ask(messages, spent, early=early)
-            summary = Summary(
-                reply.text,
-                reply.cut,
-                summary.neutralised + reply.neutralised,
-                (*summary.conversations, *reply.conversations),
+        turns = tuple(fill_missing(turn, layout.prompts.render("missing")) for turn in turns)
+        passes = range(len(turns) + 2)  # one more may be needed for what is shown again
+        if self._through is not None and self._through[0] == whole:
+            _, summary, past, turns, passes = self._through
+        for number in passes:
+            messages, taken = await in_thread(next_pass, layout, past, turns)
+            reply = await self._ask(layout, messages, spent, early=early)
+            summary = replace(
+                reply,
+                neutralised=summary.neutralised + reply.neutralised,
+                conversations=(*summary.conversations, *reply.conversations),
             )
-            turns = turns[taken:]
+            turns, self._through = turns[taken:], None
             if not turns:
-                self._through.clear()
                 return summary
             past = replace(past, stage=stage, summary=reply.text, again="")
-            self._through.clear()
-            self._through[whole] = _Passes(summary, past, turns, number + 1)
+            self._through = whole, summary, past, turns, passes[number - passes.start + 1 :]
         raise CompactionFailed("a summary took more passes than there are turns")
 
-    async def _ask(self, messages: tuple[Message, ...], spent: Spent, *, early: bool) -> Summary:
-        plan, kind = self._plan, "early" if early else "summary"
+    async def _ask(
+        self, layout: Layout, messages: tuple[Message, ...], spent: Spent, *, early: bool
+    ) -> Summary:
+        kind = "early" if early else "summary"
         exchange = Exchange(
             key=f"{kind}-{self._written[kind]}",
             kind="summary",
             messages=messages,
-            read=plan.prompts.read_summary,
-            most=plan.summary,
-            count=plan.count,
+            read=layout.prompts.read_summary,
+            most=layout.summary,
+            count=layout.count,
             # With tools the prompt continues behind what the server has cached, and servers refuse calls without them.
-            tools=plan.tools,
-            tool_choice="none" if plan.tools else None,
+            tools=layout.tools,
+            tool_choice="none" if layout.tools else None,
             parts={"early": "yes"} if early else {},
             # Nobody asks for an early one again, and a compaction waits for it: a replay has to meet its failure too.
             keeps_failure=early,
         )
+        over = early
         try:
             reply = await self._caller.ask(exchange)
+            over = True
         except Unusable as error:
-            self._written[kind] += early
             raise CompactionFailed(
                 f"no summary was written: {error}; the history is as it was, so that it may be tried again, with "
                 f"another model or more summary_tokens"
             ) from error
-        except (ModelError, LimitReached):
-            self._written[kind] += early
-            raise
         finally:
+            self._written[kind] += over
             spent.usage += exchange.usage
             spent.retried += exchange.reasons
-        self._written[kind] += 1
         cut_off = reply.completion.finish_reason is FinishReason.LENGTH
-        kept, cut, joiners = await in_thread(self._bounded, reply.value, cut_off)
-        return Summary(kept, cut, joiners, (reply.conversation(),))
-
-    def _bounded(self, text: str, cut_off: bool) -> tuple[str, bool, int]:
-        safe, joiners = self._plan.neutraliser(text)
-        kept, after, before = within(safe, self._plan.summary, self._plan.counter, cut_off=cut_off)
-        return kept, after < before, len(joiners)
+        safe, joiners = await in_thread(layout.neutraliser, reply.value)
+        text, after, before = await in_thread(
+            within, safe, layout.summary, layout.counter, cut_off=cut_off
+        )
+        return Summary(text, after < before, len(joiners), (reply.conversation(),))
 
 
 def next_pass(
@@ -167,34 +151,27 @@ def next_pass(
     A turn that does not fit by itself is shown as one text, clipped. Where what is shown again leaves no room for
     that, no turn is taken: the summary makes the room.
     """
-    if fits(layout, past, turns):
-        return layout.add_instruction(layout.render(past, turns)), len(turns)
-    low, high = 0, len(turns) - 1  # so many fit, so many may fit
+    low, high = 0, len(turns)  # so many fit, so many may fit
+    middle = high
     while low < high:
+        if layout.fits(layout.ask(past, turns[:middle])):
+            low = middle
+        else:
+            high = middle - 1
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(layout, past, turns[:middle]) else (low, middle - 1)
-    if low:
-        return layout.add_instruction(layout.render(past, turns[:low])), low
-    if past.again and not _holds(layout, past):
-        return layout.add_instruction(layout.render(past, ())), 0
+    again = past.again and not layout.fits(layout.ask(past), spare=2 * layout.line)
+    if low or again or not turns:
+        return layout.ask(past, turns[:low]), low
     frame = layout.render(past, ())
     head = layout.prompts.render("step")
     text = layout.neutraliser.safe(transcript(turns[0], layout.prompts.render("missing")))
-    room = layout.window - layout.summary - layout.count(layout.add_instruction(_with(frame, head)))
+
+    def shown(short: str) -> tuple[Message, ...]:
+        return layout.add_instruction(join_users((*frame, Message(role="user", content=short))))
+
+    room = layout.window - layout.summary - layout.count(shown(head))
     while True:
-        short, _ = clip_text(layout, text, room)
-        messages = layout.add_instruction(_with(frame, f"{head}\n{short}"))
-        if room <= layout.line or layout.count(messages) + layout.summary <= layout.window:
+        messages = shown(f"{head}\n{clip_text(layout, text, room)[0]}")
+        if room <= layout.line or layout.fits(messages):
             return messages, 1
         room = room * 7 // 8
-
-
-def _holds(layout: Layout, past: Past) -> bool:
-    """Whether a clipped turn fits behind the past."""
-    return layout.count(
-        layout.add_instruction(layout.render(past, ()))
-    ) + layout.summary + 2 * layout.line <= (layout.window)
-
-
-def _with(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:
-    return join_users((*messages, Message(role="user", content=text)))

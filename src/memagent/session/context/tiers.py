@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -50,6 +49,7 @@ def lighten(layout: Layout, past: Past, turns: tuple[Turn, ...], before: int) ->
     if tiers and tokens <= layout.calm:
         return Lighter(turns, tokens, changes, tiers, enough=True)
     plain = Lighter(turns, tokens, changes, tiers)
+    most = min(layout.calm, before - layout.progress)
     long = max(layout.window // LONG_SHARE, MIN_LONG)
     clipped: list[Change] = []
     # Older ones first, and never the last turn: what a model has just asked for it is to see.
@@ -65,11 +65,12 @@ def lighten(layout: Layout, past: Past, turns: tuple[Turn, ...], before: int) ->
             if less <= 0:
                 continue
             turns = (*turns[:at], turns[at].with_result(place, shorter), *turns[at + 1 :])
-            clipped.append(_change(turn, place, "clipped", size, size - less, shorter.handle or ""))
+            handle = shorter.handle or ""
+            clipped.append(turn.change("clipped", size, size - less, handle, place=place))
             tokens -= less
-        if clipped and tokens <= layout.calm and before - tokens >= layout.progress:
+        if clipped and tokens <= most:
             tokens = layout.count(layout.render(past, turns))
-            if tokens <= layout.calm and before - tokens >= layout.progress:
+            if tokens <= most:
                 done: tuple[Tier, ...] = (*(("stale",) if changes else ()), "clip")
                 return Lighter(turns, tokens, (*changes, *clipped), done, enough=True)
     return plain
@@ -112,34 +113,17 @@ def drop_repetition(
         left = layout.counter.count(line)
         if left >= size:
             continue
-        changes.append(_change(turns[at], place, what, size, left, handle))
+        changes.append(turns[at].change(what, size, left, handle, place=place))
         other = turns[at].with_result(place, replace(result, text=line, handle=handle, fixed=True))
         turns = (*turns[:at], other, *turns[at + 1 :])
     return turns, tuple(changes)
 
 
-def record_clips(layout: Layout, before: Turn, after: Turn) -> Sequence[Change]:
+def record_clips(layout: Layout, before: Turn, after: Turn) -> tuple[Change, ...]:
     """A record of each result of a turn that was clipped. Blocks."""
-    return [
-        _change(
-            before, place, "clipped", layout.counter.count(old.text), layout.counter.count(new.text),
-            new.handle or "",
-        )
+    count = layout.counter.count
+    return tuple(
+        before.change("clipped", count(old.text), count(new.text), new.handle or "", place=place)
         for place, (old, new) in enumerate(zip(before.results, after.results, strict=True))
         if old is not None and new is not None and old != new
-    ]  # fmt: skip
-
-
-def _change(turn: Turn, place: int, what: str, before: int, after: int, handle: str) -> Change:
-    call = turn.calls[place]
-    return Change.model_validate(
-        {
-            "turn": turn.number,
-            "what": what,
-            "tool": call.name,
-            "call": call.id,
-            "tokens_before": before,
-            "tokens_after": after,
-            "handle": handle,
-        }
     )

@@ -6,9 +6,10 @@ right behind its message, and each result a call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from memagent.compaction import Change, What
 from memagent.messages import Message, ToolCall
 from memagent.prompts.session import SessionPrompts
 from memagent.tools.protocol import read_calls, write_call, write_result
@@ -55,9 +56,30 @@ class Turn:
         """Each call with its result."""
         return tuple(zip(self.calls, self.results, strict=True))
 
+    def shown(self, missing: str | None) -> list[tuple[ToolCall, ToolResult]]:
+        """Each call with its result: `missing` stands for one that has not come, None leaves its call out."""
+        blank = None if missing is None else ToolResult(missing, fixed=True)
+        filled = ((call, result or blank) for call, result in self.steps)
+        return [(call, result) for call, result in filled if result is not None]
+
     def with_result(self, place: int, result: ToolResult) -> Turn:
         """The turn with one result more, or another one."""
         return replace(self, results=(*self.results[:place], result, *self.results[place + 1 :]))
+
+    def change(
+        self, what: What, before: int, after: int, handle: str, *, place: int | None = None
+    ) -> Change:
+        """The record of what became of the turn, or of the result at a place; tokens before and after."""
+        call = None if place is None else self.calls[place]
+        return Change(
+            turn=self.number,
+            what=what,
+            tool=call and call.name,
+            call=call and call.id,
+            tokens_before=before,
+            tokens_after=after,
+            handle=handle,
+        )
 
 
 def place_message(
@@ -81,28 +103,24 @@ def place_message(
         ok: False where a result tells of a failure.
     """
     if message.role != "tool":
-        ids = tuple(call.id for call in message.tool_calls)
-        calls = tuple(
+        calls = message.tool_calls if message.role == "assistant" else ()
+        ids = tuple(call.id for call in calls)
+        named = (
             call.model_copy(update={"id": name})
-            for call, name in zip(message.tool_calls, _unique(ids, number), strict=True)
+            for call, name in zip(calls, _unique(ids, number), strict=True)
         )
-        fields = {"content": message.content, "tool_calls": calls}
-        if message.role != "assistant":
-            fields = {"content": fields["content"], "tool_calls": (), "tool_call_id": None}
-            ids = ()
-        head = message.model_copy(update=fields)
+        head = message.model_copy(update={"tool_calls": tuple(named), "tool_call_id": None})
         return (*turns, Turn(number, head, ids, (None,) * len(ids)))
     at = _turn_of(turns, message.tool_call_id)
     if at is None or not turns[at].calls:
         text = f"{prompts.render('stray')}\n{message.content}"
         return (*turns, Turn(number, Message(role="user", content=text)))
-    turn = turns[at]
-    place, open_ = _place_of(turn, message.tool_call_id)
-    old = turn.results[place]
+    place = _place_of(turns[at], message.tool_call_id)
+    old = turns[at].results[place]
     added = ToolResult(message.content, ok=ok)
-    if old is not None and not open_:
+    if old is not None:
         added = ToolResult(f"{old.text}\n{message.content}", ok=old.ok and ok)
-    return (*turns[:at], turn.with_result(place, added), *turns[at + 1 :])
+    return (*turns[:at], turns[at].with_result(place, added), *turns[at + 1 :])
 
 
 def _unique(ids: tuple[str, ...], number: int) -> list[str]:
@@ -118,70 +136,62 @@ def _unique(ids: tuple[str, ...], number: int) -> list[str]:
     return unique
 
 
+def _named(turn: Turn, name: str | None) -> list[int]:
+    """Places of the calls with an id."""
+    ids = enumerate(zip(turn.calls, turn.given, strict=True))
+    return [place for place, (call, given) in ids if name is not None and name in (call.id, given)]
+
+
 def _turn_of(turns: tuple[Turn, ...], name: str | None) -> int | None:
-    named = name is not None and name.strip()
-    for at in range(len(turns) - 1 if named else -1, -1, -1):
-        if any(
-            name in (call.id, given) and result is None
-            for (call, result), given in zip(turns[at].steps, turns[at].given, strict=True)
-        ):
-            return at
+    """Which turn a result belongs to: the last where a call of that name is open, else the last of all."""
+    if name is not None and name.strip():
+        for at in range(len(turns) - 1, -1, -1):
+            if any(turns[at].results[place] is None for place in _named(turns[at], name)):
+                return at
     return len(turns) - 1 if turns else None
 
 
-def _place_of(turn: Turn, name: str | None) -> tuple[int, bool]:
-    """Which call a result belongs to, and whether that still waits for one."""
-    named = [
-        place
-        for place, (call, given) in enumerate(zip(turn.calls, turn.given, strict=True))
-        if name is not None and name in (call.id, given)
-    ]
+def _place_of(turn: Turn, name: str | None) -> int:
+    """Which call of a turn a result belongs to."""
+    named = _named(turn, name)
     waiting = [place for place, result in enumerate(turn.results) if result is None]
-    for place in (*(place for place in named if place in waiting), *waiting):
-        return place, True
-    return (named[0] if named else len(turn.results) - 1), False
+    both = [place for place in named if place in waiting]
+    return (*both, *waiting, *named, len(turn.results) - 1)[0]
 
 
 def fill_missing(turn: Turn, missing: str) -> Turn:
     """The turn with a text for each result that has not come."""
-    results = tuple(ToolResult(missing, fixed=True) if r is None else r for r in turn.results)
-    return replace(turn, results=results)
+    return replace(turn, results=tuple(result for _, result in turn.shown(missing)))
 
 
-def render_native(turns: Iterable[Turn], missing: str) -> list[Message]:
+def render_native(turns: Sequence[Turn], missing: str) -> list[Message]:
     """The turns with calls and results in fields of their own.
 
     Args:
         turns: in order.
         missing: stands for results that never came. The last turn's are left out, since they may still come.
     """
-    turns = list(turns)
     messages: list[Message] = []
-    for turn in turns:
+    for place, turn in enumerate(turns, 1):
         messages.append(turn.head)
-        for call, result in turn.steps:
-            if result is None and turn is turns[-1]:
-                continue
-            text = missing if result is None else result.text
-            messages.append(Message(role="tool", content=text, tool_call_id=call.id))
+        messages += [
+            Message(role="tool", content=result.text, tool_call_id=call.id)
+            for call, result in turn.shown(missing if place < len(turns) else None)
+        ]
     return messages
 
 
-def render_text(turns: Iterable[Turn], missing: str) -> list[Message]:
-    """The turns with calls and results in the text of messages; otherwise as `native`."""
-    turns = list(turns)
+def render_text(turns: Sequence[Turn], missing: str) -> list[Message]:
+    """The turns with calls and results in the text of messages; otherwise as `render_native`."""
     messages: list[Message] = []
-    for turn in turns:
+    for place, turn in enumerate(turns, 1):
         content = turn.head.content
         if turn.calls and not read_calls(content)[1]:  # else they stand in it as they were written
             content = "\n".join(filter(None, (content, *map(write_call, turn.calls))))
         messages.append(Message(role=turn.head.role, content=content))
         shown = [
-            write_result(call.name, missing, ok=True)
-            if result is None
-            else write_result(call.name, result.text, ok=result.ok)
-            for call, result in turn.steps
-            if result is not None or turn is not turns[-1]
+            write_result(call.name, result.text, ok=result.ok)
+            for call, result in turn.shown(missing if place < len(turns) else None)
         ]
         if shown:
             messages.append(Message(role="user", content="\n".join(shown)))
@@ -191,9 +201,9 @@ def render_text(turns: Iterable[Turn], missing: str) -> list[Message]:
 def transcript(turn: Turn, missing: str) -> str:
     """A turn as one text: what was said, and a line `tool(arguments) -> result` for each call."""
     parts = [turn.head.content] if turn.head.content.strip() else []
-    for call, result in turn.steps:
-        text = missing if result is None else result.text
-        parts.append(f"{call.name}({call.arguments}) -> {text}")
+    parts += [
+        f"{call.name}({call.arguments}) -> {result.text}" for call, result in turn.shown(missing)
+    ]
     return "\n".join(parts)
 
 
