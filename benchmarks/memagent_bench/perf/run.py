@@ -1,0 +1,102 @@
+"""A whole run over millions of tokens with a server that answers at once, beside what nobody can do without.
+
+The floor is to tokenise the text once and to send as many prompts of the same size with the bare client. Each reading
+is a process of its own; processor time is that of the reading process alone, not the server's.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from memagent.tokens.local import TokenizerFile
+from memagent_bench.perf.chunks import book
+from memagent_bench.perf.measure import Row
+from memagent_bench.perf.process import python
+
+TOKENS = 4_200_000
+KINDS = {
+    "agent": "memagent",
+    "floor": "floor: tokenise once, the same calls sent flat",
+    "langchain": "LangChain refine",
+    "llamaindex": "LlamaIndex Refine",
+}
+MOST_CPU = 1.3
+MOST_MIB = 160
+MOST_GROWTH = 10
+"""MiB between a quarter of the document and its end."""
+
+
+@contextmanager
+def serving(tokenizer: Path, text: Path) -> Generator[str]:
+    """The instant server in a process of its own, as its base URL."""
+    command = [sys.executable, "-m", "memagent_bench.perf.instant", str(tokenizer), str(text)]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
+        finally:
+            server.stdin.close()
+
+
+def measure(tokenizer: Path, tokens: int = TOKENS, rounds: int = 3) -> list[Row]:
+    """Reads the shipped novel, again and again up to a number of tokens, in turns.
+
+    Args:
+        tokenizer: the model's, a `tokenizer.json`.
+        tokens: of the document.
+        rounds: of all four readings.
+    """
+    novel = book()
+    chars = tokens * len(novel) // TokenizerFile(tokenizer).count(novel)
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+    with tempfile.TemporaryDirectory() as name:
+        text = Path(name) / "document.txt"
+        text.write_text((novel * (chars // len(novel) + 1))[:chars])
+        with serving(tokenizer, text) as url:
+            read = ("-m", "memagent_bench.perf.reading")
+            calls = tokens // 4900
+            for _ in range(rounds):
+                for kind, passes in found.items():
+                    said = python(*read, kind, url, str(tokenizer), str(text), str(calls))
+                    passes.append(json.loads(said))
+                    calls = found["agent"][-1]["calls"]
+                    print(f"{kind}: {passes[-1]}", file=sys.stderr, flush=True)
+    floor, agent = found["floor"], found["agent"]
+    for ours, flat in zip(agent, floor, strict=True):
+        assert abs(flat["prompts"] / ours["prompts"] - 1) < 0.03, "prompts of the same size"
+    what = f"whole run over {tokens:,} tokens, {floor[0]['calls']} calls"
+    ratio = _row(
+        f"{what}: processor time against the floor",
+        [ours["cpu"] / flat["cpu"] for ours, flat in zip(agent, floor, strict=True)],
+        MOST_CPU,
+    )
+    peak = _row(f"{what}: peak memory", [p["peak"] for p in agent], MOST_MIB, "MiB")
+    growth = _row(
+        "the same: memory at its end against that at a quarter",
+        [p["end"] - p["quarter"] for p in agent],
+        MOST_GROWTH,
+        "MiB",
+    )
+    seconds = [
+        Row(f"{name}: processor time", "", [p["cpu"] for p in found[kind]], "s")
+        for kind, name in KINDS.items()
+    ]
+    peaks = [
+        Row(f"{name}: peak memory", "", [p["peak"] for p in found[kind]], "MiB")
+        for kind, name in KINDS.items()
+        if kind != "agent"
+    ]
+    return [ratio, peak, growth, *seconds, *peaks]
+
+
+def _row(what: str, values: list[float], most: float, unit: str = "") -> Row:
+    good = sorted(values)[len(values) // 2] <= most
+    return Row(what, f"<= {most} {unit}".strip(), values, unit, good=good)
