@@ -13,18 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from memagent_bench.perf.instant import MODEL
+from memagent_bench.perf.measure import resident
 
 QUESTION = "Whom does Natasha marry?"
 PIECE = 65536
 INSTRUCTION = "Read the next part of the document, and write the memory anew. " * 17
 """As long as what memagent's prompt says beside question, memory and chunk."""
-
-
-def resident(field: str) -> float:
-    """Resident memory of this process in MiB: `VmRSS` is now, `VmHWM` the peak."""
-    # Not getrusage: its peak is inherited from the process that started this one.
-    status = Path("/proc/self/status").read_text()
-    return int(dict(line.split(":", 1) for line in status.splitlines())[field].split()[0]) / 1024
 
 
 async def floor(base_url: str, tokenizer: Path, text: Path, calls: int) -> dict[str, Any]:
@@ -140,7 +134,7 @@ def main(kind: str, base_url: str, tokenizer: Path, text: Path, calls: int) -> d
         found = agent(base_url, tokenizer, text, calls)
     else:
         found = asyncio.run(peer(kind, base_url, tokenizer, text))
-    return {**found, "cpu": time.process_time(), "peak": resident("VmHWM")}
+    return {**found, "cpu": time.process_time(), "peak": resident()}
 
 
 if __name__ == "__main__":
