@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,36 +18,43 @@ from memagent_bench.perf.process import python
 CHARS = 60_000
 
 
-@pytest.fixture
-def document(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The beginning of the shipped novel."""
-    path = tmp_path / "document.txt"
+    path = tmp_path_factory.mktemp("perf") / "document.txt"
     path.write_text(book()[:CHARS])
     return path
 
 
-def test_the_instant_server_reports_what_prompts_and_replies_take(document: Path) -> None:
+@pytest.fixture(scope="module")
+def url(document: Path) -> Iterator[str]:
+    with run.serving(SMALL_TOKENIZER, document) as base_url:
+        yield base_url
+
+
+def test_the_instant_server_reports_what_prompts_and_replies_take(url: str) -> None:
     counter = TokenizerFile(SMALL_TOKENIZER)
     ask = {"messages": [{"role": "user", "content": "Whom does Natasha marry?"}]}
-    with run.serving(SMALL_TOKENIZER, document) as url:
-        replies = [httpx.post(f"{url}/chat/completions", json=ask).json() for _ in range(2)]
-        missing = httpx.get(f"{url}/tokenize")
+    replies = [httpx.post(f"{url}/chat/completions", json=ask).json() for _ in range(2)]
     said = [reply["choices"][0]["message"]["content"] for reply in replies]
     assert said[0] != said[1]
     assert all(580 <= counter.count(text) <= 600 for text in said)
     assert replies[0]["usage"]["prompt_tokens"] < 60
-    assert missing.status_code == 404
+    assert httpx.get(f"{url}/tokenize").status_code == 404
 
 
-def test_the_agent_and_the_floor_send_as_many_prompts_of_the_same_size(document: Path) -> None:
-    with run.serving(SMALL_TOKENIZER, document) as url:
-        read = ("-m", "memagent_bench.perf.reading")
-        rest = (url, str(SMALL_TOKENIZER), str(document))
-        ours = json.loads(python(*read, "agent", *rest, "4"))
-        flat = json.loads(python(*read, "floor", *rest, str(ours["calls"])))
+def test_the_agent_and_the_floor_send_as_many_prompts_of_the_same_size(
+    url: str, document: Path
+) -> None:
+    read = ("-m", "memagent_bench.perf.reading")
+    rest = (url, str(SMALL_TOKENIZER), str(document))
+    ours = json.loads(python(*read, "agent", *rest, "4"))
+    flat = json.loads(python(*read, "floor", *rest, str(ours["calls"])))
     assert ours["calls"] == flat["calls"] > 3
-    assert flat["prompts"] == pytest.approx(ours["prompts"], rel=0.15)  # few calls, one without text
-    assert 0 < ours["quarter"] <= ours["end"] + 5 <= ours["peak"] + 5
+    # Few calls: that for the answer, which shows no text, counts for much.
+    assert flat["prompts"] == pytest.approx(ours["prompts"], rel=0.15)
+    assert 0 < ours["quarter"] <= ours["peak"]
+    assert ours["end"] <= ours["peak"]
     assert min(ours["cpu"], flat["cpu"]) > 0
 
 
