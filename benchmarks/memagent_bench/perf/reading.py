@@ -17,8 +17,8 @@ from memagent_bench.perf.measure import resident
 
 QUESTION = "Whom does Natasha marry?"
 PIECE = 65536
-INSTRUCTION = "Read the next part of the document, and write the memory anew. " * 17
-"""As long as what memagent's prompt says beside question, memory and chunk."""
+FRAME = ".frame"
+"""Suffix of the file beside the document with what memagent's prompt says besides question, memory and chunk."""
 
 
 async def floor(base_url: str, tokenizer: Path, text: Path, calls: int) -> dict[str, Any]:
@@ -35,12 +35,13 @@ async def floor(base_url: str, tokenizer: Path, text: Path, calls: int) -> dict[
         len(encoder.encode(document[start : start + PIECE], add_special_tokens=False))
         for start in range(0, len(document), PIECE)
     )
+    frame = text.with_suffix(FRAME).read_text()
     memory, sent = "", 0
     size = -(-len(document) // calls)
     async with AsyncOpenAI(base_url=base_url, api_key="EMPTY", max_retries=0) as client:
         for start in range(0, size * calls, size):
             chunk = document[start : start + size]
-            prompt = f"{INSTRUCTION}\n{QUESTION}\n{memory}\n{chunk}"
+            prompt = f"{frame}\n{QUESTION}\n{memory}\n{chunk}"
             reply = await client.chat.completions.create(
                 model=MODEL,
                 messages=[{"role": "user", "content": prompt}],

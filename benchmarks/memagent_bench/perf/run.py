@@ -18,10 +18,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from memagent.prompts import PromptSet
 from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf.chunks import book
 from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, machine, table, write
 from memagent_bench.perf.process import python
+from memagent_bench.perf.reading import FRAME
 
 COMMAND = "make bench, a whole run"
 TOKENS = 4_200_000
@@ -39,7 +41,9 @@ MOST_GROWTH = 10
 
 @contextmanager
 def serving(tokenizer: Path, text: Path) -> Generator[str]:
-    """The instant server in a process of its own, as its base URL."""
+    """The instant server in a process of its own, as its base URL; puts the frame of prompts beside the text."""
+    frame = PromptSet.load("plain").render("update", question="", memory="")
+    text.with_suffix(FRAME).write_text("\n".join(message.content for message in frame))
     command = [sys.executable, "-m", "memagent_bench.perf.instant", str(tokenizer), str(text)]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as server:
         assert server.stdin is not None
