@@ -123,7 +123,7 @@ fmt: $(STAMP) ## Format the code and apply the safe lint fixes
 	$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-bench: $(STAMP) ## Measure the runtime's own speed (TOKENIZER=FILE, WRITE=docs/performance.md)
+bench: $(STAMP) ## Measure the runtime's own speed, other frameworks beside it (TOKENIZER=FILE, WRITE=docs/performance.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.perf \
 	    $(if $(TOKENIZER),--tokenizer $(TOKENIZER)) $(if $(WRITE),--write $(WRITE))
 

@@ -13,11 +13,8 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from memagent.tokens.local import TokenizerFile
-from memagent_bench.perf import chunks, loop, process
-from memagent_bench.perf.measure import Row, machine, table
-
-BEGIN, END = "<!-- measured: make bench -->\n", "<!-- end of measured -->"
-SMALL_TOKENIZER = Path(__file__).parents[3] / "tests/data/tokenizer/tokenizer.json"
+from memagent_bench.perf import chunks, loop, process, run
+from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, machine, table, write
 
 
 def main() -> int:
@@ -34,13 +31,13 @@ def main() -> int:
     rows += loop.measure()
     rows.append(chunks.measure(TokenizerFile(given.tokenizer), tokenizer, given.megabytes))
     rows += process.memory()
-    shown = f"{machine()}\n\n{table(rows)}\n"
     print(table(rows))
+    whole = run.measure(given.tokenizer)
+    print(f"\n{table(whole)}")
     if given.write is not None:
-        page = given.write.read_text()
-        before, rest = page.split(BEGIN)
-        given.write.write_text(before + BEGIN + shown + END + rest.split(END, 1)[1])
-    return 0 if all(row.good is not False for row in rows) else 1
+        write(given.write, "make bench", rows)
+        write(given.write, run.COMMAND, whole)
+    return 0 if all(row.good is not False for row in (*rows, *whole)) else 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+SMALL_TOKENIZER = Path(__file__).parents[3] / "tests/data/tokenizer/tokenizer.json"
+
 
 @dataclass(frozen=True)
 class Row:
@@ -41,6 +43,28 @@ def table(rows: Sequence[Row]) -> str:
         + " |"
         for line in lines
     )
+
+
+def resident(field: str = "VmHWM") -> float:
+    """Resident memory of this process in MiB: `VmRSS` is now, `VmHWM` the peak."""
+    # Not getrusage: its peak is inherited from the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    return int(dict(line.split(":", 1) for line in status.splitlines())[field].split()[0]) / 1024
+
+
+def write(page: Path, command: str, rows: Sequence[Row], where: str | None = None) -> None:
+    """Puts a table into a page, between the marks of the command that measured it.
+
+    Args:
+        page: holds the marks already.
+        command: `make bench`, say.
+        rows: what was measured.
+        where: the machine, and what else the reader has to know; default the machine alone.
+    """
+    begin, end = f"<!-- measured: {command} -->\n", "<!-- end of measured -->"
+    before, rest = page.read_text().split(begin)
+    shown = f"{where or machine()}\n\n{table(rows)}\n"
+    page.write_text(before + begin + shown + end + rest.split(end, 1)[1])
 
 
 def machine() -> str:

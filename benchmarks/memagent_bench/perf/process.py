@@ -16,14 +16,13 @@ import sys
 from pathlib import Path
 from memagent import MemoryAgent
 from memagent_bench.perf.loop import Instant
+from memagent_bench.perf.measure import resident
 
 folder = Path(sys.argv[1])
 agent = MemoryAgent(Instant(), store=folder / "runs.sqlite")
 result = agent.ask(folder / sys.argv[2], "When did Natasha marry?")
 agent.close()
-# Not getrusage: its peak is inherited from the process that started this one.
-status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-print(int(status["VmHWM"].split()[0]) / 1024)
+print(resident())
 """
 
 

@@ -19,11 +19,9 @@ from typing import Any
 
 import httpx
 
-from memagent_bench.perf.measure import Row, machine, table
+from memagent_bench.perf.measure import Row, machine, table, write
 from memagent_bench.perf.process import python
 from memagent_bench.server.client import AT_ONCE
-
-BEGIN, END = "<!-- measured: make bench-server -->\n", "<!-- end of measured -->"
 
 
 class Bench:
@@ -133,10 +131,7 @@ def main() -> int:
     rows = measure(bench, given.rounds)
     print(table(rows))
     if given.write is not None:
-        page = given.write.read_text()
-        before, rest = page.split(BEGIN)
-        shown = f"{where}\n\n{table(rows)}\n"
-        given.write.write_text(before + BEGIN + shown + END + rest.split(END, 1)[1])
+        write(given.write, "make bench-server", rows, where)
     return 0 if all(row.good is not False for row in rows) else 1
 
 

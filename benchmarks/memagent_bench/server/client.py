@@ -17,6 +17,7 @@ from memagent.messages import ChatRequest, Completion
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 from memagent_bench.perf.chunks import book
+from memagent_bench.perf.measure import resident
 
 AT_ONCE = 64
 QUESTION = "Whom does Natasha marry?"
@@ -61,7 +62,7 @@ async def agent(base_url: str, model: str, log: Path, tokenizer: str | None) -> 
         "seconds": seconds,
         "calls": sum(one.calls for one in usage),
         "tokens": sum(one.prompt_tokens + one.completion_tokens for one in usage),
-        "peak": peak(),
+        "peak": resident(),
         "cpu": time.process_time(),
     }
 
@@ -98,7 +99,7 @@ async def flat(base_url: str, model: str, log: Path, tokenizer: str | None) -> d
         "seconds": seconds,
         "calls": done,
         "tokens": tokens,
-        "peak": peak(),
+        "peak": resident(),
         "cpu": time.process_time(),
     }
 
@@ -114,15 +115,7 @@ async def alone(base_url: str, model: str, log: Path, tokenizer: str | None) -> 
     result = await reader.aask(book()[:ALONE_CHARS], QUESTION)
     seconds = time.perf_counter() - start
     await reader.aclose()
-    return {"seconds": seconds, "calls": result.usage.calls, "peak": peak()}
-
-
-def peak() -> float:
-    """Peak resident memory of this process in MiB."""
-    # Not getrusage: its peak is inherited from the process that started this one.
-    status = Path("/proc/self/status").read_text()
-    fields = dict(line.split(":", 1) for line in status.splitlines())
-    return int(fields["VmHWM"].split()[0]) / 1024
+    return {"seconds": seconds, "calls": result.usage.calls, "peak": resident()}
 
 
 PASSES = {"agent": agent, "flat": flat, "alone": alone}
