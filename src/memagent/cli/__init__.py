@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from io import TextIOWrapper
-
-from memagent.cli.streams import open_streams
+from pathlib import Path
 
 __all__ = ["launch", "main"]
 
@@ -16,34 +15,43 @@ SIGNAL_CODES = (130, 143)
 
 def main() -> None:
     """Runs the command line and ends the process with a documented exit code."""
-
-    def load() -> Callable[[], object]:
-        from memagent.cli.app import app
-
-        return app
-
-    launch(load)
+    launch("memagent.cli.app")
 
 
-def launch(load: Callable[[], Callable[[], object]]) -> None:
-    """Runs a command line of typer's as `main` does.
-
-    Args:
-        load: imports it: what goes wrong from here on ends the process in order.
-    """
-    open_streams()
+def launch(module: str) -> None:
+    """Runs the typer app `app` of a module as `main` does; what goes wrong in its import too ends in order."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A terminal that cannot show a character gets its escape, not a traceback.
             stream.reconfigure(errors="backslashreplace")
     try:
-        load()()
+        import_module(module).app()
     except KeyboardInterrupt:
         _leave(130)
     except SystemExit as stop:
         if stop.code in SIGNAL_CODES:
             _leave(int(stop.code or 0))
         raise
+
+
+def _open_streams() -> None:
+    """Makes up for closed standard streams.
+
+    Raises:
+        SystemExit: code 1: standard output is closed.
+    """
+    # Files that are opened later must not get the numbers of closed streams: a stray line would be written to them.
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    # None, whatever their types say, where the stream was closed.
+    streams: tuple[object, object] = sys.stdout, sys.stderr
+    if streams[1] is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+    if streams[0] is None:
+        print("error: standard output is closed", file=sys.stderr)
+        raise SystemExit(1)
 
 
 def _leave(code: int) -> None:

@@ -27,7 +27,6 @@ class Outline:
     """The step of each turn: records of compactions count turns."""
     misread: set[int] = field(default_factory=set[int])
     """Steps whose calls could not be read."""
-    summaries: int = 0
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
@@ -39,12 +38,11 @@ class Outline:
                 outline.misread.add(uncalled)
                 outline.turns += [uncalled, uncalled]  # the reply, and what the model was told
             uncalled = None
-            if isinstance(event, Compacted):
-                outline.summaries = event.compaction.stage
-            elif isinstance(event, Acted) and event.calls:
-                outline.turns.append(event.step)
-            elif isinstance(event, Acted):
-                uncalled = event.step
+            if isinstance(event, Acted):
+                if event.calls:
+                    outline.turns.append(event.step)
+                else:
+                    uncalled = event.step
         return outline
 
     def step(self, turn: int) -> int:
