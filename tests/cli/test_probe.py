@@ -1,13 +1,13 @@
 import json
 
 from tests.cli.conftest import Invoke
-from tests.models.chat_server import Script, deltas, events, send
+from tests.models.chat_server import Script, chat, send
 
 
 def vllm(server: Script) -> tuple[str, ...]:
     server.be_vllm()
     server.others["/version"] = send(200, {"version": "0.32.0"})
-    server.default = events(*deltas("rea", "dy"))
+    server.default = send(200, chat("ready"))
     return ("probe", "--model", "vllm:tiny", "--base-url", server.url)
 
 
@@ -20,7 +20,7 @@ def test_the_table(invoke: Invoke, server: Script) -> None:
     assert rows["window"] == "2,048 tokens"
     assert "the server, which is asked for every count" in done.stdout
     assert "token ids" in rows["can"]
-    assert "3 prompt tokens" in done.stdout
+    assert "11 prompt tokens" in done.stdout
     assert "'ready'" in done.stdout
 
 
@@ -31,7 +31,7 @@ def test_json_and_bare(invoke: Invoke, server: Script) -> None:
 
 
 def test_what_is_unknown_is_said(invoke: Invoke, server: Script) -> None:
-    server.default = events(*deltas("hello"))
+    server.default = send(200, chat("hello"))
     done = invoke("probe", "--model", "openai:x", "--base-url", server.url)
     assert done.exit_code == 0, done.output
     for words in ("plain (version unknown)", "lists no models", "--window", "UTF-8 bytes"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Self, cast
 
-from memagent.cli.history import Trace, sent_again
+from memagent.cli.history import Trace, made_harmless, sent_again
 from memagent.compaction import Change, Compaction
 from memagent.events import Acted, Answered, Compacted, Event, Retried, ToolReturned
 from memagent.messages import ToolCall
@@ -53,10 +53,7 @@ class Outline:
 class Steps(Trace):
     """Writes what a session did: a paragraph for each step and each compaction, then the answer.
 
-    Args:
-        paper: where to write.
-        outline: of the session.
-        whole: texts are written in full, not as one line each.
+    Texts are one line each, unless `whole`.
     """
 
     def __init__(self, paper: Paper, outline: Outline, *, whole: bool = False) -> None:
@@ -130,8 +127,7 @@ class Steps(Trace):
         notes = [f"summary {done.stage}"]
         notes += ["begun early"] if done.early else []
         notes += ["cut at a sentence end"] if done.cut else []
-        if done.neutralised:
-            notes.append(f"{plural(done.neutralised, 'look-alike')} of prompt fields made harmless")
+        notes += [made_harmless(done.neutralised)] if done.neutralised else []
         self._paper.line((", ".join(notes), "magenta"), indent=2)
         self._paper.line((done.summary, "green"), indent=4)
 
