@@ -129,12 +129,12 @@ class History(Trace):
             parts = list(words(change))
             removed = [(text, STYLES[kind]) for kind, text in parts if kind != "+"]
             added = [(text, STYLES[kind]) for kind, text in parts if kind != "-"]
-            self._paper.line(("- ", "red"), *removed, indent=2)
-            self._paper.line(("+ ", "green"), *added, indent=2)
+            self._paper.line(("- ", "red"), *removed, indent=2, hang=2)
+            self._paper.line(("+ ", "green"), *added, indent=2, hang=2)
         elif change.added:
-            self._paper.line((f"+ {change.added}", "green"), indent=2)
+            self._paper.line((f"+ {change.added}", "green"), indent=2, hang=2)
         else:
-            self._paper.line((f"- {change.removed}", "red"), indent=2)
+            self._paper.line((f"- {change.removed}", "red"), indent=2, hang=2)
 
     def _unchanged(self, chunk: int, how: str) -> None:
         if self._same is not None and self._same[2] == how:
