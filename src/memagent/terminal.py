@@ -168,13 +168,16 @@ class Progress(Protocol):
     @property
     def fraction(self) -> float | None:
         """How much is done, 0 to 1; None if unknown."""
+        ...
 
     @property
     def left(self) -> float | None:
         """Seconds to go; None if unknown."""
+        ...
 
     def facts(self) -> list[str]:
         """Counts for one line."""
+        ...
 
 
 class Screen:
