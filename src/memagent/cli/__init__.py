@@ -6,7 +6,8 @@ import os
 import sys
 from importlib import import_module
 from io import TextIOWrapper
-from pathlib import Path
+
+from memagent.cli.streams import open_streams
 
 __all__ = ["launch", "main"]
 
@@ -20,7 +21,7 @@ def main() -> None:
 
 def launch(module: str) -> None:
     """Runs the typer app `app` of a module as `main` does; what goes wrong in its import too ends in order."""
-    _open_streams()
+    open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A terminal that cannot show a character gets its escape, not a traceback.
@@ -33,25 +34,6 @@ def launch(module: str) -> None:
         if stop.code in SIGNAL_CODES:
             _leave(int(stop.code or 0))
         raise
-
-
-def _open_streams() -> None:
-    """Makes up for closed standard streams.
-
-    Raises:
-        SystemExit: code 1: standard output is closed.
-    """
-    # Files that are opened later must not get the numbers of closed streams: a stray line would be written to them.
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(number)
-    # None, whatever their types say, where the stream was closed.
-    streams: tuple[object, object] = sys.stdout, sys.stderr
-    if streams[1] is None:
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
-    if streams[0] is None:
-        print("error: standard output is closed", file=sys.stderr)
-        raise SystemExit(1)
 
 
 def _leave(code: int) -> None:
