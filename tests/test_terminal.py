@@ -61,6 +61,9 @@ def test_paper_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "red [b]words[/]" in lines[0]
     assert all(line.startswith("  ") for line in lines[:2])
     assert lines[2:] == ["", ""]
+    paper.line("+ words that wrap hang", indent=2, hang=2)
+    wrapped = [line.rstrip() for line in stream.getvalue().split("\n")[3:]]
+    assert wrapped == ["  + words that", "    wrap hang", ""]
 
 
 def test_a_gist_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

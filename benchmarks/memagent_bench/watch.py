@@ -217,13 +217,7 @@ class PlainWatcher(SilentWatcher):
 
 
 class LiveWatcher(SilentWatcher):
-    """A title, a bar, the counts and the latest record; they are gone at the end.
-
-    Args:
-        board: counts along.
-        title: what is measured.
-        stream: a terminal.
-    """
+    """A title, a bar, the counts and the latest record on a terminal; they are gone at the end."""
 
     def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
         super().__init__(board)

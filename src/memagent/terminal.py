@@ -98,8 +98,14 @@ class Paper:
     def __init__(self, *, colour: bool) -> None:
         self._console = console(sys.stdout) if colour else None
 
-    def line(self, *parts: Part, indent: int = 0) -> None:
-        """Writes one paragraph of parts; control characters in them are made visible."""
+    def line(self, *parts: Part, indent: int = 0, hang: int = 0) -> None:
+        """Writes one paragraph of parts; control characters in them are made visible.
+
+        Args:
+            parts: joined as they are.
+            indent: columns before each line.
+            hang: further columns before what a terminal wraps.
+        """
         given = [(part, "") if isinstance(part, str) else part for part in parts]
         cleaned = [(clean(text), style) for text, style in given]
         if self._console is None:
@@ -113,7 +119,11 @@ class Paper:
         from rich.padding import Padding
         from rich.text import Text
 
-        self._console.print(Padding(Text.assemble(*cleaned), (0, 0, 0, indent), expand=False))
+        shown = Text.assemble(*cleaned)
+        if hang:
+            wrapped = shown.wrap(self._console, max(1, self._console.width - indent - hang))
+            shown = Text("\n" + " " * hang).join(wrapped)
+        self._console.print(Padding(shown, (0, 0, 0, indent), expand=False))
 
     def gist(self, text: str, style: str = "", *, indent: int = 0, end: str = "") -> None:
         """Writes as much of a text as one line shows: of a terminal its width, else `PIPE_WIDTH` characters.
@@ -176,16 +186,15 @@ class Screen:
     Args:
         stream: a terminal.
         draw: makes what is shown. Called from another thread, `REFRESH` times a second.
-        keep: leave the last drawing there at the end.
     """
 
-    def __init__(
-        self, stream: IO[str], draw: Callable[[], RenderableType], *, keep: bool = False
-    ) -> None:
+    keep = False
+    """Leave the last drawing there at the end."""
+
+    def __init__(self, stream: IO[str], draw: Callable[[], RenderableType]) -> None:
         from rich.live import Live
 
         self.console = console(stream)
-        self.keep = keep
         self._live = Live(
             console=self.console,
             get_renderable=draw,
@@ -221,10 +230,9 @@ class Board(Screen):
         latest: Callable[[], str] | None = None,
     ) -> None:
         self._title, self._progress, self._latest = title, progress, latest
-        super().__init__(stream, self.draw)
+        super().__init__(stream, self._draw)
 
-    def draw(self) -> RenderableType:
-        """What is shown now."""
+    def _draw(self) -> RenderableType:
         from rich.console import Group
         from rich.text import Text
 

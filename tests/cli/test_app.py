@@ -1,3 +1,4 @@
+import pytest
 from tests.cli.conftest import Invoke, Process
 
 import memagent as package
@@ -19,7 +20,7 @@ def test_help_loads_nothing_that_is_slow_to_import(memagent: Process) -> None:
     done = memagent("--help", PYTHONPROFILEIMPORTTIME="1")
     assert done.returncode == 0
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "memagent.cli.app" in loaded
+    assert "memagent.cli.ask" in loaded  # which the app imports
     assert not loaded & {"openai", "httpx", "tokenizers", "jinja2"}
 
 
@@ -39,3 +40,11 @@ def test_each_command_explains_itself(invoke: Invoke) -> None:
 def test_no_option_takes_a_key(invoke: Invoke) -> None:
     assert "--api" not in invoke("ask", "--help").output
     assert "--key" not in invoke("ask", "--help").output
+
+
+@pytest.mark.parametrize(("command", "flag"), [("ask", "--durable"), ("runs", "--json")])
+def test_a_flag_is_shown_without_a_type(invoke: Invoke, command: str, flag: str) -> None:
+    (line,) = (
+        line for line in invoke(command, "--help").output.splitlines() if f" {flag} " in line
+    )
+    assert "<bool>" not in line

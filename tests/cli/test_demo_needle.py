@@ -1,19 +1,17 @@
 """With the model that needs no weights; policies are tested where torch is."""
 
 import json
-from typing import Any
 
 import pytest
 from tests.cli.conftest import Invoke, only_json
 
-from memagent.cli.demo_needle import PointsWatcher, find_needle
+from memagent.cli.demo_needle import Point, Trail, TrailWatcher, find_needle
 from memagent.cli.exits import WRONG, Outcome
 from memagent.cli.needle import Length, Needle
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
-from memagent.cli.watch import Watcher
 from memagent.errors import ConfigError
-from memagent.events import ChunkRead, MemoryUpdated, RunStarted
+from memagent.events import ChunkRead, Event, MemoryUpdated
 from memagent.messages import Usage
 
 QUIET = Outcome(json=False)
@@ -74,46 +72,43 @@ def test_what_does_not_go_together(invoke: Invoke, args: tuple[str, ...], words:
     assert words in only_json(done.stdout)["error"]["message"]
 
 
-def watched(*, chunks: int, needle: int = 455, say: bool = False) -> tuple[PointsWatcher, Tally]:
-    tally = Tally(chars=CHARS)
-    points = PointsWatcher(Watcher(tally), chars=CHARS, needle=needle, say=say)
-    sizes: dict[str, Any] = {"window": 900, "chunk_tokens": 9, "memory_tokens": 9}
-    names: dict[str, Any] = {"model": "m", "document": "d", "counter": "c"}
-    with points:
-        points.event(RunStarted(run_id="r", questions=("q",), **names, **sizes))
-        width = CHARS // chunks
-        for n in range(chunks):
-            place = {"start": n * width, "end": (n + 1) * width, "last": n == chunks - 1}
-            points.event(ChunkRead(chunk=n, tokens=5, **place))
-            memory = f"after {(n + 1) * width}"
-            points.event(MemoryUpdated(chunk=n, memory=memory, tokens=2, usage=Usage(calls=1)))
-    return points, tally
+def events(*, chunks: int) -> list[Event]:
+    width = CHARS // chunks
+    made: list[Event] = []
+    for n in range(chunks):
+        last, memory = n == chunks - 1, f"after {(n + 1) * width}"
+        made += [
+            ChunkRead(chunk=n, start=n * width, end=(n + 1) * width, tokens=5, last=last),
+            MemoryUpdated(chunk=n, memory=memory, tokens=2, usage=Usage(calls=1)),
+        ]
+    return made
+
+
+def points(*, chunks: int) -> list[Point]:
+    trail = Trail(chars=CHARS, needle=455)
+    return [point for event in events(chunks=chunks) if (point := trail.add(event))]
 
 
 def test_the_memory_is_noted_at_ten_points_at_first_and_behind_the_needle() -> None:
-    points, tally = watched(chunks=100)
+    noted = points(chunks=100)
     reads = [10, 100, 200, 300, 400, 460, 500, 600, 700, 800, 900, 1000]
-    assert [point.memory for point in points.points] == [f"after {read}" for read in reads]
-    assert [point.read for point in points.points] == [read / CHARS for read in reads]
-    assert [point.memory for point in points.points if point.needle] == ["after 460"]
-    assert tally.finished == 100
+    assert [point.memory for point in noted] == [f"after {read}" for read in reads]
+    assert [point.read for point in noted] == [read / CHARS for read in reads]
+    assert [point.memory for point in noted if point.needle] == ["after 460"]
 
 
 def test_a_chunk_that_passes_several_marks_is_one_point() -> None:
-    points, _ = watched(chunks=2)
-    assert [(point.read, point.needle) for point in points.points] == [(0.5, True), (1.0, False)]
+    assert [(point.read, point.needle) for point in points(chunks=2)] == [(0.5, True), (1.0, False)]
 
 
-def test_points_are_said_at_once_where_that_is_asked_for(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    watched(chunks=4)
-    assert capsys.readouterr().out == ""
-    watched(chunks=4, say=True)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == [
+def test_points_are_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    watcher = TrailWatcher(Tally(["q"], chars=CHARS), Trail(chars=CHARS, needle=455))
+    for event in events(chunks=4):
+        watcher.event(event)
+    assert capsys.readouterr().out.splitlines() == [
         " 25%  after 250",
         " 50%  needle read: after 500",
         " 75%  after 750",
         "100%  after 1000",
     ]
+    assert watcher.tally.finished == 4

@@ -136,7 +136,7 @@ def test_what_left_the_context_is_told_by_steps(capsys: pytest.CaptureFixture[st
     ]
     full = written(events, capsys, whole=True)
     assert "  step 1  summarised          650 tokens  t2" in full
-    assert Outline.of(events) == Outline(turns=[0, 1, 1, 2], misread={1}, summaries=1)
+    assert Outline.of(events) == Outline(turns=[0, 1, 1, 2], misread={1})
     lines = written(events, capsys)
     assert lines[3] == "step 1  prompt 1,201 tokens  meant as a call that could not be read"
     assert lines[lines.index("    page", 4) + 1 :] == [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from memagent.cli import launch
 
 __all__ = ["main"]
@@ -11,10 +9,4 @@ __all__ = ["main"]
 
 def main() -> None:
     """Runs the command line and ends the process with a documented exit code."""
-
-    def load() -> Callable[[], object]:
-        from memagent_bench.cli.app import app
-
-        return app
-
-    launch(load)
+    launch("memagent_bench.cli.app")

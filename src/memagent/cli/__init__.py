@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from io import TextIOWrapper
 
 from memagent.cli.streams import open_streams
@@ -16,28 +16,18 @@ SIGNAL_CODES = (130, 143)
 
 def main() -> None:
     """Runs the command line and ends the process with a documented exit code."""
-
-    def load() -> Callable[[], object]:
-        from memagent.cli.app import app
-
-        return app
-
-    launch(load)
+    launch("memagent.cli.app")
 
 
-def launch(load: Callable[[], Callable[[], object]]) -> None:
-    """Runs a command line of typer's as `main` does.
-
-    Args:
-        load: imports it: what goes wrong from here on ends the process in order.
-    """
+def launch(module: str) -> None:
+    """Runs the typer app `app` of a module as `main` does; what goes wrong in its import too ends in order."""
     open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A terminal that cannot show a character gets its escape, not a traceback.
             stream.reconfigure(errors="backslashreplace")
     try:
-        load()()
+        import_module(module).app()
     except KeyboardInterrupt:
         _leave(130)
     except SystemExit as stop:

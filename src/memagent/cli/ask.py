@@ -58,6 +58,8 @@ def run(
     store: RunStore,
     display: Display,
     outcome: Outcome,
+    *,
+    changes_only: bool = False,
 ) -> None:
     """Runs `stream` to its end and shows what came of it.
 
@@ -67,12 +69,13 @@ def run(
         MemagentError: what ended the run early.
     """
     begun, inode = time.monotonic(), _inode(store)
-    outcome.run_id = stream.run_id
+    if outcome.store is not None:
+        outcome.run_id = stream.run_id
     tally = Tally(
         chars=None if document is None else expected_chars(document),
         replayed=store.last_seq(stream.run_id),
     )
-    watch(agent, stream, watcher(display, tally))
+    watch(agent, stream, watcher(display, tally, changes_only=changes_only))
     seconds = time.monotonic() - begun
     code = report(store, store.get(stream.run_id), tally, display, outcome, seconds=seconds)
     if _inode(store) != inode:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from importlib import resources
 from typing import Annotated
@@ -10,15 +9,13 @@ from typing import Annotated
 import typer
 
 from memagent.cli import options as opt
+from memagent.cli.ask import run
 from memagent.cli.demo_needle import find_needle
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.needle import BOOK, Length
 from memagent.cli.options import Display
-from memagent.cli.progress import Tally
-from memagent.cli.results import report
 from memagent.cli.setup import chosen_display
-from memagent.cli.source import expected_chars, open_source
-from memagent.cli.watch import watch, watcher
+from memagent.cli.source import open_source
 from memagent.errors import ConfigError
 from memagent.terminal import Paper
 
@@ -70,19 +67,19 @@ def demo(
                     f"the question {question!r} needs --model extractive: the demo itself hides what it asks {model!r}"
                 )
             code = find_needle(model, tokens or Length.K256, seed, shown, outcome)
+            if code:
+                raise typer.Exit(code)
         elif tokens is not None:
             raise ConfigError(
                 f"--tokens {tokens.value} has no effect with --model extractive, which reads the whole book: leave "
                 f"it out, or name another model"
             )
         else:
-            code = _book(question or QUESTION, shown, outcome)
-    if code:
-        raise typer.Exit(code)
+            _book(question or QUESTION, shown, outcome)
 
 
-def _book(question: str, shown: Display, outcome: Outcome) -> int:
-    """Reads the book with the extractive model; the exit code."""
+def _book(question: str, shown: Display, outcome: Outcome) -> None:
+    """Reads the book with the extractive model."""
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore
 
@@ -91,17 +88,12 @@ def _book(question: str, shown: Display, outcome: Outcome) -> int:
     if talks:
         for line in (*WHAT, ""):
             paper.line((line, "dim"))
-    begun = time.monotonic()
     sample = resources.files("memagent").joinpath(BOOK)
     # A temporary store: a demo leaves nothing behind.
     with resources.as_file(sample) as path, closing(RunStore(None)) as store:
         document = open_source(path, name="War and Peace")
-        tally = Tally(chars=expected_chars(document))
         agent = MemoryAgent(EXTRACTIVE, gate="update", store=store)
         stream = agent.stream(document, question)
-        watch(agent, stream, watcher(shown, tally, changes_only=True))
-        seconds = time.monotonic() - begun
-        code = report(store, store.get(stream.run_id), tally, shown, outcome, seconds=seconds)
+        run(agent, stream, document, store, shown, outcome, changes_only=True)
     if talks:
         paper.line((f"Next, {NEXT}", "dim"))
-    return code

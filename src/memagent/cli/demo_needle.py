@@ -43,50 +43,46 @@ class Point:
         return f"{self.read:>4.0%}  {'needle read: ' if self.needle else ''}{memory}"
 
 
-class PointsWatcher(Watcher):
-    """Notes the memory at ten points of a document, and behind its needle.
+class Trail:
+    """The memory at ten points of a document, and behind its needle.
 
     Args:
-        inner: shows the run.
         chars: of the document.
         needle: the character behind the needle.
-        say: whether to print each point at once, with the speed and the time left.
     """
 
-    def __init__(self, inner: Watcher, *, chars: int, needle: int, say: bool = False) -> None:
-        super().__init__(inner.tally)
-        self._inner = inner
-        self._chars, self._needle, self._say = chars, needle, say
+    def __init__(self, *, chars: int, needle: int) -> None:
+        self._chars, self._needle = chars, needle
         tenths = [chars * tenth // 10 for tenth in range(1, 10)]
         self._marks = sorted({chars // 100, *tenths, needle})
         self._chunk: ChunkRead | None = None
-        self.points: list[Point] = []
 
-    def __enter__(self) -> PointsWatcher:
-        self._inner.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Leaves the inner watcher."""
-        self._inner.__exit__(*error)
-
-    def event(self, event: Event) -> None:
-        """Passes the event on, and notes the memory where a mark was passed."""
-        self._inner.event(event)
+    def add(self, event: Event) -> Point | None:
+        """The point, if the event is the first memory behind a mark."""
         if isinstance(event, ChunkRead):
             self._chunk = event
-        elif isinstance(event, MemoryUpdated) and self._chunk is not None:
-            self._note(event, self._chunk)
-
-    def _note(self, event: MemoryUpdated, chunk: ChunkRead) -> None:
+        chunk = self._chunk
+        if not isinstance(event, MemoryUpdated) or chunk is None:
+            return None
         passed = [mark for mark in self._marks if mark <= chunk.end]
         if not passed and not chunk.last:
-            return
+            return None
         self._marks = self._marks[len(passed) :]
         share = 1.0 if chunk.last else round(chunk.end / self._chars, 4)
-        point = Point(share, event.chunk, self._needle in passed, event.memory)
-        self.points.append(point)
-        if self._say:
+        return Point(share, event.chunk, self._needle in passed, event.memory)
+
+
+class TrailWatcher(Watcher):
+    """Prints each point at once, with the speed and the time left."""
+
+    def __init__(self, tally: Tally, trail: Trail) -> None:
+        super().__init__(tally)
+        self._trail = trail
+
+    def event(self, event: Event) -> None:
+        """Counts, and prints a point."""
+        super().event(event)
+        if (point := self._trail.add(event)) is not None:
             left = self.tally.left
             pace = f"  [{amount(self.tally.speed)} tokens/s, {duration(left)} left]" if left else ""
             print(f"{point.line()}{pace}", flush=True)
@@ -94,13 +90,6 @@ class PointsWatcher(Watcher):
 
 def find_needle(model: str, length: Length, seed: int, shown: Display, outcome: Outcome) -> int:
     """Hides a needle, lets the model look for it with the gate off, and says how that went.
-
-    Args:
-        model: a spec.
-        length: of the text.
-        seed: chooses what is hidden, and where; of the run too.
-        shown: how it is shown.
-        outcome: of the command.
 
     Returns:
         The exit code: 0 for the right answer, `WRONG` for another, 6 for none.
@@ -125,13 +114,14 @@ def find_needle(model: str, length: Length, seed: int, shown: Display, outcome: 
                 _introduce(paper, agent, needle, length, estimate)
             begun = time.monotonic()
             tally = Tally(chars=len(needle.text))
+            marks = {"chars": len(needle.text), "needle": needle.end}
             plain = shown is Display.PLAIN
-            inner = Watcher(tally) if plain else watcher(shown, tally)
-            points = PointsWatcher(inner, chars=len(needle.text), needle=needle.end, say=plain)
+            shows = TrailWatcher(tally, Trail(**marks)) if plain else watcher(shown, tally)
             stream = agent.stream(document, needle.question)
-            watch(agent, stream, points)
+            watch(agent, stream, shows)
             seconds = time.monotonic() - begun
-        record = store.get(stream.run_id)
+        record, trail = store.get(stream.run_id), Trail(**marks)
+        points = [point for event in store.events(record.id) if (point := trail.add(event))]
         usage, answer = store.usage(record.id), tally.notebooks[0].answer
         speed = (usage.prompt_tokens + usage.completion_tokens) / seconds if seconds > 0 else 0.0
         right = needle.is_right(answer)
@@ -143,7 +133,7 @@ def find_needle(model: str, length: Length, seed: int, shown: Display, outcome: 
                 "right": right,
                 "seconds": round(seconds, 3),
                 "tokens_per_second": round(speed, 1),
-                "memories": [asdict(point) for point in points.points],
+                "memories": [asdict(point) for point in points],
             }
             outcome.tell_result(as_json(store, record, tally) | said)
             code = 0 if answer is not None else NO_ANSWER
@@ -151,7 +141,7 @@ def find_needle(model: str, length: Length, seed: int, shown: Display, outcome: 
             code = report(store, record, tally, shown, outcome, seconds=seconds)
     if talks:
         if shown is Display.FULL:
-            for point in points.points:
+            for point in points:
                 paper.line((point.line(), "dim"))
         if answer is not None:
             verdict = ("right", "bold green") if right else ("wrong", "bold red")

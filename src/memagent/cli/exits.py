@@ -124,12 +124,7 @@ class Outcome:
         return command if record.source.get("path") else command + " --document FILE"
 
     def say_resume(self, run_id: str | None, *, at_limit: bool = False) -> None:
-        """Says how to resume the run, if that is possible.
-
-        Args:
-            run_id: the run.
-            at_limit: it stopped at `--max-calls`, so the same number would stop it at once.
-        """
+        """Says how to resume the run, if that is possible; `at_limit`: the same `--max-calls` would stop it at once."""
         self.limit = None if at_limit else self.limit
         command = self.resume_command(run_id)
         if command is not None:

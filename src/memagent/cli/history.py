@@ -29,12 +29,13 @@ def sent_again(event: Retried) -> str:
     return f"sent again{waited}: {event.reason}"
 
 
-class Trace:
-    """Writes what a run did from its events: what all runs have in common.
+def made_harmless(count: int) -> str:
+    """That look-alikes in a document or a result were neutralised."""
+    return f"{plural(count, 'look-alike')} of prompt fields made harmless"
 
-    Args:
-        paper: where to write.
-    """
+
+class Trace:
+    """Writes what a run did from its events: what all runs have in common."""
 
     def __init__(self, paper: Paper) -> None:
         self._paper = paper
@@ -67,14 +68,7 @@ class Trace:
 
 
 class History(Trace):
-    """Writes what became of one question: a paragraph for each chunk that changed its memory, then the answer.
-
-    Args:
-        paper: where to write.
-        question: its text.
-        number: its index.
-        many: the run has several questions, so each gets a heading.
-    """
+    """Writes what became of one question: a paragraph for each chunk that changed its memory, then the answer."""
 
     def __init__(self, paper: Paper, question: str, number: int, *, many: bool) -> None:
         super().__init__(paper)
@@ -106,8 +100,7 @@ class History(Trace):
             case Settled():
                 self._note(f"settled after chunk {event.chunk}: the rest was not read", "cyan")
             case Neutralised():
-                found = plural(event.count, "look-alike")
-                self._note(f"chunk {event.chunk}: {found} of prompt fields made harmless", "yellow")
+                self._note(f"chunk {event.chunk}: {made_harmless(event.count)}", "yellow")
             case _:
                 super()._event(event)
 
@@ -136,12 +129,12 @@ class History(Trace):
             parts = list(words(change))
             removed = [(text, STYLES[kind]) for kind, text in parts if kind != "+"]
             added = [(text, STYLES[kind]) for kind, text in parts if kind != "-"]
-            self._paper.line(("- ", "red"), *removed, indent=2)
-            self._paper.line(("+ ", "green"), *added, indent=2)
+            self._paper.line(("- ", "red"), *removed, indent=2, hang=2)
+            self._paper.line(("+ ", "green"), *added, indent=2, hang=2)
         elif change.added:
-            self._paper.line((f"+ {change.added}", "green"), indent=2)
+            self._paper.line((f"+ {change.added}", "green"), indent=2, hang=2)
         else:
-            self._paper.line((f"- {change.removed}", "red"), indent=2)
+            self._paper.line((f"- {change.removed}", "red"), indent=2, hang=2)
 
     def _unchanged(self, chunk: int, how: str) -> None:
         if self._same is not None and self._same[2] == how:

@@ -21,13 +21,7 @@ LINE_EACH = 8
 
 
 class LiveWatcher(Watcher):
-    """Draws the state of a run.
-
-    Args:
-        tally: counts along.
-        stream: a terminal.
-        memory: False draws the bar alone, and removes it at the end.
-    """
+    """Draws the state of a run; without `memory` the bar alone, which is removed at the end."""
 
     def __init__(self, tally: Tally, stream: IO[str], *, memory: bool = True) -> None:
         super().__init__(tally)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -43,7 +44,7 @@ def option(
 
     Args:
         text: its help.
-        metavar: stands for the value.
+        metavar: stands for the value; empty for a flag.
         names: other than that of its parameter.
         panel: the heading that its help stands under.
         low: the least value.
@@ -54,13 +55,9 @@ def option(
     )
 
 
-def _of_model(text: str, metavar: str, low: float | None = None) -> OptionInfo:
-    return option(text, metavar, panel=MODEL, low=low)
-
-
-def _of_budget(text: str, metavar: str | None = None, low: float | None = None) -> OptionInfo:
-    return option(text, metavar, panel=BUDGET, low=low)
-
+_of_model = partial(option, panel=MODEL)
+_of_budget = partial(option, panel=BUDGET)
+_of_run = partial(option, panel=RUN)
 
 MODEL_HELP = "vllm:NAME, sglang:NAME, openai:NAME, transformers:FOLDER, nano or extractive. Default: MEMAGENT_MODEL."
 TOKENIZER_HELP = (
@@ -85,7 +82,7 @@ Model = Annotated[str | None, _of_model(MODEL_HELP, "SPEC")]
 Tokenizer = Annotated[str | None, _of_model(TOKENIZER_HELP, "SPEC")]
 Temperature = Annotated[
     float | None,
-    _of_model("Sampling temperature; 0 is greedy. Default: the policy's, else 0.7.", "X", 0),
+    _of_model("Sampling temperature; 0 is greedy. Default: the policy's, else 0.7.", "X", low=0),
 ]
 
 Window = Annotated[
@@ -108,7 +105,9 @@ CutsOption = Annotated[
 ]
 Overlap = Annotated[
     int | None,
-    _of_budget("Tokens that the next chunk repeats. Default: the policy's, else 0.", "TOKENS", 0),
+    _of_budget(
+        "Tokens that the next chunk repeats. Default: the policy's, else 0.", "TOKENS", low=0
+    ),
 ]
 Prompts = Annotated[
     str | None,
@@ -118,15 +117,11 @@ GateOption = Annotated[Gate | None, _of_budget(GATE_HELP)]
 TrustOption = Annotated[Trust | None, _of_budget(TRUST_HELP)]
 
 Store = Annotated[
-    Path | None,
-    option("The file of runs. Default: runs.sqlite in your state folder.", "FILE", panel=RUN),
+    Path | None, _of_run("The file of runs. Default: runs.sqlite in your state folder.", "FILE")
 ]
-Durable = Annotated[
-    bool, option("Lose nothing in a power cut either; slower.", None, "--durable", panel=RUN)
-]
+Durable = Annotated[bool, _of_run("Lose nothing in a power cut either; slower.", "", "--durable")]
 MaxCalls = Annotated[
-    int | None,
-    option("Stop, resumably, after N calls in all. Default: no limit.", "N", panel=RUN, low=1),
+    int | None, _of_run("Stop, resumably, after N calls in all. Default: no limit.", "N", low=1)
 ]
-DisplayOption = Annotated[Display | None, option(DISPLAY_HELP, panel=RUN)]
-Json = Annotated[bool, option("Short for --display json.", None, "--json", panel=RUN)]
+DisplayOption = Annotated[Display | None, _of_run(DISPLAY_HELP)]
+Json = Annotated[bool, _of_run("Short for --display json.", "", "--json")]

@@ -12,7 +12,7 @@ from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
 from memagent.cli.results import is_session, report
-from memagent.cli.setup import Served, agent_again, chosen_display, chosen_store, existing_store
+from memagent.cli.setup import Served, agent_again, chosen_display, existing_store
 from memagent.cli.source import open_source
 from memagent.errors import ConfigError
 
@@ -53,8 +53,7 @@ def resume(given: Resume) -> None:
         again=given.again(),
     )
     with reported(outcome):
-        existing_store(given.store).close()
-        outcome.store = opened = chosen_store(given.store, durable=given.durable)
+        outcome.store = opened = existing_store(given.store, durable=given.durable)
         record = opened.get(given.run_id)
         if record.status == "finished":
             report(opened, record, Tally.of(opened, record), shown, outcome)

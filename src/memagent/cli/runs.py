@@ -106,11 +106,11 @@ def prune(
         option("Runs that have not changed for this long: 45m, 12h, 30d, 8w.", "AGE"),
     ] = None,
     finished: Annotated[
-        bool, option("Only runs that have their answers.", None, "--finished")
+        bool, option("Only runs that have their answers.", "", "--finished")
     ] = False,
-    yes: Annotated[bool, option("Do not ask.", None, "--yes", "-y")] = False,
+    yes: Annotated[bool, option("Do not ask.", "", "--yes", "-y")] = False,
     dry_run: Annotated[
-        bool, option("List what would be removed, and remove nothing.", None, "--dry-run", "-n")
+        bool, option("List what would be removed, and remove nothing.", "", "--dry-run", "-n")
     ] = False,
     store: opt.Store = None,
 ) -> None:

@@ -18,7 +18,6 @@ from memagent.terminal import on_terminal
 if TYPE_CHECKING:
     from memagent.documents import Document
     from memagent.memory.agent import MemoryAgent
-    from memagent.models.limit import Limits
     from memagent.runstore import RunRecord, RunStore
 
 BASE_URL = (
@@ -161,6 +160,7 @@ class Ask(Served):
         from memagent.memory.agent import MemoryAgent
         from memagent.memory.plan import MemorySettings
         from memagent.messages import Sampling
+        from memagent.models.limit import Limits
         from memagent.models.spec import open_model
 
         heat = self.temperature
@@ -172,26 +172,13 @@ class Ask(Served):
             open_model(self.model, tokenizer=self.tokenizer, **self.server()),
             **given,
             sampling=None if heat is None else Sampling(temperature=heat),
-            limits=call_limit(self.max_calls),
+            limits=None if self.max_calls is None else Limits(calls=self.max_calls),
             store=store,
         )
 
 
-def call_limit(calls: int | None) -> Limits | None:
-    """Limits for `--max-calls`."""
-    if calls is None:
-        return None
-    from memagent.models.limit import Limits
-
-    return Limits(calls=calls)
-
-
 def agent_again(
-    record: RunRecord,
-    store: RunStore,
-    *,
-    max_calls: int | None = None,
-    **server: Any,
+    record: RunRecord, store: RunStore, *, max_calls: int | None = None, **server: Any
 ) -> MemoryAgent:
     """Makes the agent of a stored run again, with the budget that the run has.
 
@@ -206,6 +193,7 @@ def agent_again(
     """
     from memagent.memory.agent import MemoryAgent
     from memagent.messages import Sampling
+    from memagent.models.limit import Limits
     from memagent.models.spec import SCHEMES, open_model
     from memagent.prompts import PromptSet
 
@@ -216,21 +204,19 @@ def agent_again(
             f"run {record.id!r} uses the model {model!r}, which exists only in the program that made it: "
             f"resume it from Python, with MemoryAgent(that_model, ...).resume({record.id!r})"
         )
-    prompts = PromptSet.parse(given.pop("prompts").encode(), name="the run's prompt set")
     kept = {name: given.pop(name, None) for name in ("base_url", "tokenizer")}
-    sampling = Sampling.model_validate(given.pop("sampling"))
     # Not as they were asked for: a server's window may have changed since, and the defaults with it.
     bound = record.binding["budget"]
     given |= {
         "window": bound["window"],
         "chunk_tokens": bound["chunk"],
         "memory_tokens": bound["memory"],
+        "prompts": PromptSet.parse(given["prompts"].encode(), name="the run's prompt set"),
+        "sampling": Sampling.model_validate(given["sampling"]),
     }
     return MemoryAgent(
         open_model(model, **(kept | server)),
-        prompts=prompts,
-        sampling=sampling,
-        limits=call_limit(max_calls),
+        limits=None if max_calls is None else Limits(calls=max_calls),
         store=store,
         **given,
     )
@@ -256,12 +242,12 @@ def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:
     return RunStore(RunStore.default_path() if store is None else store, durable=durable)
 
 
-def existing_store(store: Path | None) -> RunStore:
-    """The store to read from.
+def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
+    """The store to read from, or to write to again.
 
     Raises:
         StoreError: `--store` names a file that does not exist.
     """
     if store is not None and not store.expanduser().exists():
         raise StoreError(f"there is no run store {str(store)!r}; check --store")
-    return chosen_store(store)
+    return chosen_store(store, durable=durable)

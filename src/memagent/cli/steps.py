@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Self, cast
 
-from memagent.cli.history import Trace, sent_again
+from memagent.cli.history import Trace, made_harmless, sent_again
 from memagent.compaction import Change, Compaction
 from memagent.events import Acted, Answered, Compacted, Event, Retried, ToolReturned
 from memagent.messages import ToolCall
@@ -27,7 +27,6 @@ class Outline:
     """The step of each turn: records of compactions count turns."""
     misread: set[int] = field(default_factory=set[int])
     """Steps whose calls could not be read."""
-    summaries: int = 0
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
@@ -39,12 +38,11 @@ class Outline:
                 outline.misread.add(uncalled)
                 outline.turns += [uncalled, uncalled]  # the reply, and what the model was told
             uncalled = None
-            if isinstance(event, Compacted):
-                outline.summaries = event.compaction.stage
-            elif isinstance(event, Acted) and event.calls:
-                outline.turns.append(event.step)
-            elif isinstance(event, Acted):
-                uncalled = event.step
+            if isinstance(event, Acted):
+                if event.calls:
+                    outline.turns.append(event.step)
+                else:
+                    uncalled = event.step
         return outline
 
     def step(self, turn: int) -> int:
@@ -55,10 +53,7 @@ class Outline:
 class Steps(Trace):
     """Writes what a session did: a paragraph for each step and each compaction, then the answer.
 
-    Args:
-        paper: where to write.
-        outline: of the session.
-        whole: texts are written in full, not as one line each.
+    Texts are one line each, unless `whole`.
     """
 
     def __init__(self, paper: Paper, outline: Outline, *, whole: bool = False) -> None:
@@ -132,8 +127,7 @@ class Steps(Trace):
         notes = [f"summary {done.stage}"]
         notes += ["begun early"] if done.early else []
         notes += ["cut at a sentence end"] if done.cut else []
-        if done.neutralised:
-            notes.append(f"{plural(done.neutralised, 'look-alike')} of prompt fields made harmless")
+        notes += [made_harmless(done.neutralised)] if done.neutralised else []
         self._paper.line((", ".join(notes), "magenta"), indent=2)
         self._paper.line((done.summary, "green"), indent=4)
 

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from memagent.cli.changes import gist
-from memagent.cli.history import sent_again
+from memagent.cli.history import made_harmless, sent_again
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
 from memagent.cli.session import drive
@@ -30,11 +30,7 @@ GIST = 100
 
 
 class Watcher:
-    """Counts, and shows nothing.
-
-    Args:
-        tally: counts along.
-    """
+    """Counts, and shows nothing."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
@@ -51,12 +47,7 @@ class Watcher:
 
 
 class PlainWatcher(Watcher):
-    """Prints a line for each event that matters, without control codes.
-
-    Args:
-        tally: counts along.
-        changes_only: leave out chunks that changed nothing.
-    """
+    """Prints a line for each event that matters (`changes_only`: that changed a memory), without control codes."""
 
     def __init__(self, tally: Tally, *, changes_only: bool = False) -> None:
         super().__init__(tally)
@@ -97,8 +88,7 @@ class PlainWatcher(Watcher):
             case MemoryKept():
                 return "" if self._changes_only else f"{self._where(event)}kept"
             case Neutralised():
-                found = plural(event.count, "look-alike")
-                return f"chunk {event.chunk:<5} {found} of prompt fields made harmless"
+                return f"chunk {event.chunk:<5} {made_harmless(event.count)}"
             case Retried():
                 return f"{self._where(event)}{shorten(sent_again(event), GIST)}"
             case Settled():
@@ -129,11 +119,6 @@ def watcher(display: Display, tally: Tally, *, changes_only: bool = False) -> Wa
     """Shows a run as `display` says.
 
     If standard output carries data (`json`, `none`), standard error gets a progress bar if it is a terminal.
-
-    Args:
-        display: how.
-        tally: what the watcher counts with.
-        changes_only: plain lines only for chunks that changed the memory.
     """
     if display is Display.PLAIN:
         return PlainWatcher(tally, changes_only=changes_only)

@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 
 class LiveWatcher(SilentWatcher):
-    """A title, a bar and counts; steps and evaluations scroll by above them.
-
-    Args:
-        board: counts along.
-        title: what is trained.
-        stream: a terminal.
-    """
+    """A title, a bar and counts on a terminal; steps and evaluations scroll by above them."""
 
     def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
         super().__init__(board)
