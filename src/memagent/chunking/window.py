@@ -41,17 +41,16 @@ class Window:
         self._inserted: list[int] = []
         for i, position in enumerate(positions):
             self._inserted.append(position + 1 + i)
-        rest = self._rest(before, start) if before else None
-        self._measured: Measured = rest or counter.measure(self._safe)
+        known = before._measured if before and not before._inserted else None
+        if (
+            before
+            and isinstance(known, MeasuredText)
+            and self._safe.startswith(before._safe[start:])
+        ):
+            self._measured: Measured = known.rest(start, self._safe)
+        else:
+            self._measured = counter.measure(self._safe)
         self._asked: tuple[int, tuple[str, int, int]] = (0, ("", 0, 0))
-
-    def _rest(self, before: Window, start: int) -> Measured | None:
-        known = before._measured
-        if before._inserted or not isinstance(known, MeasuredText):
-            return None
-        return (
-            known.rest(start, self._safe) if self._safe.startswith(before._safe[start:]) else None
-        )
 
     @property
     def tokens(self) -> int:
