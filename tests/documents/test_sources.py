@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from memagent.documents import PIECE_CHARS, open_document
+from memagent.documents import PIECE_CHARS, Document, open_document
 from memagent.errors import (
     BinaryDocument,
     ConfigError,
@@ -28,7 +28,14 @@ MIB = 1 << 20
 
 
 def text_of(source: Any, **options: Any) -> str:
-    return "".join(open_document(source, **options).read())  # type: ignore[attr-defined]
+    return read(open_document(source, **options))
+
+
+def read(document: Document) -> str:
+    async def joined() -> str:
+        return "".join([piece async for piece in document.pieces()])
+
+    return asyncio.run(joined())
 
 
 @pytest.mark.parametrize(
@@ -99,7 +106,7 @@ def test_no_permission_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     document = open_document(file)
     monkeypatch.setattr(Path, "open", refuse)  # root may read everything, so it is played
     with pytest.raises(DocumentNotFound, match=r"secret\.txt.*Permission denied"):
-        list(document.read())  # type: ignore[attr-defined]
+        read(document)
 
 
 @pytest.mark.parametrize("source", [None, 3, 2.5, {"a": 1}, {"a"}, object()])
@@ -138,8 +145,8 @@ def test_open_files_are_read_from_where_they_stand_each_time() -> None:
     binary = io.BytesIO(b"skipped, kept")
     binary.seek(9)
     document = open_document(binary)
-    assert "".join(document.read()) == "kept"  # type: ignore[attr-defined]
-    assert "".join(document.read()) == "kept"  # type: ignore[attr-defined]
+    assert read(document) == "kept"  # type: ignore[attr-defined]
+    assert read(document) == "kept"  # type: ignore[attr-defined]
 
 
 def test_a_pipe_can_be_read_once() -> None:
@@ -149,9 +156,9 @@ def test_a_pipe_can_be_read_once() -> None:
     with os.fdopen(reading, "rb") as pipe:
         document = open_document(pipe, name="<stdin>")
         assert not document.rereadable
-        assert "".join(document.read()) == "données"  # type: ignore[attr-defined]
+        assert read(document) == "données"  # type: ignore[attr-defined]
         with pytest.raises(DocumentError, match=r"<stdin>.*read once"):
-            list(document.read())  # type: ignore[attr-defined]
+            read(document)
 
 
 def test_a_fifo_path_is_a_stream(tmp_path: Path) -> None:
@@ -161,7 +168,7 @@ def test_a_fifo_path_is_a_stream(tmp_path: Path) -> None:
     assert (document.rereadable, document.size) == (False, None)
     writer = threading.Thread(target=fifo.write_text, args=("through a pipe",))
     writer.start()
-    assert "".join(document.read()) == "through a pipe"  # type: ignore[attr-defined]
+    assert read(document) == "through a pipe"  # type: ignore[attr-defined]
     writer.join()
 
 
@@ -377,10 +384,15 @@ def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
 
 
 PEAK = """
+import asyncio
 import sys
 from pathlib import Path
 from memagent.documents import open_document
-print(sum(len(p) for p in open_document(Path(sys.argv[1])).read()))
+
+async def chars():
+    return sum([len(p) async for p in open_document(Path(sys.argv[1])).pieces()])
+
+print(asyncio.run(chars()))
 # Not getrusage: its peak begins at that of the process that started this one.
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
 print(int(status["VmHWM"].split()[0]))

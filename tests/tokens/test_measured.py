@@ -3,22 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from memagent.tokens import TokenizerFile
-from memagent.tokens.measured import MeasuredText, well_formed
+from memagent.tokens.measured import MeasuredText
 
 COUNTER = TokenizerFile(Path(__file__).parents[1] / "data" / "tokenizer")
 PROSE = "Well, Prince, so Genoa and Lucca are now just family estates of the Buonapartes. " * 50
-
-
-@given(st.text(st.characters(), max_size=20))
-def test_well_formed_keeps_length_and_makes_text_encodable(text: str) -> None:
-    made = well_formed(text)
-    assert len(made) == len(text)
-    made.encode()
-    assert well_formed(made) is made
 
 
 def test_a_text_is_tokenised_little_more_than_once_and_as_far_as_it_is_cut() -> None:

@@ -38,18 +38,19 @@ class Window:
         self._neutralise = neutralise
         self._safe, positions = neutralise(raw)
         # Where the inserted characters stand in the safe text.
-        self._inserted = [position + 1 + i for i, position in enumerate(positions)]
-        rest = self._rest(before, start) if before else None
-        self._measured: Measured = rest or counter.measure(self._safe)
+        self._inserted: list[int] = []
+        for i, position in enumerate(positions):
+            self._inserted.append(position + 1 + i)
+        known = before._measured if before and not before._inserted else None
+        if (
+            before
+            and isinstance(known, MeasuredText)
+            and self._safe.startswith(before._safe[start:])
+        ):
+            self._measured: Measured = known.rest(start, self._safe)
+        else:
+            self._measured = counter.measure(self._safe)
         self._asked: tuple[int, tuple[str, int, int]] = (0, ("", 0, 0))
-
-    def _rest(self, before: Window, start: int) -> Measured | None:
-        known = before._measured
-        if before._inserted or not isinstance(known, MeasuredText):
-            return None
-        return (
-            known.rest(start, self._safe) if self._safe.startswith(before._safe[start:]) else None
-        )
 
     @property
     def tokens(self) -> int:
@@ -66,17 +67,16 @@ class Window:
 
     def prefix(self, end: int) -> tuple[str, int, int]:
         """The safe text of raw[:end], how many characters were inserted in it, and its tokens."""
-        if end != self._asked[0]:  # the choice of a cut ends with asking for it once more
-            self._asked = (end, self._prefix(end))
-        return self._asked[1]
-
-    def _prefix(self, end: int) -> tuple[str, int, int]:
+        if end == self._asked[0]:  # the choice of a cut ends with asking for it once more
+            return self._asked[1]
         raw = self.raw[:end]
         safe, positions = self._neutralise(raw) if self._inserted else (raw, ())
         if self._safe.startswith(safe):
-            return safe, len(positions), self._measured.tokens_of_prefix(len(safe))
-        # Cut inside a look-alike: what is left of it may be harmless.
-        return safe, len(positions), self._counter.count(safe)
+            tokens = self._measured.tokens_of_prefix(len(safe))
+        else:  # cut inside a look-alike: what is left of it may be harmless
+            tokens = self._counter.count(safe)
+        self._asked = (end, (safe, len(positions), tokens))
+        return self._asked[1]
 
 
 def end_within(window: Window, bound: int, limit: int, cuts: Cuts, floor: int) -> int | None:

@@ -46,24 +46,43 @@ class Pieces:
         """
         if self._held:
             yield self._take()
-        if not self._given:
-            raise EmptyDocument(f"{self._name!r} is empty: it has no text to read")
         if self._blank:
-            raise EmptyDocument(f"{self._name!r} holds only white space: there is nothing to read")
+            raise empty_document(self._name, self._given)
 
     def _take(self) -> str:
         piece = "".join(self._parts)
         self._parts.clear()
         self._held = 0
-        if not piece.isascii():
-            try:
-                piece.encode()
-            except UnicodeEncodeError as error:
-                raise DecodingError(
-                    f"character {self._given + error.start} of {self._name!r} is a lone surrogate "
-                    f"({piece[error.start]!r}), which is no text: decode the source with "
-                    f"errors='replace', or hand it in as bytes"
-                ) from error
+        check_piece(piece, self._given, self._name)
         self._given += len(piece)
         self._blank = self._blank and piece.isspace()
         return piece
+
+
+def check_piece(piece: str, start: int, name: str) -> None:
+    """Refuses lone surrogates, which no encoding can carry to a model.
+
+    Args:
+        piece: a part of the document.
+        start: its first character's place in the document.
+        name: what the document is called.
+
+    Raises:
+        DecodingError: it has one.
+    """
+    try:
+        if not piece.isascii():
+            piece.encode()
+    except UnicodeEncodeError as error:
+        raise DecodingError(
+            f"character {start + error.start} of {name!r} is a lone surrogate "
+            f"({piece[error.start]!r}), which is no text: decode the source with "
+            f"errors='replace', or hand it in as bytes"
+        ) from error
+
+
+def empty_document(name: str, chars: int) -> EmptyDocument:
+    """What to say of a document of so many characters, all of them white space."""
+    if chars:
+        return EmptyDocument(f"{name!r} holds only white space: there is nothing to read")
+    return EmptyDocument(f"{name!r} is empty: it has no text to read")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import stat
@@ -24,6 +25,7 @@ from typing import IO, Any, TypeAlias, cast
 from memagent.documents.base import PIECE_CHARS, Document
 from memagent.documents.decoding import check_options
 from memagent.documents.gunzip import BLOCK_BYTES
+from memagent.documents.pieces import check_piece, empty_document
 from memagent.documents.reading import Reading, flat
 from memagent.documents.threaded import threaded
 from memagent.errors import DecodingError, DocumentError, DocumentNotFound
@@ -104,8 +106,6 @@ def open_document(
 
 def _warn_of_a_place(text: str) -> None:
     """Warns where a text is the name of a file or a URL, which somebody meant to have read."""
-    if len(text) > _LONGEST_PATH or "\n" in text:
-        return
     if re.fullmatch(r"https?://\S+", text.strip()):
         advice = "nothing is fetched from a URL: download it, and give its text or a Path"
     elif os.path.isfile(os.path.expanduser(text)):  # noqa: PTH111, PTH113 - these raise for no text
@@ -122,7 +122,7 @@ class _Source(ABC):
     size: int | None = None
     rereadable: bool = True
 
-    def __init__(self, name: str, encoding: str | None = None, errors: str = "strict") -> None:
+    def __init__(self, name: str, encoding: str | None, errors: str) -> None:
         self.name = _shown(name)
         self._encoding = encoding
         self._errors = errors
@@ -139,7 +139,11 @@ class _Source(ABC):
 
     def read(self) -> Generator[str]:
         """What `pieces` gives, without an event loop; blocks while the source does."""
-        self._begin()
+        if self._begun and not self.rereadable:
+            raise DocumentError(
+                f"{self.name!r} is a stream, which can be read once; hand in a new one, or a path"
+            )
+        self._begun = True
         reading = Reading(self.name, self._encoding, self._errors)
         with closing(self._items()) as items:
             for item in items:
@@ -152,26 +156,29 @@ class _Source(ABC):
             async for piece in pieces:
                 yield piece
 
-    def _begin(self) -> None:
-        if self._begun and not self.rereadable:
-            raise DocumentError(
-                f"{self.name!r} is a stream, which can be read once; hand in a new one, or a path"
-            )
-        self._begun = True
 
+class TextSource:
+    """A `str`, which needs no thread, decoding or even pieces: it is given as it is."""
 
-class TextSource(_Source):
-    """A `str`."""
+    path: str | None = None
+    rereadable: bool = True
 
     def __init__(self, text: str, name: str) -> None:
-        super().__init__(name)
+        self.name = _shown(name)
+        self.size: int | None = len(text)
+        self.options: dict[str, str | None] = {"encoding": None, "errors": "strict"}
         self._text = text
-        self.size = len(text)
 
-    def _items(self) -> Generator[object]:
-        _warn_of_a_place(self._text)
+    async def pieces(self) -> AsyncGenerator[str]:
+        """The text in order; see `Document.pieces`."""
+        if len(self._text) <= _LONGEST_PATH and "\n" not in self._text:
+            await asyncio.to_thread(_warn_of_a_place, self._text)
         for at in range(0, len(self._text), PIECE_CHARS):
-            yield self._text[at : at + PIECE_CHARS]
+            piece = self._text[at : at + PIECE_CHARS]
+            check_piece(piece, at, self.name)
+            yield piece
+        if not self._text or self._text.isspace():
+            raise empty_document(self.name, len(self._text))
 
 
 class BytesSource(_Source):

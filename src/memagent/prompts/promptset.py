@@ -123,10 +123,11 @@ class PromptSet(Wording):
             "memory_words": memory_words,
         }
         try:
-            return tuple(
-                Message(role=turn.role, content=compiled(turn.template).render(fields))
-                for turn in (self.update if kind == "update" else self.answer)
-            )
+            messages: list[Message] = []
+            for turn in self.update if kind == "update" else self.answer:
+                content = compiled(turn.template).render(fields)
+                messages.append(Message(role=turn.role, content=content))
+            return tuple(messages)
         except Exception as error:  # a template can do whatever an expression can
             raise PromptSetError(f"prompt set {self.name!r}, {kind}: {error}") from error
 

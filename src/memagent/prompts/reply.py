@@ -54,27 +54,23 @@ def visible(completion: Completion) -> str:
     """
     if completion.finish_reason is FinishReason.OTHER:
         raise UnusableReply("the reply was stopped by the engine (by a content filter, say)")
-    text = completion.text if completion.reasoning else _unreasoned(completion.text)
-    text = text.strip()
-    if text:
+    text = completion.text
+    if not completion.reasoning:
+        start = 0
+        while (end := text.find(_CLOSE, start)) >= 0:
+            before = text[start:end]
+            if _OPEN in before and not before.lstrip().startswith(_OPEN):
+                break
+            start = end + len(_CLOSE)
+        text = text[start:].lstrip()
+        if text.startswith(_OPEN):
+            raise UnusableReply("the reply ends inside its reasoning (no </think>)")
+    if text := text.strip():
         return text
     cut = completion.finish_reason is FinishReason.LENGTH
     if cut and (completion.reasoning or completion.text.strip()):
         raise UnusableReply("the reply was cut off by its token limit while reasoning")
     raise UnusableReply("the reply is empty")
-
-
-def _unreasoned(text: str) -> str:
-    start = 0
-    while (end := text.find(_CLOSE, start)) >= 0:
-        before = text[start:end]
-        if _OPEN in before and not before.lstrip().startswith(_OPEN):
-            break
-        start = end + len(_CLOSE)
-    text = text[start:].lstrip()
-    if text.startswith(_OPEN):
-        raise UnusableReply("the reply ends inside its reasoning (no </think>)")
-    return text
 
 
 def read_update(completion: Completion, prompts: PromptSet, gate: Gate) -> Update:

@@ -61,17 +61,13 @@ class BytesMeasured:
         if limit >= self.tokens:
             return len(self._text)
         limit = max(limit, 0)
-        if self._normalized:
+        if unicodedata.is_normalized("NFC", self._text):
             return len(self._text[:limit].encode()[:limit].decode(errors="ignore"))
         return bisect_right(self._ends, limit)
 
     def tokens_of_prefix(self, chars: int) -> int:
         """Exactly `count(text[:chars])`."""
         return self._counter.count(self._text[: max(chars, 0)])
-
-    @cached_property
-    def _normalized(self) -> bool:
-        return unicodedata.is_normalized("NFC", self._text)
 
     @cached_property
     def _ends(self) -> list[int]:
