@@ -1,5 +1,6 @@
 import json
 import time
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +30,7 @@ def test_data_is_changed_text_by_text() -> None:
 
 
 def test_no_message_call_or_reply_holds_half_a_surrogate_pair() -> None:
-    extra = {"reasoning_\ud800": ["\ud800"]}
+    extra: dict[str, Any] = {"reasoning_\ud800": ["\ud800"]}
     call = ToolCall(id="\ud800", name="a\ud800", arguments="\ud800", extra=extra)
     for value in (
         Message(role="tool", content="\ud800", tool_call_id="\ud800", extra=extra),

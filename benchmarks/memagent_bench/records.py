@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from memagent.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly
-from memagent.messages import Leaf, describe_problem
+from memagent.messages import Leaf
+from memagent.texts import describe_problem
 from memagent_bench.record import Record
 
 logger = logging.getLogger("memagent.bench")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import reprlib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NoReturn
@@ -21,7 +19,7 @@ from pydantic import (
 )
 
 from memagent.errors import ConfigError
-from memagent.texts import map_texts, quote, repair_surrogates
+from memagent.texts import describe_problem, map_texts, quote, repair_surrogates
 
 _SPARSE = ("tool_calls", "tool_call_id", "extra")
 
@@ -38,20 +36,6 @@ Text = Annotated[str, AfterValidator(repair_surrogates)]
 """Without half surrogate pairs, wherever it comes from."""
 Extra = Annotated[dict[str, JsonValue], AfterValidator(repair_extra)]
 """Fields that memagent does not read, carried through as they came."""
-
-
-def describe_problem(error: ValidationError) -> str:
-    """The first problem that validation found, as part of a sentence: "window must be greater than 0, got 0"."""
-    problem = error.errors(include_url=False)[0]
-    where = ".".join(map(str, problem["loc"]))
-    if problem["type"] == "missing":
-        return f"{where} is missing"
-    if problem["type"] == "extra_forbidden":
-        return f"{where} is unknown"
-    what = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    what = re.sub(r"^\w+ should ", "must ", what)
-    subject = f"{where} " if what.startswith("must ") else f"{where}: "
-    return f"{subject if where else ''}{what}, got {reprlib.repr(problem['input'])}"
 
 
 class Leaf(BaseModel):

@@ -7,6 +7,8 @@ import reprlib
 from collections.abc import Callable
 from typing import Any
 
+from pydantic import ValidationError
+
 VALUE_CHARS = 100
 """Enough of a wrong value to know it again."""
 
@@ -50,3 +52,17 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
             }
         case _:
             return value
+
+
+def describe_problem(error: ValidationError) -> str:
+    """The first problem that validation found, as part of a sentence: "window must be greater than 0, got 0"."""
+    problem = error.errors(include_url=False)[0]
+    where = ".".join(map(str, problem["loc"]))
+    if problem["type"] == "missing":
+        return f"{where} is missing"
+    if problem["type"] == "extra_forbidden":
+        return f"{where} is unknown"
+    what = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    what = re.sub(r"^\w+ should ", "must ", what)
+    subject = f"{where} " if what.startswith("must ") else f"{where}: "
+    return f"{subject if where else ''}{what}, got {reprlib.repr(problem['input'])}"

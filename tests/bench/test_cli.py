@@ -213,7 +213,7 @@ def test_what_was_forecast_is_what_it_takes(invoke: Invoke, tmp_path: Path) -> N
         (("--length-tokenizer", "none"), "no tokenizer 'none'"),
         (("--model", "extractiv"), "did you mean 'extractive'?"),
         (("--systems", "no.module:make"), "cannot be made: ModuleNotFoundError"),
-        (("--temperature", "inf"), "temperature=inf"),
+        (("--temperature", "inf"), "temperature must be a finite number, got inf"),
         (("-n", "1000000000"), "less than or equal to 10000"),
     ],
 )

@@ -57,7 +57,7 @@ def test_lines_of_generate_are_samples(invoke: Invoke, tmp_path: Path) -> None:
     first = json.loads(made.read_text().splitlines()[0])
     (length,) = grid.lengths
     sample = grid.tasks["niah_multivalue"](length, OPTIONS).sample(0)
-    assert sample.prompt == first["input"]
+    assert sample.prompt == first["input"] + first["answer_prefix"]
     assert sample.context == first["input"][slice(*first["context_span"])]
     assert sample.outputs == tuple(first["outputs"])
 

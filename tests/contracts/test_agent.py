@@ -225,8 +225,8 @@ def test_a_limit_on_calls_stops_anywhere_and_resumes(job: Job, tmp_path: Path) -
 def test_replies_without_usage_count_against_a_limit_on_tokens(job: Job, store: RunStore) -> None:
     def silent(request: ChatRequest) -> Completion:
         reply = job.respond(request)
-        fields = {"text": reply} if isinstance(reply, str) else {"text": "", "tool_calls": reply}
-        return Completion(usage=Usage(calls=1), **fields)
+        said, calls = (reply, ()) if isinstance(reply, str) else ("", reply)
+        return Completion(text=said, tool_calls=calls, usage=Usage(calls=1))
 
     (first, *_) = finish(job, store, respond=silent, limits=Limits(tokens=4000))
     assert first.stop_reason is StopReason.LIMIT
@@ -325,7 +325,8 @@ def test_bad_run_ids_are_refused(job: Job, store: RunStore, run_id: str) -> None
 def test_a_window_that_is_too_small_leaves_no_run(job: Job, store: RunStore) -> None:
     size = "working_context" if job.name.startswith("tools") else "window"
     with pytest.raises(MemagentError, match="60"):
-        finish(job, store, **{size: 60})
+        options: Any = {size: 60}
+        finish(job, store, **options)
     assert store.find("r") is None
 
 
@@ -346,7 +347,8 @@ def test_results_can_be_pickled_and_turned_into_json(job: Job, store: RunStore) 
 
 
 def test_trajectories_are_readable_after_the_agent_is_closed(job: Job, tmp_path: Path) -> None:
-    for store in (None, tmp_path / "runs.sqlite"):
+    stores: tuple[Any, ...] = (None, tmp_path / "runs.sqlite")
+    for store in stores:
         with job.agent(store) as agent:
             results = outcome(agent._finish(job.open(agent, "r")))
         for result in results:

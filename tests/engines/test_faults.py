@@ -178,9 +178,9 @@ CLIENT = """
 import sys
 from pathlib import Path
 from typing import Any
-from memagent import MemoryAgent
+from memagent import MemoryAgent, open_model
 url, model, key, folder = sys.argv[1:]
-agent = MemoryAgent(model, base_url=url, api_key=key or None, window=1024, store=Path(folder) / "runs.sqlite")
+agent = MemoryAgent(open_model(model, base_url=url, api_key=key or None), window=1024, store=Path(folder) / "runs.sqlite")
 print(agent.ask(Path(folder) / "text.txt", "Where was he in 1812?", run_id="r").answer)
 """
 
@@ -242,9 +242,10 @@ async def test_a_wrong_key_and_a_wrong_name_fail_at_once(
     await stranger.aclose()
     assert refused.value.attempts == 1
     assert "MEMAGENT_API_KEY" in str(refused.value)
-    reader = MemoryAgent(
-        f"{engine.engine}:no-such-model", base_url=engine.url, api_key=engine.api_key, store=None
+    other = open_model(
+        f"{engine.engine}:no-such-model", base_url=engine.url, api_key=engine.api_key
     )
+    reader = MemoryAgent(other, store=None)
     with pytest.raises(ModelNotFound) as missing:
         await reader.aask(TEXT, QUESTION)
     await reader.aclose()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ from tests.engines.fixtures import API_KEY, WINDOW, StartServer
 from tests.engines.metrics import Metrics
 from tests.engines.servers import EngineServer, ServerDied
 
-from memagent.models.dialects import DIALECTS
+from memagent.models.dialects import DIALECTS, DialectName
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = {"Authorization": f"Bearer {API_KEY}"}
@@ -56,7 +57,7 @@ def test_its_template_honours_enable_thinking(engine: EngineServer) -> None:
 def test_it_goes_on_where_an_assistants_message_ends(engine: EngineServer) -> None:
     asked = [{"role": "user", "content": "Where was the prince?"}]
     begun = [*asked, {"role": "assistant", "content": "The prince was"}]
-    fields = DIALECTS[engine.engine].continues
+    fields = DIALECTS[cast("DialectName", engine.engine)].continues
     plain, continued, closed = (
         chat(engine, **body).raise_for_status().json()["usage"]["prompt_tokens"]
         for body in ({"messages": asked}, {"messages": begun, **fields}, {"messages": begun})

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.engines.servers import EngineServer
 
-from memagent import MemoryAgent
+from memagent import MemoryAgent, open_model
 from memagent.messages import ChatRequest, Message, Sampling
 from memagent.models.openai import OpenAIModel
 
@@ -23,10 +23,9 @@ async def test_a_dead_server_is_left_out_and_comes_back(
     engine: EngineServer, second_engine: EngineServer, tmp_path: Path
 ) -> None:
     urls = [engine.url, second_engine.url]
+    model = open_model(f"{engine.engine}:{engine.model}", base_url=urls, api_key=engine.api_key)
     agent = MemoryAgent(
-        f"{engine.engine}:{engine.model}",
-        base_url=urls,
-        api_key=engine.api_key,
+        model,
         window=1024,
         store=tmp_path / "runs.sqlite",
     )

@@ -10,7 +10,7 @@ import pytest
 from memagent import RunStore
 from memagent.events import Event
 from memagent.memory.state import restore
-from memagent.run.exchange import seed_of
+from memagent.run.caller import seed_of
 from memagent.runstore.records import split_key
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
@@ -32,7 +32,7 @@ def test_killed_runs_end_like_an_unbroken_one(tmp_path: Path, kills: int, questi
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     sessions = json.loads(done.stdout)
     killed, unbroken = RunStore(tmp_path / "killed.sqlite"), RunStore(tmp_path / "unbroken.sqlite")
-    chunks = restore(unbroken, "r1")[0].next_chunk
+    chunks = restore(unbroken, "r1", questions)[0].next_chunk
     assert chunks >= 300
 
     # The kills were real, and spread over the run.
@@ -59,7 +59,7 @@ def test_killed_runs_end_like_an_unbroken_one(tmp_path: Path, kills: int, questi
     if questions == 1:
         assert without_repeats(events) == without_repeats(list(unbroken.events("r1")))
     for question in range(questions):
-        assert restore(killed, "r1")[question] == restore(unbroken, "r1")[question]
+        assert restore(killed, "r1", questions) == restore(unbroken, "r1", questions)
         ours, theirs = killed.conversations("r1", question), unbroken.conversations("r1", question)
         assert list(ours) == list(theirs)
 

@@ -14,7 +14,7 @@ from tests.session.adding import answer_of
 
 from memagent import RunStore
 from memagent.events import Event
-from memagent.run.exchange import seed_of
+from memagent.run.caller import seed_of
 
 ROOT = Path(__file__).parents[2]
 KILLS = 35

@@ -112,8 +112,8 @@ async def test_a_window_that_is_given_wins_at_once(
     server: Script, models: Any, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.models = models
-    given = {"window": 3000} if where == "model" else {}
-    model = open_model("openai:tiny", base_url=server.url, **given)
+    given = 3000 if where == "model" else None
+    model = open_model("openai:tiny", base_url=server.url, window=given)
     start = time.monotonic()
     async with MemoryAgent(model, window=3000, store=None) as agent:
         result = await agent.aask("Natasha marries Pierre.", "Whom does Natasha marry?")

@@ -102,8 +102,11 @@ def test_an_impossible_window_counts_as_none(said: Any) -> None:
 
 
 def test_window_of_a_served_model() -> None:
-    base = ServedModel(id="base", max_model_len=8)
-    listed = [base, ServedModel(id="adapter", parent="base"), ServedModel(id="mute")]
+    base = ServedModel.model_validate({"id": "base", "max_model_len": 8})
+    listed = [
+        base,
+        *map(ServedModel.model_validate, ({"id": "adapter", "parent": "base"}, {"id": "mute"})),
+    ]
     windows = [served_window(name, listed) for name in ("base", "adapter", "mute", "absent")]
     assert windows == [8, 8, None, None]
     assert served_window("any name", [base]) == 8

@@ -106,6 +106,13 @@ def test_chunks_cover_the_text_within_the_limit(text: str, options: dict[str, ob
     assert covered == (len(text) if text.strip() else 0)
 
 
+@pytest.mark.parametrize("marks", [51, 64, 70])
+def test_marks_behind_blanks_are_cut_the_same_however_they_are_fed(marks: int) -> None:
+    text = "word" * 6 + " " * 20 + "\u0301" * marks
+    options: dict[str, object] = {"counter": COUNTERS[0], "limit": 16}
+    assert cut([text], options) == cut(list(text), options) == cut([text[:95], text[95:]], options)
+
+
 @given(TEXTS, chunkers(), st.lists(st.integers(0, 2000), max_size=12))
 def test_chunks_do_not_depend_on_how_the_text_is_fed(
     text: str, options: dict[str, object], at: list[int]

@@ -19,15 +19,8 @@ from memagent.messages import (
 from memagent.models.scripted import Reply as Said
 from memagent.models.scripted import ScriptedModel
 from memagent.prompts import UnusableReply
-from memagent.run.exchange import (
-    NEAR,
-    NOT_EMPTY,
-    Caller,
-    Exchange,
-    Unusable,
-    seed_of,
-    waste,
-)
+from memagent.run.caller import NOT_EMPTY, Caller, seed_of, waste
+from memagent.run.exchange import NEAR, Exchange, Unusable
 from memagent.tokens.byte_bound import ByteBound
 
 ASKED = (Message(role="user", content="Why?"),)

@@ -14,7 +14,8 @@ from memagent.events import Event, Retried
 from memagent.messages import ChatRequest, Completion, Failure, Message, ToolCall, Usage
 from memagent.models.scripted import Reply as Said
 from memagent.models.scripted import ScriptedModel
-from memagent.run.exchange import NOT_EMPTY, Caller, Record, Reply, Unusable, seed_of
+from memagent.run.caller import NOT_EMPTY, Caller, seed_of
+from memagent.run.exchange import Record, Reply, Unusable
 from memagent.tokens.byte_bound import ByteBound
 
 

@@ -16,7 +16,7 @@ from memagent.errors import ConfigError, ModelError
 from memagent.events import Event, Settled
 from memagent.messages import Sampling, Usage
 from memagent.run.agent import Agent
-from memagent.run.exchange import Caller
+from memagent.run.caller import Caller
 from memagent.run.log import Log
 from memagent.run.plan import Plan
 from memagent.run.stream import EventStream, Loop

@@ -40,10 +40,10 @@ class Finished:
 def cases() -> list[Finished]:
     """Every run of every dump (results.json)."""
     rows: list[dict[str, Any]] = json.loads((DATA / "results.json").read_text())
-    return [
-        Finished(**{key: tuple(v) if isinstance(v, list) else v for key, v in row.items()})
-        for row in rows
+    fields: list[dict[str, Any]] = [
+        {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()} for row in rows
     ]
+    return [Finished(**row) for row in fields]
 
 
 def restored(file: str, folder: Path) -> Path:

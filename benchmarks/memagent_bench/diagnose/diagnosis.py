@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from memagent.errors import StoreError
-from memagent.messages import describe_problem
 from memagent.runstore import RunStore
+from memagent.texts import describe_problem
 from memagent_bench.diagnose.traces import Fate, Trace, traces
 from memagent_bench.folder import RUNS
 from memagent_bench.record import Record

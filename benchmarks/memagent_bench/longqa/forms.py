@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from memagent.errors import DocumentError, DocumentNotFound, EmptyDocument
-from memagent.messages import describe_problem
+from memagent.texts import describe_problem
 
 T = TypeVar("T")
 

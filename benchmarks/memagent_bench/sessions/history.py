@@ -9,7 +9,8 @@ from memagent.errors import WindowTooSmall
 from memagent.messages import Completion, Message, Sampling, ToolCall, ToolSpec
 from memagent.models.retry import count_in_thread
 from memagent.prompts.reply import visible
-from memagent.run.exchange import Caller, Exchange, Unusable
+from memagent.run.caller import Caller
+from memagent.run.exchange import Exchange, Unusable
 from memagent.session.context.layout import LIMIT_SHARE
 from memagent.session.context.turns import ToolResult, Turn, join_users, render_native, render_text
 from memagent.tokens import TokenCounter

@@ -13,7 +13,8 @@ from memagent.messages import CallKind, Completion, Message, Usage
 from memagent.models.base import ChatModel
 from memagent.prompts import read_answer, read_update
 from memagent.prompts.reply import visible
-from memagent.run.exchange import Caller, Exchange, Unusable
+from memagent.run.caller import Caller
+from memagent.run.exchange import Exchange, Unusable
 from memagent.tasks import Sample
 from memagent_bench.systems.base import Outcome, Setting, Status
 

@@ -253,7 +253,8 @@ class Chunker:
         self._joins = blank == len(following)
         if self._joins or self._hidden:
             if not self._joins:
-                blank = grapheme_floor(following, blank)
+                # No more than the next character: how much more there is depends on how the text is fed.
+                blank = grapheme_floor(following[: blank + 1], blank)
             elif self._closed and self._buffer.size == self._end + blank:
                 self._joins = False
             else:

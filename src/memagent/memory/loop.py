@@ -29,7 +29,8 @@ from memagent.messages import Usage
 from memagent.prompts import read_answer, read_update
 from memagent.prompts.reply import Answer, Update
 from memagent.run.agent import Agent
-from memagent.run.exchange import Caller, Exchange, Record, Reply, Unusable
+from memagent.run.caller import Caller
+from memagent.run.exchange import Exchange, Record, Reply, Unusable
 from memagent.run.log import Log
 from memagent.run.result import Result
 from memagent.run.stream import Loop

@@ -15,7 +15,8 @@ import tomli_w
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 
 from memagent.errors import PromptSetError
-from memagent.messages import Leaf, describe_problem
+from memagent.messages import Leaf
+from memagent.texts import describe_problem
 
 if TYPE_CHECKING:
     from jinja2 import Template

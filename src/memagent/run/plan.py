@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from memagent.budget import DEFAULT_WINDOW
 from memagent.errors import ConfigError, WindowUnknown
-from memagent.messages import Leaf, Sampling, describe_problem
+from memagent.messages import Leaf, Sampling
 from memagent.models.retry import count_in_thread
-from memagent.texts import quote, repair_surrogates
+from memagent.texts import describe_problem, quote, repair_surrogates
 from memagent.tokens import TokenCounter
 
 P = ParamSpec("P")

@@ -14,7 +14,7 @@ from memagent.errors import ConfigError
 from memagent.events import Event
 from memagent.models.limit import UsageLimit
 from memagent.run.agent import Agent
-from memagent.run.exchange import Caller
+from memagent.run.caller import Caller
 from memagent.run.log import Log, Outlet
 from memagent.run.plan import Plan
 from memagent.run.sync import check_run_id, new_run_id

@@ -11,7 +11,8 @@ from memagent.events import Acted, Answered, Compacted, Event, SessionStarted, S
 from memagent.messages import Completion, FinishReason, Message, Usage
 from memagent.prompts import UnusableReply
 from memagent.run.agent import Agent
-from memagent.run.exchange import Caller, Exchange, Record, Reply, Unusable
+from memagent.run.caller import Caller
+from memagent.run.exchange import Exchange, Record, Reply, Unusable
 from memagent.run.log import Log
 from memagent.run.result import SessionResult
 from memagent.run.stream import Loop

@@ -22,7 +22,7 @@ TEXTS = TokenizerFile(TOKENIZER)
 TEMPLATE = ChatTemplate(chat_settings()["chat_template"], {"eos_token": "<|im_end|>"})
 PROSE = "Well, Prince, so Genoa and Lucca are now just family estates of the Buonapartes. "
 NAMES = ("read", "write", "list", "search", "move", "delete", "stat", "edit")
-PROPERTIES = {
+PROPERTIES: Any = {
     "path": {"type": "string", "description": "Where the file is, below the root of the project."},
     "limit": {"type": "integer", "description": "How many lines are returned at most."},
 }

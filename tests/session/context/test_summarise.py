@@ -15,7 +15,7 @@ from tests.session.context.strict import (
 from memagent.errors import CompactionFailed, LimitReached, ServerBusy
 from memagent.messages import ChatRequest, Completion, Failure, FinishReason, Sampling, Usage
 from memagent.models.scripted import Reply, ScriptedModel
-from memagent.run.exchange import Caller, seed_of
+from memagent.run.caller import Caller, seed_of
 from memagent.session.context.layout import Layout, Past
 from memagent.session.context.summarise import Spent, Summariser, Summary, next_pass
 

@@ -15,7 +15,7 @@ from memagent.messages import Message, Sampling, ToolSpec, Usage
 from memagent.models.base import ChatModel
 from memagent.models.retry import count_in_thread
 from memagent.prompts.session import SessionPrompts
-from memagent.run.exchange import Caller
+from memagent.run.caller import Caller
 from memagent.run.log import Log
 from memagent.session.context.archive import READ_ARCHIVED, Archive, FileArchive, ReadArchived
 from memagent.session.context.compaction import State, compact_state, make_state

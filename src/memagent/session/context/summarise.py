@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from memagent.chunking.fitting import within
 from memagent.errors import CompactionFailed
 from memagent.messages import FinishReason, Message, Usage
-from memagent.run.exchange import Caller, Exchange, Unusable
+from memagent.run.caller import Caller
+from memagent.run.exchange import Exchange, Unusable
 from memagent.session.context.clip import clip_text
 from memagent.session.context.layout import Layout, Past
 from memagent.session.context.turns import Turn, fill_missing, join_users, transcript

@@ -1,0 +1,275 @@
+"""Messages in, usable reply out: room, seed, retries and cost of a call, committed where a run keeps a log."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from memagent.errors import ContextOverflow, LimitReached, ModelError, RunMismatch
+from memagent.messages import ChatRequest, Completion, Message, Sampling, Usage
+from memagent.models.base import ChatModel
+from memagent.models.metered import metered
+from memagent.models.retry import count_in_thread
+from memagent.prompts import UnusableReply
+from memagent.run.exchange import Exchange, Record, Reply, Unusable
+from memagent.run.log import Log
+from memagent.threads import in_thread
+from memagent.tokens import TokenCounter
+
+UNUSABLE_RETRIES = 2
+"""How often a call is sent again when its reply is empty, cut off inside its reasoning, or not what was asked for."""
+NOT_EMPTY = r"\S[\s\S]*"
+"""What a reply has to match after one that was unusable."""
+T = TypeVar("T")
+
+
+class Caller:
+    """Makes the exchanges of one run. Safe to use for several at once.
+
+    Args:
+        model: where requests go.
+        counter: counts prompts.
+        window: most tokens of prompt plus output.
+        sampling: of the calls.
+        seed: theirs are derived from it.
+        log: commits each reply, and returns it instead of sending the request when a run is replayed; None keeps
+            nothing.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        counter: TokenCounter,
+        window: int,
+        *,
+        sampling: Sampling,
+        seed: int,
+        log: Log | None = None,
+    ) -> None:
+        self.model, self.log = model, log
+        self._counter, self._window = counter, window
+        self._sampling, self._seed = sampling, seed
+        self._trusts_bounds = True
+
+    def over(self, model: ChatModel) -> Caller:
+        """The same caller over another model."""
+        other = copy.copy(self)
+        other.model = model
+        return other
+
+    async def ask(self, exchange: Exchange[T]) -> Reply[T]:
+        """Sends a request until its reply is usable, and commits that.
+
+        Raises:
+            Unusable: it never was.
+            ModelError: the call failed.
+            LimitReached: it was not sent.
+            ContextOverflow: the prompt leaves no room for a reply.
+        """
+        wasted = 0
+        if self.log is not None:
+            begun = await self.log.begin(exchange.key)
+            if begun.body is not None:
+                return self._replay(exchange, begun.body)
+            exchange.charge(Usage(repeated=begun.sent))
+            wasted = begun.wasted
+        detail = ""
+        for attempt in range(exchange.attempts, 1 + UNUSABLE_RETRIES):
+            if detail:
+                exchange.note(detail)
+                await self._spend(exchange, wasted=1, again=True)
+            completion = await self._complete(exchange, wasted + attempt)
+            try:
+                value = exchange.read(completion)
+            except UnusableReply as error:
+                detail = str(error)
+                exchange.charge(waste(completion.usage))
+                if (
+                    exchange.tool_choice and completion.tool_calls
+                ):  # the server does not know tool_choice
+                    exchange.tools, exchange.tool_choice = (), None
+                continue
+            why = None if exchange.rejects is None else exchange.rejects(value)
+            if why is not None:
+                exchange.note(why)
+            exchange.charge(completion.usage if why is None else waste(completion.usage))
+            reply = Reply(
+                value,
+                completion,
+                exchange.usage,
+                exchange.messages,
+                exchange.kind,
+                wasted + attempt,
+            )
+            if self.log is not None:
+                body, events = await self._committed(exchange, reply)
+                await self.log.commit(exchange.key, body, exchange.unsaved, events)
+            return reply
+        await self._fail(exchange, detail, 0, wasted=1)
+        raise Unusable(f"{detail}, {1 + UNUSABLE_RETRIES} times in a row")
+
+    async def _complete(self, exchange: Exchange[Any], attempt: int) -> Completion:
+        """Sends the request once."""
+        # After an unusable reply: without reasoning, which may have used up the output, and not empty.
+        thinking = False if attempt else None
+        try:
+            prompt = await self.prompt_tokens(exchange, thinking=thinking)
+            room = self.room(exchange, prompt)
+        except ModelError as error:  # nothing was sent
+            await self._fail(exchange, str(error), error.attempts)
+            raise
+        request = ChatRequest(
+            messages=exchange.messages,
+            max_tokens=room,
+            sampling=self._sampling,
+            seed=seed_of(self._seed, exchange.key, attempt),
+            thinking=thinking,
+            # With calls of the server's own, a pattern would keep the model from making them.
+            pattern=NOT_EMPTY if attempt and not exchange.tools else None,
+            tools=exchange.tools,
+            tool_choice=exchange.tool_choice,
+            kind=exchange.kind,
+            parts=exchange.parts,
+            prompt_tokens=prompt,
+        )
+        try:
+            completion = await self.model.complete(request)
+        except ModelError as error:
+            exchange.charge(Usage(retries=error.attempts))
+            await self._fail(exchange, str(error), error.attempts)
+            raise
+        except LimitReached as limit:
+            await self._fail(exchange, str(limit), 0)
+            raise
+        if min(completion.usage.prompt_tokens, completion.usage.completion_tokens) <= 0:
+            completion = await in_thread(metered, request, completion, self._counter)
+        for failure in completion.failures:
+            exchange.note(failure.error, failure.waited)
+        if exchange.bound is not None and completion.usage.prompt_tokens > exchange.bound:
+            self._trusts_bounds = False  # from now on prompts are counted whole
+        return completion
+
+    async def prompt_tokens(self, exchange: Exchange[Any], *, thinking: bool | None = None) -> int:
+        """Tokens of the prompt: an upper bound from its parts where that leaves all the room, else counted.
+
+        Raises:
+            ModelError: a server counts, and cannot be asked.
+        """
+        bound = exchange.bound
+        # Some templates write more where reasoning is turned off.
+        relies = thinking is None and self._trusts_bounds
+        if relies and bound is not None and bound + exchange.most + exchange.near <= self._window:
+            return bound
+
+        if exchange.count is not None:
+            work = partial(exchange.count, exchange.messages)
+            return await count_in_thread(self.model.name, work, thinking=thinking)
+        return await count_in_thread(
+            self.model.name,
+            self._counter.count_messages,
+            exchange.messages,
+            thinking=thinking,
+            tools=exchange.tools,
+        )
+
+    def room(self, exchange: Exchange[Any], prompt: int) -> int:
+        """Tokens of output: promise 1 is kept here, whatever the parts were counted as.
+
+        Raises:
+            ContextOverflow: fewer than the exchange needs.
+        """
+        room = min(exchange.most, self._window - prompt)
+        least = (exchange.most + 1) // 2 if exchange.least is None else exchange.least
+        if room < least:
+            raise ContextOverflow(
+                f"{exchange.key}: the prompt takes {prompt} tokens of a window of {self._window}, which leaves "
+                f"{max(room, 0)} for the reply, and {least} are needed: the counter {self._counter.name!r} does not "
+                f"count as this model does; name the model's own with --tokenizer",
+                attempts=0,
+            )
+        return room
+
+    async def _spend(
+        self, exchange: Exchange[Any], *, wasted: int = 0, again: bool = False
+    ) -> None:
+        """Commits what led to nothing so far, so that a kill forgets none of it."""
+        if self.log is not None:
+            spent, exchange.unsaved = exchange.unsaved, Usage()
+            events, exchange.retried = exchange.retried, []
+            await self.log.spend(exchange.key, spent, events, wasted=wasted, again=again)
+
+    async def _fail(
+        self, exchange: Exchange[Any], why: str, attempts: int, *, wasted: int = 0
+    ) -> None:
+        """Commits what a call cost that led to nothing: it is still to be made, unless its failure is kept."""
+        if self.log is None:
+            return
+        if not exchange.keeps_failure:
+            await self._spend(exchange, wasted=wasted)
+            return
+        body = {"failed": why, "attempts": attempts}
+        await self.log.commit(exchange.key, body, exchange.unsaved, exchange.retried)
+
+    async def _committed(self, exchange: Exchange[T], reply: Reply[T]) -> Record:
+        """Body and events of a reply."""
+        more, events = {}, ()
+        if (record := exchange.record) is not None:
+            # It may count tokens, and so ask a server.
+            more, events = await count_in_thread(self.model.name, record, reply)
+        # A conversation ends with the text, and holds the ids.
+        without = {"text", "tokens"} if "conversation" in more else set[str]()
+        dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=without)
+        tried = {"attempt": reply.attempt} if reply.attempt else {}
+        # What a summary stands for depends on counts: a replay that comes to other turns has to notice.
+        asked = {"prompt": digest(exchange.messages)} if exchange.kind == "summary" else {}
+        return {"reply": dump, **tried, **asked, **more}, (*exchange.retried, *events)
+
+    def _replay(self, exchange: Exchange[T], body: Mapping[str, Any]) -> Reply[T]:
+        """The reply that was committed.
+
+        Raises:
+            ModelError: a failure was committed.
+            RunMismatch: a summary of other messages was committed.
+        """
+        if "failed" in body:
+            raise ModelError(body["failed"], attempts=body["attempts"])
+        if exchange.kind == "summary" and body.get("prompt") != digest(exchange.messages):
+            raise RunMismatch(
+                f"{exchange.key} of this run summarises other turns than are to be summarised now: the run was made by "
+                f"an earlier version of memagent, or tokens are counted otherwise; begin another run"
+            )
+        text = (
+            {"text": body["conversation"]["messages"][-1]["content"]}
+            if "conversation" in body
+            else {}
+        )
+        completion = Completion.model_validate(body["reply"] | text)
+        exchange.usage = (
+            completion.usage
+        )  # what follows from the reply tells of it as the first session would have
+        value = exchange.read(completion)
+        attempt = body.get("attempt", 0)
+        return Reply(value, completion, Usage(), exchange.messages, exchange.kind, attempt)
+
+
+def waste(usage: Usage) -> Usage:
+    """What a reply cost that is thrown away."""
+    return Usage(
+        retries=usage.retries + 1,
+        retry_tokens=usage.retry_tokens + usage.prompt_tokens + usage.completion_tokens,
+    )
+
+
+def digest(messages: tuple[Message, ...]) -> str:
+    """Tells prompts apart: 64 bits in hex."""
+    raw = "\0".join(message.model_dump_json() for message in messages).encode()
+    return hashlib.blake2b(raw, digest_size=8).hexdigest()
+
+
+def seed_of(run_seed: int, key: str, attempt: int) -> int:
+    """The engine's seed for one call: 31 bits, the same in every process and on every resume."""
+    digest = hashlib.blake2b(f"{run_seed}:{key}:{attempt}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest) & 0x7FFFFFFF
