@@ -324,8 +324,8 @@ def test_bad_run_ids_are_refused(job: Job, store: RunStore, run_id: str) -> None
 
 def test_a_window_that_is_too_small_leaves_no_run(job: Job, store: RunStore) -> None:
     size = "working_context" if job.name.startswith("tools") else "window"
+    options: Any = {size: 60}
     with pytest.raises(MemagentError, match="60"):
-        options: Any = {size: 60}
         finish(job, store, **options)
     assert store.find("r") is None
 

@@ -180,7 +180,8 @@ from pathlib import Path
 from typing import Any
 from memagent import MemoryAgent, open_model
 url, model, key, folder = sys.argv[1:]
-agent = MemoryAgent(open_model(model, base_url=url, api_key=key or None), window=1024, store=Path(folder) / "runs.sqlite")
+served = open_model(model, base_url=url, api_key=key or None)
+agent = MemoryAgent(served, window=1024, store=Path(folder) / "runs.sqlite")
 print(agent.ask(Path(folder) / "text.txt", "Where was he in 1812?", run_id="r").answer)
 """
 
@@ -190,9 +191,8 @@ def committed(store: Path) -> int:
         return 0
     try:
         with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as db:
-            return db.execute("SELECT count(*) FROM steps WHERE committed IS NOT NULL").fetchone()[
-                0
-            ]
+            made = "SELECT count(*) FROM effects WHERE kind LIKE '%/q_' AND committed IS NOT NULL"
+            return db.execute(made).fetchone()[0]
     except sqlite3.OperationalError:
         return 0
 
