@@ -19,6 +19,7 @@ from tests.engines.servers import EngineServer
 from memagent import MemoryAgent, RunStore, open_model
 from memagent.errors import AuthenticationFailed, ContextOverflow, ModelError, ModelNotFound
 from memagent.events import MemoryUpdated, Retried
+from memagent.memory.state import restore
 from memagent.messages import ChatRequest, Completion, Message
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
@@ -125,7 +126,7 @@ async def test_a_server_that_comes_back_with_a_smaller_window_stops_the_run_and_
     await back
     assert "512" in str(caught.value)
     assert caught.value.run_id == "shrunk"
-    (state,) = await asyncio.to_thread(store.state, "shrunk", 1)
+    (state,) = await asyncio.to_thread(restore, store, "shrunk", 1)
     assert state.next_chunk >= 2
     await asyncio.to_thread(engine.stop)
     await asyncio.to_thread(engine.start, window)
