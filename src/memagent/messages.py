@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -19,23 +18,12 @@ from pydantic import (
 )
 
 from memagent.errors import ConfigError
-from memagent.texts import describe_problem, map_texts, quote, repair_surrogates
+from memagent.texts import Extra, Text, describe_problem, quote
 
 _SPARSE = ("tool_calls", "tool_call_id", "extra")
 
 Role = Literal["system", "user", "assistant", "tool"]
 CallKind = Literal["update", "answer", "act", "summary", "other"]
-
-
-def repair_extra(extra: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Unknown fields without half surrogate pairs."""
-    return map_texts(extra, repair_surrogates) if extra else extra
-
-
-Text = Annotated[str, AfterValidator(repair_surrogates)]
-"""Without half surrogate pairs, wherever it comes from."""
-Extra = Annotated[dict[str, JsonValue], AfterValidator(repair_extra)]
-"""Fields that memagent does not read, carried through as they came."""
 
 
 class Leaf(BaseModel):

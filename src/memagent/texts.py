@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, JsonValue, ValidationError
 
 VALUE_CHARS = 100
 """Enough of a wrong value to know it again."""
@@ -66,3 +66,14 @@ def describe_problem(error: ValidationError) -> str:
     what = re.sub(r"^\w+ should ", "must ", what)
     subject = f"{where} " if what.startswith("must ") else f"{where}: "
     return f"{subject if where else ''}{what}, got {reprlib.repr(problem['input'])}"
+
+
+def repair_extra(extra: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Unknown fields without half surrogate pairs."""
+    return map_texts(extra, repair_surrogates) if extra else extra
+
+
+Text = Annotated[str, AfterValidator(repair_surrogates)]
+"""Without half surrogate pairs, wherever it comes from."""
+Extra = Annotated[dict[str, JsonValue], AfterValidator(repair_extra)]
+"""Fields that memagent does not read, carried through as they came."""

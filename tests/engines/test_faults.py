@@ -34,9 +34,10 @@ TEXT = "\n\n".join(
 
 def agent(engine: EngineServer, store: Path | RunStore | None, **options: Any) -> MemoryAgent:
     options = {"window": 1024, "api_key": engine.api_key, **options}
-    return MemoryAgent(
-        f"{engine.engine}:{engine.model}", base_url=engine.url, store=store, **options
+    model = open_model(
+        f"{engine.engine}:{engine.model}", base_url=engine.url, api_key=options.pop("api_key")
     )
+    return MemoryAgent(model, store=store, **options)
 
 
 def generated(engine: EngineServer) -> float:

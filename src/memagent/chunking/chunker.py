@@ -30,8 +30,7 @@ WINDOW_SLACK = 1.11
 """How much longer than estimated a window is: measured on novels, where longer windows cost more than the one
 window in twenty that turns out too short, with tokenisers that have to take it whole (`tokens.locality`)."""
 BLANK_SHARE = 1 / 6
-"""White space of this share of the limit, in characters, is long: what is shorter takes half the limit at most, with
-three bytes a character, and leaves room for what follows it."""
+"""Longer white space, as a share of the limit in characters, is long: shorter takes half the limit at three bytes each."""
 BLANK_BLOCK = 4096  # characters of long white space that are passed over at once
 MAX_CHARS_PER_TOKEN = 64
 """Bounds a chunk's length in characters: runs of white space take as little as a token per 128, or none at all."""
@@ -253,7 +252,7 @@ class Chunker:
         self._joins = blank == len(following)
         if self._joins or self._hidden:
             if not self._joins:
-                # No more than the next character: how much more there is depends on how the text is fed.
+                # One character more, since how much there is depends on how the text is fed.
                 blank = grapheme_floor(following[: blank + 1], blank)
             elif self._closed and self._buffer.size == self._end + blank:
                 self._joins = False
