@@ -30,7 +30,7 @@ WINDOW_SLACK = 1.11
 """How much longer than estimated a window is: measured on novels, where longer windows cost more than the one
 window in twenty that turns out too short, with tokenisers that have to take it whole (`tokens.locality`)."""
 BLANK_SHARE = 1 / 6
-"""Longer white space, as a share of the limit in characters, is long: shorter takes half the limit at three bytes each."""
+"""White space over this share of the limit, in characters, is long: shorter takes at most half the limit in bytes."""
 BLANK_BLOCK = 4096  # characters of long white space that are passed over at once
 MAX_CHARS_PER_TOKEN = 64
 """Bounds a chunk's length in characters: runs of white space take as little as a token per 128, or none at all."""
