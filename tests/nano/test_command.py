@@ -140,5 +140,5 @@ def test_ctrl_c_ends_the_children_and_says_how_to_go_on(tmp_path: Path) -> None:
     said, _ = child.communicate(timeout=60)
     assert child.returncode == 130
     assert "trunk copy: begun" in said
-    assert "python -m memagent_nano train pico" in said
+    assert "Resume with: python -m memagent_nano train pico" in said
     assert "Traceback" not in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from html import escape
 from typing import Any
@@ -11,7 +12,7 @@ from memagent.trajectory import StopReason, Trajectory
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class RunResult:
+class RunResult(ABC):
     """What every run comes to. It can be pickled, and turned into a dictionary."""
 
     answer: str | None
@@ -31,13 +32,13 @@ class RunResult:
     """Money, in the currency of the prices that `Limits` names; None without prices."""
 
     @property
+    @abstractmethod
     def asked(self) -> str:
         """The question or task."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _facts(self) -> dict[str, Any]:
         """What a line about the result says, besides the answer."""
-        raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON can hold them, without the trajectory."""
