@@ -54,7 +54,8 @@ def test_the_agent_and_the_floor_send_as_many_prompts_of_the_same_size(
     # Few calls: that for the answer, which shows no text, counts for much.
     assert flat["prompts"] == pytest.approx(ours["prompts"], rel=0.15)
     assert 0 < ours["quarter"] <= ours["peak"]
-    assert ours["end"] <= ours["peak"]
+    # The kernel keeps the two numbers apart and rounds each by up to a few pages for each thread.
+    assert 0 < ours["end"] <= ours["peak"] + 1
     assert min(ours["cpu"], flat["cpu"]) > 0
 
 
