@@ -12,12 +12,15 @@ VENV_TRAIN := .venv-train
 TRAIN := $(VENV_TRAIN)/bin
 STAMP_TRAIN := $(VENV_TRAIN)/.installed
 CONSTRAINTS_TRAIN := constraints/train.txt
+VENV_EXTRA := .venv-extra
+EXTRA := $(VENV_EXTRA)/bin
+STAMP_EXTRA := $(VENV_EXTRA)/.installed
 NANO := PYTHONPATH=experiments:benchmarks $(TRAIN)/python -m memagent_nano
 SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train check-train test-train demo-nano train-smoke pico nano nano-curve demo test browser engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
+.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano train-smoke pico nano nano-curve demo test browser engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -43,6 +46,14 @@ $(STAMP_TRAIN): pyproject.toml $(CONSTRAINTS_TRAIN)
 	$(TRAIN)/python -m pip install --quiet -c $(CONSTRAINTS_TRAIN) --build-constraint $(CONSTRAINTS_TRAIN) -e '.[dev,train]'
 	@touch $@
 
+venv-extra: $(STAMP_EXTRA) ## Make .venv-extra, with the frameworks that memagent-bench measures beside memagent
+
+$(STAMP_EXTRA): pyproject.toml $(CONSTRAINTS)
+	@$(PYTHON) -m venv $(VENV_EXTRA)
+	$(EXTRA)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) pip
+	$(EXTRA)/python -m pip install --quiet -c $(CONSTRAINTS) --build-constraint $(CONSTRAINTS) -e '.[dev,peers]'
+	@touch $@
+
 demo: $(STAMP) ## Answer a question about War and Peace without a server
 	$(BIN)/memagent demo
 
@@ -56,6 +67,10 @@ test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train, of the experiment
 	OMP_NUM_THREADS=1 $(TRAIN)/python -m pytest -n $(JOBS) --timeout 300 tests/train tests/nano tests/models/transformers \
 	    tests/contracts/test_chat_model.py \
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/training.md]"
+
+test-extra: $(STAMP_EXTRA) ## Check and test what needs other frameworks; writes tests/extra-result.txt
+	$(EXTRA)/pyright --pythonpath $(EXTRA)/python benchmarks/memagent_bench/systems/l*_refine.py tests/bench/systems/test_peers.py
+	$(EXTRA)/python -m tests.extra
 
 demo-nano: $(STAMP_TRAIN) ## Have the shipped policy find a fact in 64 thousand tokens of a book (TOKENS=64k)
 	OMP_NUM_THREADS=1 $(TRAIN)/memagent demo --model nano --tokens $(TOKENS)
@@ -123,8 +138,8 @@ fmt: $(STAMP) ## Format the code and apply the safe lint fixes
 	$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-bench: $(STAMP) ## Measure the runtime's own speed, other frameworks beside it (TOKENIZER=FILE, WRITE=docs/performance.md)
-	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.perf \
+bench: $(STAMP_EXTRA) ## Measure the runtime's own speed, other frameworks beside it (TOKENIZER=FILE, WRITE=docs/performance.md)
+	PYTHONPATH=benchmarks $(EXTRA)/python -m memagent_bench.perf \
 	    $(if $(TOKENIZER),--tokenizer $(TOKENIZER)) $(if $(WRITE),--write $(WRITE))
 
 bench-server: engines ## Measure what memagent adds to a real vLLM server's time (LAYERS=16, ROUNDS=3, WRITE=docs/performance.md)
@@ -143,7 +158,7 @@ lock: ## Resolve the newest allowed versions and write them to constraints/dev.t
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	    $(PYTHON) -m venv "$$dir" && \
 	    "$$dir/bin/python" -m pip install --quiet --upgrade pip setuptools && \
-	    "$$dir/bin/python" -m pip install --quiet hatchling -e '.[dev]' && \
+	    "$$dir/bin/python" -m pip install --quiet hatchling -e '.[dev,peers]' && \
 	    { sed -n '/^#/p' $(CONSTRAINTS); \
 	      "$$dir/bin/python" -m pip freeze --all --exclude-editable; } > "$$dir/lock" && \
 	    cp "$$dir/lock" $(CONSTRAINTS)
@@ -158,5 +173,5 @@ lock-train: ## The same for constraints/train.txt (torch stays pinned: an open r
 	    cp "$$dir/lock" $(CONSTRAINTS_TRAIN)
 
 clean: ## Remove .venv and everything else that was built
-	rm -rf $(VENV) $(VENV_TRAIN) build dist site .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV_TRAIN) $(VENV_EXTRA) build dist site .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find src tests $(wildcard benchmarks experiments) -name __pycache__ -type d -prune -exec rm -rf {} +

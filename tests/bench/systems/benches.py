@@ -12,6 +12,8 @@ from memagent.tokens import TokenCounter
 from memagent_bench.systems.base import Setting
 
 WINDOW = 4096
+PEERS = ("langchain-refine", "llamaindex-refine")
+"""Need frameworks that only `make test-extra` installs."""
 PLAIN = PromptSet.load("plain")
 NEEDLE = "The special magic number for upbeat-pizza is 7405812."
 QUESTION = "What is the special magic number for upbeat-pizza?"

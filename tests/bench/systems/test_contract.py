@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.bench.systems.benches import haystack, sample, scripted, setting
+from tests.bench.systems.benches import PEERS, haystack, sample, scripted, setting
 
 from memagent import ChatRequest, Completion, Limits, Message, RunStore, Usage, UsageLimit
 from memagent.errors import (
@@ -21,9 +21,10 @@ from memagent_bench.published import ONE_SHOT
 from memagent_bench.systems.base import Outcome, Status
 from memagent_bench.systems.registry import SYSTEMS, WITHOUT_MODEL, open_system
 
-EVERY = sorted(SYSTEMS.keys() - {ONE_SHOT})
-ASKING = sorted(SYSTEMS.keys() - WITHOUT_MODEL - {ONE_SHOT})
-PEERS = {"langchain-refine", "llamaindex-refine"}
+OURS = sorted(SYSTEMS.keys() - {ONE_SHOT, *PEERS})
+FOREIGN = [pytest.param(name, marks=pytest.mark.extra) for name in PEERS]
+EVERY = [*OURS, *FOREIGN]
+ASKING = [*(name for name in OURS if name not in WITHOUT_MODEL), *FOREIGN]
 
 
 class Meter(Wrapper):
@@ -212,7 +213,7 @@ async def test_seed_and_sampling_are_the_settings(name: str, store: RunStore) ->
     assert not seeds[0] & seeds[1]
 
 
-@pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - PEERS - {ONE_SHOT}))
+@pytest.mark.parametrize("name", OURS)
 async def test_all_but_the_peers_run_without_a_server(name: str, store: RunStore) -> None:
     model = ExtractiveModel()
     outcome = await open_system(name, setting(model, store)).answer(sample(haystack()), "r1")

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.bench.systems.benches import (
     FILLER,
+    PEERS,
     PLAIN,
     QUESTION,
     WINDOW,
@@ -27,10 +28,7 @@ from memagent_bench.systems.base import Status
 from memagent_bench.systems.peers import Peer, Send
 from memagent_bench.systems.registry import open_system
 
-pytest.importorskip("langchain_classic")
-pytest.importorskip("llama_index.core")
-
-PEERS = ("langchain-refine", "llamaindex-refine")
+pytestmark = pytest.mark.extra
 
 
 def numbered(request: ChatRequest) -> str:
