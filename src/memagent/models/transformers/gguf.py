@@ -1,0 +1,62 @@
+"""Turns a GGUF file of a Llama into an ordinary model folder."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import torch
+from gguf import GGUFReader
+from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from memagent.errors import FetchFailed
+from memagent.models.transformers.loading import first_line, quietly
+
+
+def convert(gguf: Path, folder: Path) -> None:
+    """Writes weights (bfloat16), tokenizer and chat template as `save_pretrained` does.
+
+    Args:
+        gguf: of a model of the Llama architecture, with its tokenizer.
+        folder: is made.
+
+    Raises:
+        FetchFailed: transformers cannot read the file.
+    """
+    try:
+        # The bar of the conversion heeds no setting.
+        with quietly(), contextlib.redirect_stderr(io.StringIO()):
+            tokenizer: Any = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+            read: Any = AutoModelForCausalLM.from_pretrained(
+                gguf.parent, gguf_file=gguf.name, dtype=torch.float32
+            )
+            # A model that was read from GGUF refuses to be saved: its config says that it is quantised.
+            described = read.config.to_dict()
+            described.pop("quantization_config", None)
+            described.pop("_name_or_path", None)
+            model = LlamaForCausalLM(LlamaConfig.from_dict(described))
+            model.load_state_dict(read.state_dict())
+            model.generation_config = read.generation_config
+            model.to(torch.bfloat16).save_pretrained(folder)  # pyright: ignore[reportArgumentType]
+            if _split(gguf) == "smollm":
+                # transformers leaves out that digits stand alone: runs of blanks before them were cut elsewhere.
+                digits, words = Digits(individual_digits=True), ByteLevel(add_prefix_space=False)
+                tokenizer.backend_tokenizer.pre_tokenizer = Sequence([digits, words])
+            tokenizer.model_max_length = described["max_position_embeddings"]
+            tokenizer.save_pretrained(folder)
+    except OSError:
+        raise
+    except Exception as error:  # whatever gguf, transformers or torch raise
+        raise FetchFailed(
+            f"{gguf.name!r} cannot be read as a GGUF file of a Llama ({first_line(error)}): download it anew, or name "
+            f"a model folder"
+        ) from error
+
+
+def _split(gguf: Path) -> str:
+    """How llama.cpp would split a text before it looks for tokens."""
+    field = GGUFReader(gguf).get_field("tokenizer.ggml.pre")
+    return "" if field is None else field.contents()
