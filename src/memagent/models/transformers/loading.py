@@ -83,5 +83,6 @@ def quietly() -> Generator[None]:
 
 
 def first_line(error: Exception) -> str:
+    """What went wrong, within a line."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     return line if len(line) <= 160 else line[:159] + "…"

