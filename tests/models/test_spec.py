@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memagent.models.counted import Counted
 from tests.models.chat_server import TOKENIZER, Script, send, slow
 from tests.models.test_openai import request
 
 from memagent.errors import AuthenticationFailed, ConfigError, NoModel, RequestTimeout, ServerBusy
 from memagent.messages import ChatRequest, Message
 from memagent.models.base import ChatModel
-from memagent.models.counted import Counted
 from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry, RetryPolicy

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from memagent.errors import ModelError, PromptTruncated, ServerFailed, TokenizerError
 from memagent.messages import ChatRequest, Usage
-from memagent.models.checked_counter import COUNTING_THREADS, CheckedCounter, checked
+from memagent.models.base import ChatModel, Wrapper
 from memagent.models.once import Once
 from memagent.models.router import Router
 from memagent.models.server import UNREACHED
 from memagent.models.server_counter import ServerCounter
-from memagent.threads import in_thread, widen
+from memagent.threads import in_thread
 from memagent.tokens import load_counter
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
@@ -101,12 +101,13 @@ class Counting:
         }
         self._remote = Once(self._find_remote)
         self._counter = Once(self._find)
-        self._found = False
+        self._wanted = False
+        """Whether anybody but this model has asked for the counter."""
 
     async def counter(self) -> TokenCounter:
         """The best counter there is; a `TokenizerError` where the tokenizer that was given cannot be had."""
         counter = await self._counter.get()
-        self._found = True
+        self._wanted = True
         return counter
 
     async def prompt(self, request: ChatRequest) -> int | None:
@@ -125,12 +126,12 @@ class Counting:
             TokenizerError: the request has tools, and the model's chat template knows nothing of them.
         """
         counter = await self._counter.get()
-        messages, thinking, tools = request.messages, request.thinking, request.tools
-        if isinstance(counter, CheckedCounter):
-            known = counter.recall(messages, thinking=thinking, tools=tools)
-            if known is not None:  # an agent has counted it already: no thread is needed
-                return known
-        return await in_thread(counter.count_messages, messages, thinking=thinking, tools=tools)
+        return await in_thread(
+            counter.count_messages,
+            request.messages,
+            thinking=request.thinking,
+            tools=request.tools,
+        )
 
     async def compare(self, request: ChatRequest, counted: int | None, usage: Usage) -> None:
         """Compares what was counted (`prompt`) with what the server says that a prompt took.
@@ -145,11 +146,8 @@ class Counting:
         if took <= 0:
             return
         if counted is not None and counted < took:
-            counter = await self._counter.get()
-            if not isinstance(counter, CheckedCounter):
-                return
-            if (whole := await self.exact(request)) < took and counter.distrust():
-                widen(COUNTING_THREADS)
+            remote = await self._remote.get()
+            if remote and (whole := await self.exact(request)) < took and remote.distrust():
                 logger.warning(
                     "%r: a prompt was counted as %d tokens and took %d: the tokenizer on this machine is another "
                     "one, so the server is asked for every count from now on; name the model's own tokenizer",
@@ -160,7 +158,7 @@ class Counting:
         most = counted or request.prompt_tokens
         if most is not None and not _is_cut(took, most):
             return
-        if counted is None and self._tokenizer is None and not self._found:
+        if counted is None and self._tokenizer is None and not self._wanted:
             return  # nobody counts here
         counter = await self._counter.get()
         if not getattr(counter, "exact", False):
@@ -175,35 +173,24 @@ class Counting:
             )
 
     async def _find(self) -> TokenCounter:
+        if (remote := await self._remote.get()) is not None:
+            return remote
         local = await asyncio.to_thread(local_counter, self._model, self._tokenizer)
-        remote = await self._remote.get()
-        if remote is None:
-            if local is None:
-                logger.warning(
-                    "no tokenizer of %r lies on this machine, and its server does not count tokens: UTF-8 "
-                    "bytes are counted, which is safe but makes about 4x the calls; name its tokenizer "
-                    "(--tokenizer, tokenizer=) to avoid that",
-                    self._model,
-                )
-            return local or ByteBound()
-        counter, agrees = await asyncio.to_thread(checked, local, remote)
-        if local is not None and not agrees:
+        if local is None:
             logger.warning(
-                "the tokenizer %s does not count as the server of %r does, so the server is asked for every "
-                "count; name the model's own tokenizer to save the requests",
-                self._tokenizer if isinstance(self._tokenizer, (str, PathLike)) else local.name,
+                "no tokenizer of %r lies on this machine, and its server does not count tokens: UTF-8 "
+                "bytes are counted, which is safe but makes about 4x the calls; name its tokenizer "
+                "(--tokenizer, tokenizer=) to avoid that",
                 self._model,
             )
-        if counter.asks:
-            widen(COUNTING_THREADS)
-        return counter
+        return local or ByteBound()
 
     async def _find_remote(self) -> ServerCounter | None:
         """The servers' own counter, None where they have none."""
         failure: ModelError | None = None
         for server in self._router.servers:
             try:
-                await server.settled()
+                await server.listing_if_any(required=True)
                 dialect = await server.dialect()
             except ModelError as error:
                 failure = failure or error
@@ -212,9 +199,7 @@ class Counting:
             if not dialect.tokenize:
                 return None
             try:
-                return await asyncio.to_thread(
-                    ServerCounter, self._router.ask, self._model, self._template
-                )
+                return await asyncio.to_thread(self._make_remote)
             except (*UNREACHED, ServerFailed):
                 raise
             except ModelError as error:
@@ -223,3 +208,32 @@ class Counting:
         if failure is not None:
             raise failure
         return None
+
+    def _make_remote(self) -> ServerCounter:
+        local = local_counter(self._model, self._tokenizer)
+        remote = ServerCounter(self._router.ask, self._model, self._template, local)
+        if local is not None and remote.who == "server":
+            logger.warning(
+                "the tokenizer %s does not count as the server of %r does, so the server is asked for every "
+                "count; name the model's own tokenizer to save the requests",
+                self._tokenizer if isinstance(self._tokenizer, (str, PathLike)) else local.name,
+                self._model,
+            )
+        return remote
+
+
+class Counted(Wrapper):
+    """Counts with the tokenizer that it is given, instead of the wrapped model's own.
+
+    Args:
+        inner: the model to call.
+        tokenizer: what `load_counter` takes; loaded on first use, with a `TokenizerError` where it cannot be had.
+    """
+
+    def __init__(self, inner: ChatModel, tokenizer: str | PathLike[str] | TokenCounter) -> None:
+        super().__init__(inner)
+        self._loaded = Once(lambda: in_thread(load_counter, tokenizer))
+
+    async def counter(self) -> TokenCounter:
+        """The counter that was given."""
+        return await self._loaded.get()

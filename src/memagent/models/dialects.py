@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from memagent.messages import ChatRequest
+from memagent.messages import ChatRequest, Message
 
 DialectName = Literal["plain", "openai", "vllm", "sglang"]
 
@@ -89,3 +89,16 @@ DIALECTS: dict[DialectName, Dialect] = {
 def owned_by(owner: str | None) -> Dialect | None:
     """The dialect of a server whose models are `owned_by` somebody, None where that says nothing."""
     return next((d for d in DIALECTS.values() if d.owner is not None and d.owner == owner), None)
+
+
+def write_message(message: Message) -> dict[str, Any]:
+    """A message of a request's body.
+
+    Arguments that are no JSON object go as an empty one: SGLang and llama-server refuse the whole conversation for
+    them, and vLLM shows the model nothing else. What the call was refused for stands in its result.
+    """
+    fields = message.to_openai()
+    for call, form in zip(message.tool_calls, fields.get("tool_calls", ()), strict=False):
+        if not call.values():
+            form["function"]["arguments"] = "{}"
+    return fields

@@ -10,11 +10,10 @@ from memagent.errors import ConfigError, ContextOverflow, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
 from memagent.models.base import refuse_overflow
 from memagent.models.counting import Counting
-from memagent.models.dialects import DIALECTS, DialectName
+from memagent.models.dialects import DIALECTS, DialectName, write_message
 from memagent.models.openai_client import Clients
 from memagent.models.openai_parameters import OTHER_LIMIT
 from memagent.models.openai_reply import read_completion
-from memagent.models.openai_request import sent
 from memagent.models.router import Router
 from memagent.models.server import Server
 from memagent.tokens.base import TokenCounter
@@ -88,7 +87,7 @@ class OpenAIModel:
         self._tokens = tokens
         every = [Clients(url, api_key, default_headers or {}, timeout) for url in urls]
         presumed = DIALECTS[dialect]
-        self._router = Router([Server(self.name, model, c, timeout, presumed) for c in every])
+        self._router = Router([Server(self.name, model, c, presumed) for c in every])
         self._counting = Counting(model, self._router, tokenizer, self._extra_body)
 
     @property
@@ -172,7 +171,7 @@ class OpenAIModel:
         dialect = await server.dialect()
         fields: dict[str, object] = {
             "model": self.model,
-            "messages": [sent(message) for message in request.messages],
+            "messages": [write_message(message) for message in request.messages],
             "temperature": request.sampling.temperature,
             "top_p": request.sampling.top_p,
             **dialect.fields(request, tokens=self._tokens),

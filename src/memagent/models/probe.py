@@ -9,10 +9,10 @@ from pydantic import JsonValue
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Leaf, Message, Sampling
 from memagent.models.base import ChatModel, Wrapper
-from memagent.models.checked_counter import CheckedCounter
 from memagent.models.dialects import Dialect
 from memagent.models.openai import OpenAIModel
 from memagent.models.server import Server
+from memagent.models.server_counter import ServerCounter
 from memagent.threads import in_thread
 from memagent.tokens.byte_bound import ByteBound
 
@@ -114,7 +114,7 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
         window=window,
         serves=None if listed is None else tuple(entry.id for entry in listed),
         counter=counter.name,
-        counts=counter.who if isinstance(counter, CheckedCounter) else counts,
+        counts=counter.who if isinstance(counter, ServerCounter) else counts,
         token_ids=bool(dialect.want_tokens),
         thinking=dialect.switches_thinking,
         pattern=dialect.pattern is not None,

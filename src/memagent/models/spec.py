@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from memagent.errors import AuthenticationFailed, ConfigError, NoModel
 from memagent.models.base import ChatModel, Wrapper
-from memagent.models.counted import Counted
+from memagent.models.counting import Counted
 from memagent.models.dialects import DialectName
 from memagent.models.extractive import ExtractiveModel
 from memagent.models.nano import open_nano
