@@ -39,8 +39,8 @@ class Dialect:
     """Counts texts and conversations at `/tokenize` and gives texts back at `/detokenize`."""
 
     def fields(self, request: ChatRequest, *, tokens: bool) -> dict[str, object]:
-        """What a request asks for beside its messages and sampling; `tokens`: ids and log-probabilities too."""
-        fields: dict[str, object] = {self.limit: request.max_tokens}
+        """What a request asks for beside its messages; `tokens`: ids and log-probabilities too."""
+        fields: dict[str, object] = {self.limit: request.max_tokens, **dict(request.sampling)}
         if request.seed is not None:
             fields["seed"] = request.seed
         if request.thinking is not None and self.switches_thinking:
@@ -51,6 +51,10 @@ class Dialect:
             fields |= self.continues
         if tokens:
             fields |= self.want_tokens
+        if request.tools:
+            fields["tools"] = [tool.to_openai() for tool in request.tools]
+            if request.tool_choice is not None:
+                fields["tool_choice"] = request.tool_choice
         return fields
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from memagent.models.openai_errors import CLIP, Endpoint, overflows, server_message
+from memagent.models.openai_errors import CLIP, Endpoint, overflows, refused, server_message
 
 if TYPE_CHECKING:
     import openai
@@ -46,14 +45,9 @@ class Parameters:
 
     def learn(self, error: openai.APIError, sent: Mapping[str, object]) -> bool:
         """Whether the request, sent with these (adapted) fields, is worth sending again without what was refused."""
-        import openai
-
-        if not isinstance(error, openai.APIStatusError):
-            return False
-        if error.status_code not in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
-            return False
         words = server_message(error.body)[:CLIP]
-        if not _REFUSAL.search(f"{words} {error.code}") or overflows(error):
+        said = _REFUSAL.search(f"{words} {error.code}")
+        if not refused(error) or said is None or overflows(error):
             return False
         named = [n for n in _CHANGED if n in sent and re.search(rf"\b{n}\b", words)]
         name = error.param if error.param in _CHANGED else next(iter(named), None)
