@@ -143,7 +143,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
 
 
 async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs work that counts tokens, and is safe to repeat, in a thread, and waits for a server that counts (`patiently`).
+    """Runs work that counts tokens in a thread, again where the server that counts is away (see `patiently`).
 
     Raises:
         ModelError: the server cannot be asked.
