@@ -5,8 +5,7 @@ from __future__ import annotations
 from memagent.errors import RequestRefused
 from memagent.messages import ChatRequest, Completion, Usage
 from memagent.models.base import refuse_overflow
-from memagent.models.extractive_score import Question
-from memagent.models.extractive_words import clip, sentences
+from memagent.models.extractive_score import Question, clip, sentences
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -46,20 +45,13 @@ class ExtractiveModel:
         """
         prompt = self._counter.count_messages(request.messages, tools=request.tools)
         refuse_overflow(self.name, prompt, request.max_tokens, self._window)
-        if request.kind == "update":
-            text = _update(request)
-        elif request.kind == "answer":
-            text = _answer(request)
-        else:
+        if request.kind not in ("update", "answer"):
             raise RequestRefused(
                 f"extractive answers calls of kind 'update' and 'answer' only, not {request.kind!r}; "
                 f"name a language model for anything else, such as 'vllm:NAME'"
             )
-        usage = Usage(
-            calls=1,
-            prompt_tokens=prompt,
-            completion_tokens=self._counter.count(text),
-        )
+        text = _update(request) if request.kind == "update" else _answer(request)
+        usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=self._counter.count(text))
         return Completion(text=text, usage=usage)
 
     async def counter(self) -> TokenCounter:
@@ -100,20 +92,16 @@ def _update(request: ChatRequest) -> str:
 
 def _best(question: Question, candidates: list[str], budget: int) -> list[str]:
     """The best sentences that fit `budget` UTF-8 bytes on a line each, in the order of the document."""
-    scored = [(question.score(text), place) for place, text in enumerate(candidates)]
-    scored.sort(key=lambda item: (-item[0], item[1]))
+    scores = list(map(question.score, candidates))
+    matching = [place for place, score in enumerate(scores) if score > 0]
     kept: dict[int, str] = {}
-    left = budget
-    bytes_of = ByteBound().count
-    for score, place in scored:
-        if score <= 0:
-            break
+    for place in sorted(matching, key=lambda place: -scores[place]):  # of equals the first
         # Only the best sentence is worth having in part.
-        text = candidates[place] if kept else clip(candidates[place], left)
-        size = bytes_of(text) + bool(kept)  # with its line end
-        if text and size <= left:
+        text = candidates[place] if kept else clip(candidates[place], budget)
+        size = ByteBound().count(text) + bool(kept)  # with its line end
+        if text and size <= budget:
             kept[place] = text
-            left -= size
+            budget -= size
     return [kept[place] for place in sorted(kept)]
 
 

@@ -94,26 +94,20 @@ class Limits(Leaf):
         prompt, completion = self.prompt_price, self.completion_price
         if prompt is None or completion is None:
             return None
-        wasted = usage.retry_tokens * max(prompt, completion)
-        return (
-            usage.prompt_tokens * prompt + usage.completion_tokens * completion + wasted
-        ) / PRICE_UNIT
+        cost = usage.prompt_tokens * prompt + usage.completion_tokens * completion
+        return (cost + usage.retry_tokens * max(prompt, completion)) / PRICE_UNIT
 
 
 class UsageLimit(Metered):
     """Refuses calls once a limit is reached. What a server does not report is counted (`Metered`).
 
-    What is promised: the check comes before a call, and compares what has been spent so far. Of calls, exactly
-    `limits.calls` are let through: one counts from its start, also while it is under way and if it fails. For
-    tokens, cost and seconds a call is refused once the amount spent has reached the limit; the call
-    that reaches it is completed, as are those under way beside it, so the amount can end above the
-    limit by what these calls take. No call is cut off.
-
-    Calls that wait inside of it (in a `ConcurrencyLimit`) are under way as well: put that one around this
-    wrapper, so that the check comes when it is a call's turn.
+    Exactly `limits.calls` calls are let through; each counts from its start, also if it fails. Tokens, cost and
+    seconds are compared before a call: the call that reaches a limit is completed, as are those under way beside
+    it, so the amount can end above the limit by what these calls take. Calls that wait in a `ConcurrencyLimit`
+    inside of this wrapper are under way as well: put that one around it.
 
     A retry inside this wrapper is paid for where the reply says what it took (`Usage.retry_tokens`, at the
-    higher of both prices); a call that failed for good has no usage and adds a call, but no tokens.
+    higher of both prices); a call that failed for good adds a call, but no tokens.
 
     Args:
         inner: the model to call.
@@ -146,8 +140,7 @@ class UsageLimit(Metered):
 
     def _check(self) -> None:
         now = time.monotonic()
-        if self._started is None:
-            self._started = now
+        self._started = now if self._started is None else self._started
         limits, spent = self.limits, self._spent
         tokens = spent.prompt_tokens + spent.completion_tokens + spent.retry_tokens
         for name, used, limit in (

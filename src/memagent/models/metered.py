@@ -28,12 +28,9 @@ class Metered(Wrapper):
 
 
 def metered(request: ChatRequest, completion: Completion, counter: TokenCounter) -> Completion:
-    """The reply with a usage that has both figures. Blocks.
+    """The reply to `request` with a usage that has both figures, by the model's `counter`. Blocks.
 
-    Args:
-        request: what was sent; its own `prompt_tokens` are taken before the prompt is counted.
-        completion: the reply.
-        counter: the model's.
+    `request.prompt_tokens` are taken before the prompt is counted.
 
     Raises:
         ModelError: the counter asks a server, and it does not answer.
@@ -50,5 +47,5 @@ def metered(request: ChatRequest, completion: Completion, counter: TokenCounter)
         for call in completion.tool_calls:
             texts += [call.name, call.arguments]
         output = sum(map(counter.count, texts))
-    both = {"prompt_tokens": prompt, "completion_tokens": output}
-    return completion.model_copy(update={"usage": usage.model_copy(update=both)})
+    both = usage.model_copy(update={"prompt_tokens": prompt, "completion_tokens": output})
+    return completion.model_copy(update={"usage": both})

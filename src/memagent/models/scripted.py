@@ -58,13 +58,9 @@ class ScriptedModel:
         self._replies = replies if callable(replies) else tuple(replies)
         self._window = window
         self._counter = ByteBound() if counter is None else counter
-        self._name = name
-        self._lock = threading.Lock()
-
-    @property
-    def name(self) -> str:
+        self.name = name
         """What the constructor was given."""
-        return self._name
+        self._lock = threading.Lock()
 
     async def complete(self, request: ChatRequest) -> Completion:
         """The next reply.
@@ -104,7 +100,7 @@ class ScriptedModel:
         """Nothing is held."""
 
     def __repr__(self) -> str:
-        return f"ScriptedModel({self._name!r}, {len(self.requests)} requests so far)"
+        return f"ScriptedModel({self.name!r}, {len(self.requests)} requests so far)"
 
     async def _reply(self, place: int, request: ChatRequest) -> Reply:
         if callable(self._replies):
@@ -113,6 +109,6 @@ class ScriptedModel:
         if place < len(self._replies):
             return self._replies[place]
         raise ModelError(
-            f"{self._name} has {len(self._replies)} replies, and this is call number {place + 1} (kind "
+            f"{self.name} has {len(self._replies)} replies, and this is call number {place + 1} (kind "
             f"{request.kind!r}); give one more reply, or a function that makes them"
         )
