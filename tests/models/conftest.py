@@ -59,7 +59,7 @@ async def make() -> AsyncIterator[MakeRouter]:
 
     def make(urls: Sequence[str] = URLS) -> Router:
         every = [
-            Server("tiny", "tiny", Clients(url, None, {}, 60), DIALECTS["plain"]) for url in urls
+            Server("tiny", Clients("tiny", url, None, {}, 60), DIALECTS["plain"]) for url in urls
         ]
         made.extend(every)
         return Router(every)

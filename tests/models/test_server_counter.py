@@ -48,8 +48,8 @@ def counting(
     timeout: float = 60.0,
     **template: Any,
 ) -> Iterator[ServerCounter]:
-    clients = Clients(script.url, None, {}, timeout)
-    server = Server("vllm:tiny", "tiny", clients, DIALECTS["vllm"])
+    clients = Clients("vllm:tiny", script.url, None, {}, timeout)
+    server = Server("tiny", clients, DIALECTS["vllm"])
     try:
         yield ServerCounter(server.ask, "tiny", template, local)
     finally:

@@ -53,11 +53,7 @@ class ChatModel(Protocol):
 
 
 def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> None:
-    """Refuses a request whose prompt a model has counted: tokens of prompt and output against its window.
-
-    Raises:
-        ContextOverflow: they do not fit.
-    """
+    """Raises a `ContextOverflow` where the tokens of prompt and output do not fit the window together."""
     if window is not None and prompt + output > window:
         raise ContextOverflow(
             f"{who}: the prompt takes {prompt} tokens, with {output} for the output that is over its "
@@ -68,10 +64,9 @@ def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> N
 
 
 def refuse_tools(who: str, request: ChatRequest) -> None:
-    """What a model does that reads no tool calls from what it generates.
+    """Raises a `ConfigError` where a request asks for tools, whose calls a model in this process is not read for.
 
-    Raises:
-        ConfigError: the request asks for tools; messages that tell of earlier calls are no such wish.
+    Messages that tell of earlier calls are no such wish.
     """
     if request.tools:
         names = [tool.name for tool in request.tools]

@@ -79,14 +79,7 @@ def local_counter(
 
 
 class Counting:
-    """Finds a served model's counter, once. What asks the server raises a `ModelError` where it cannot be asked.
-
-    Args:
-        model: the name under which it is served.
-        router: its servers.
-        tokenizer: what `load_counter` takes, None to look for the model's own.
-        extra_body: what every chat request is sent with.
-    """
+    """Finds a served model's counter, once. What asks the server raises a `ModelError` where it cannot be asked."""
 
     def __init__(
         self,
@@ -223,17 +216,12 @@ class Counting:
 
 
 class Counted(Wrapper):
-    """Counts with the tokenizer that it is given, instead of the wrapped model's own.
-
-    Args:
-        inner: the model to call.
-        tokenizer: what `load_counter` takes; loaded on first use, with a `TokenizerError` where it cannot be had.
-    """
+    """Counts with another tokenizer than the wrapped model's own: what `load_counter` takes, loaded on first use."""
 
     def __init__(self, inner: ChatModel, tokenizer: str | PathLike[str] | TokenCounter) -> None:
         super().__init__(inner)
         self._loaded = Once(lambda: in_thread(load_counter, tokenizer))
 
     async def counter(self) -> TokenCounter:
-        """The counter that was given."""
+        """The counter that was given; a `TokenizerError` where it cannot be had."""
         return await self._loaded.get()

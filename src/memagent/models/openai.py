@@ -10,9 +10,8 @@ from memagent.errors import ConfigError, ContextOverflow, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
 from memagent.models.base import refuse_overflow
 from memagent.models.counting import Counting
-from memagent.models.dialects import DIALECTS, DialectName, write_message
+from memagent.models.dialects import DIALECTS, OTHER_LIMIT, DialectName, write_message
 from memagent.models.openai_client import Clients
-from memagent.models.openai_parameters import OTHER_LIMIT
 from memagent.models.openai_reply import read_completion
 from memagent.models.router import Router
 from memagent.models.server import Server
@@ -86,8 +85,8 @@ class OpenAIModel:
         self._tokenizer = tokenizer
         self._extra_body = dict(extra_body or {})
         self._tokens = tokens
-        every = [Clients(url, api_key, default_headers or {}, timeout) for url in urls]
-        self._route([Server(self.name, model, clients, DIALECTS[dialect]) for clients in every])
+        every = [Clients(self.name, url, api_key, default_headers or {}, timeout) for url in urls]
+        self._route([Server(model, clients, DIALECTS[dialect]) for clients in every])
 
     def _route(self, servers: Sequence[Server]) -> None:
         self._router = Router(servers)

@@ -38,7 +38,7 @@ SECRET_CHARS = 6
 
 
 class Clients:
-    """Connections to one server: a client for each event loop that calls, and one for worker threads.
+    """Connections to one server of a model: a client for each event loop that calls, and one for worker threads.
 
     A user and password in the URL are sent as basic authorisation and appear nowhere else: the HTTP
     library logs URLs.
@@ -48,7 +48,12 @@ class Clients:
     """
 
     def __init__(
-        self, base_url: str, api_key: str | None, headers: Mapping[str, str], timeout: float
+        self,
+        name: str,
+        base_url: str,
+        api_key: str | None,
+        headers: Mapping[str, str],
+        timeout: float,
     ) -> None:
         parts = _checked_url(base_url)
         if api_key and parts.username is not None:
@@ -57,34 +62,26 @@ class Clients:
                 f"MEMAGENT_API_KEY or OPENAI_API_KEY); one request can carry one of them: take the user out of the "
                 f"URL, or do without the key (api_key='')"
             )
-        self._url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-        _check_sendable(
-            api_key or "", f"the API key of {len(api_key or '')} characters", blanks=False
-        )
-        for name, value in headers.items():
-            _check_sendable(name + value, f"the header {name!r}", blanks=True)
         self._api_key = api_key or NO_KEY
+        _check_sendable(
+            self._api_key, f"the API key ({len(self._api_key)} characters", blanks=False
+        )
+        for header, value in headers.items():
+            _check_sendable(header + value, f"the header {header!r} (its value", blanks=True)
         self._headers = {**_basic_authorisation(parts), **headers}
-        self._timeout = timeout
         secrets = {api_key or "", parts.password or "", unquote(parts.password or "")}
         for value in self._headers.values():
             # A server may echo the credentials with or without their scheme ("Bearer", "Basic").
             secrets |= {value.strip(), value.strip().partition(" ")[2].strip()}
         # The longest first: one that holds another is blanked out whole.
-        self._secrets = sorted(secrets, key=len, reverse=True)
+        secrets = sorted((s for s in secrets if len(s) >= SECRET_CHARS), key=len, reverse=True)
+        url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        self.endpoint = Endpoint(name, url, timeout, tuple(secrets))
+        """The server, as errors may name it. It may move to another base URL."""
         self._loops = PerLoop(_Slot)
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._blocking: openai.OpenAI | None = None
-
-    def endpoint(self, name: str) -> Endpoint:
-        """What errors may say about the server."""
-        return Endpoint(
-            name=name,
-            base_url=self._url,
-            timeout=self._timeout,
-            secrets=tuple(s for s in self._secrets if len(s) >= SECRET_CHARS),
-        )
 
     async def get(self) -> openai.AsyncOpenAI:
         """The running loop's client."""
@@ -96,12 +93,8 @@ class Clients:
                 client = slot.client = await asyncio.to_thread(self._connect, blocking=False)
                 slot.closer = _closing(client)
                 await anext(slot.closer)
-        client.base_url = self._url  # it may have moved
+        client.base_url = self.endpoint.base_url  # it may have moved
         return client
-
-    def move(self, base_url: str) -> None:
-        """Sends what comes to another base URL of the same server."""
-        self._url = base_url
 
     def timeout(self, seconds: float) -> Any:
         """Time for a request as the client takes it, with less for the connection."""
@@ -150,7 +143,7 @@ class Clients:
                 keepalive_expiry=KEEP_SECONDS,
             )
         }
-        parts = urlsplit(self._url)
+        parts = urlsplit(self.endpoint.base_url)
         if _is_loopback(parts.hostname or ""):
             options["trust_env"] = False
             if parts.scheme == "https":
@@ -166,10 +159,10 @@ class Clients:
             raise ConfigError(_explain(error)) from None
         client: Any = kind(
             http_client=http,
-            base_url=self._url,
+            base_url=self.endpoint.base_url,
             api_key=self._api_key,
             default_headers=self._headers,
-            timeout=self.timeout(self._timeout),
+            timeout=self.timeout(self.endpoint.timeout),
             max_retries=0,
         )
         if blocking:  # asynchronous ones end with their loop
@@ -184,7 +177,7 @@ class Clients:
             to = urlunsplit(parts._replace(netloc=host, query="", fragment=""))
             base = to.removesuffix("/").removesuffix("/chat/completions")
             raise RequestRefused(
-                f"{self._url}: the server redirects ({response.status_code}) to {to!r}, which would lose the "
+                f"{self.endpoint}: the server redirects ({response.status_code}) to {to!r}, which would lose the "
                 f"request; give {base!r} as the base URL"
             )
 
@@ -287,7 +280,7 @@ def _check_sendable(text: str, what: str, *, blanks: bool) -> None:
     """Refuses a key or header, which the message does not show."""
     if not (text.isascii() and text.isprintable()) or (" " in text and not blanks):
         raise ConfigError(
-            f"{what} (not shown) holds {'' if blanks else 'a blank, '}a line end or a character outside ASCII, "
+            f"{what}, not shown) holds {'' if blanks else 'a blank, '}a line end or a character outside ASCII, "
             f"which cannot be sent; copy it again"
         )
 

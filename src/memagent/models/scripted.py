@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, ToolCall, Usage
 from memagent.models.base import refuse_overflow
-from memagent.models.metered import metered
+from memagent.models.limit import complete_usage
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -86,7 +86,7 @@ class ScriptedModel:
         calls = () if isinstance(reply, str) else (reply,) if isinstance(reply, ToolCall) else reply
         usage = Usage(calls=1, prompt_tokens=prompt)
         completion = Completion(text=text, tool_calls=tuple(calls), usage=usage)
-        return metered(request, completion, self._counter)
+        return complete_usage(request, completion, self._counter)
 
     async def counter(self) -> TokenCounter:
         """The counter that was given."""

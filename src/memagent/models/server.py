@@ -23,12 +23,11 @@ from memagent.errors import (
     ServerBusy,
     ServerFailed,
 )
-from memagent.models.dialects import Dialect, owned_by
+from memagent.models.dialects import Dialect, Parameters, owned_by
 from memagent.models.model_list import ServedModel, ask_list, hurry, served_window
 from memagent.models.once import Once
 from memagent.models.openai_client import Clients
 from memagent.models.openai_errors import Endpoint, says_no_model, translate, where_models_are
-from memagent.models.openai_parameters import Parameters
 
 if TYPE_CHECKING:
     import openai
@@ -48,17 +47,11 @@ UNREACHED = (ConnectionFailed, RequestTimeout, ServerBusy)
 class Server:
     """One server that serves one model. What asks it raises a `ModelError` where it cannot be reached.
 
-    Args:
-        name: the model as errors name it.
-        model: the name under which the server serves it.
-        clients: connections to the server.
-        presumed: the dialect for a server that does not give itself away.
+    `presumed` is the dialect for a server that does not give itself away.
     """
 
-    def __init__(self, name: str, model: str, clients: Clients, presumed: Dialect) -> None:
+    def __init__(self, model: str, clients: Clients, presumed: Dialect) -> None:
         self.model = model
-        self.endpoint = clients.endpoint(name)
-        """The server at the base URL that is used, as errors may name it."""
         self._clients = clients
         self._presumed = presumed
         self._parameters = Parameters(self.endpoint)
@@ -68,7 +61,10 @@ class Server:
         """Why the base URL seems to lead elsewhere."""
         self.forget()
 
-    # --- what it says of itself
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server at the base URL that is used, as errors may name it."""
+        return self._clients.endpoint
 
     def forget(self) -> None:
         """Asks again next time: after a restart a server may serve another model or window."""
@@ -83,8 +79,7 @@ class Server:
     async def listing_if_any(self, *, required: bool = False) -> tuple[ServedModel, ...] | None:
         """Its model list, None also where it refuses to send it: some gateways guard the list more than the chat.
 
-        Args:
-            required: whether a failure that may pass (`ServerFailed`) is raised; else it counts as no list this time.
+        A failure that may pass (`ServerFailed`) counts as no list this time, unless it is `required`.
         """
         if self._list_refused:
             return None
@@ -131,8 +126,7 @@ class Server:
     async def check_name(self, *, guess: bool = False) -> None:
         """Compares the model's name with the list, where it takes no other (or every one, for the one it has).
 
-        Args:
-            guess: also where other names than those in the list may do, as at gateways.
+        With `guess` also where other names than those in the list may do, as at gateways.
 
         Raises:
             ModelNotFound: the list names other models only.
@@ -185,10 +179,7 @@ class Server:
 
     def _move(self, endpoint: Endpoint) -> None:
         logger.info("%s: the base URL is %s", self.endpoint, endpoint.base_url)
-        self._clients.move(endpoint.base_url)
-        self.endpoint = endpoint
-
-    # --- calls
+        self._clients.endpoint = endpoint
 
     async def chat(self, fields: Mapping[str, object]) -> bytes:
         """Sends a chat request, once, and returns the reply's body."""
@@ -215,11 +206,9 @@ class Server:
             ) from None
 
     def ask(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, JsonValue]:
-        """Asks for something beside the chat, from the server's root. Blocks.
+        """Asks for something beside the chat: a path from the server's root, such as `/tokenize`. Blocks.
 
-        Args:
-            path: `/tokenize`, say.
-            body: sent with POST; None for a GET.
+        Sends `body` with a POST, None for a GET.
 
         Raises:
             ModelError: `ModelNotFound` where there is no such path.

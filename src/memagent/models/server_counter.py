@@ -85,7 +85,7 @@ class ServerCounter:
 
     Args:
         ask: sends a request to a path of the server (`Server.ask`).
-        model: the name under which the server serves the model.
+        model: the name under which the server serves it.
         template: what chat requests say of the prompt (`chat_template_kwargs`, `tools`, ...).
         local: a tokenizer that may be the server's.
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from memagent.errors import AuthenticationFailed, ConfigError, NoModel
@@ -15,7 +16,6 @@ from memagent.models.base import ChatModel, Wrapper
 from memagent.models.counting import Counted
 from memagent.models.dialects import DialectName
 from memagent.models.extractive import ExtractiveModel
-from memagent.models.nano import open_nano
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry, RetryPolicy
 from memagent.models.transformers.model import TransformersModel
@@ -35,6 +35,8 @@ IN_PROCESS = ("transformers", "nano", "extractive")
 """Need no server."""
 ALONE = ("nano", "extractive")
 """Stand without a name."""
+FOLDER = Path(__file__).parents[1] / "nano"
+"""The policy that comes with the package: an export of `memagent-train`, with how it wants to read."""
 SCHEMES = ("openai", "vllm", "sglang", *IN_PROCESS)
 """What a spec may begin with."""
 
@@ -127,6 +129,20 @@ def open_model(
             "tokenizer": str(tokenizer) if isinstance(tokenizer, str | PathLike) else None,
         }
     return model
+
+
+def open_nano(window: int | None = None) -> TransformersModel:
+    """The package's own policy; `window`: most tokens of prompt plus output, default its own.
+
+    Raises:
+        ConfigError: this build came without the weights.
+    """
+    if not (FOLDER / "model.safetensors").is_file():
+        raise ConfigError(
+            f"the weights of 'nano' are not in this build of memagent (no 'model.safetensors' in {str(FOLDER)!r}): "
+            f"install a release that has them, or name another model, such as 'transformers:FOLDER'"
+        )
+    return TransformersModel(FOLDER, window=window, name="nano")
 
 
 def _in_process(scheme: str, name: str, window: int | None) -> ChatModel:
