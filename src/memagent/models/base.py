@@ -32,19 +32,11 @@ class ChatModel(Protocol):
         ...
 
     async def counter(self) -> TokenCounter:
-        """The model's own token counter, or the best bound there is.
-
-        Raises:
-            ModelError: the server had to be asked and did not answer.
-        """
+        """The model's own token counter, or the best bound there is; a `ModelError` where its server is silent."""
         ...
 
     async def window(self) -> int | None:
-        """Most tokens of prompt plus output, None where nobody says.
-
-        Raises:
-            ModelError: the server had to be asked and did not answer.
-        """
+        """Most tokens of prompt plus output, None where nobody says; a `ModelError` where its server is silent."""
         ...
 
     async def aclose(self) -> None:
@@ -64,10 +56,7 @@ def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> N
 
 
 def refuse_tools(who: str, request: ChatRequest) -> None:
-    """Raises a `ConfigError` where a request asks for tools, whose calls a model in this process is not read for.
-
-    Messages that tell of earlier calls are no such wish.
-    """
+    """Raises a `ConfigError` where a request has tools: what a model in this process says is not read for calls."""
     if request.tools:
         names = [tool.name for tool in request.tools]
         raise ConfigError(

@@ -57,13 +57,10 @@ def _least(counter: TokenCounter, request: ChatRequest, took: int) -> int:
 def local_counter(
     model: str, tokenizer: str | PathLike[str] | TokenCounter | None
 ) -> TokenCounter | None:
-    """The tokenizer that was asked for, else the model's own, else None. Blocks.
+    """The tokenizer that was asked for (else a `TokenizerError`), else the model's own, else None. Blocks.
 
     The model's own is looked for where `model` is a folder, and in the local Hugging Face cache; nothing
     is downloaded.
-
-    Raises:
-        TokenizerError: `tokenizer` cannot be had.
     """
     if tokenizer is not None:
         return load_counter(tokenizer)
@@ -113,11 +110,7 @@ class Counting:
         return request.prompt_tokens or await self.exact(request)
 
     async def exact(self, request: ChatRequest) -> int:
-        """Tokens of a request's prompt as the server counts them, if it counts.
-
-        Raises:
-            TokenizerError: the request has tools, and the model's chat template knows nothing of them.
-        """
+        """The same, whatever its sender counted; a `TokenizerError` where the chat template does not know its tools."""
         counter = await self._counter.get()
         return await in_thread(
             counter.count_messages,

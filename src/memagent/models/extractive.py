@@ -37,12 +37,7 @@ class ExtractiveModel:
         self._counter = ByteBound()
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Rewrites the memory (`update`) or answers (`answer`), in at most `max_tokens` UTF-8 bytes.
-
-        Raises:
-            RequestRefused: another kind of call.
-            ContextOverflow: prompt and output are over the window.
-        """
+        """Rewrites the memory (`update`) or answers (`answer`) in `max_tokens` UTF-8 bytes; else a `RequestRefused`."""
         prompt = self._counter.count_messages(request.messages, tools=request.tools)
         refuse_overflow(self.name, prompt, request.max_tokens, self._window)
         if request.kind not in ("update", "answer"):

@@ -122,11 +122,7 @@ def complete_usage(
 ) -> Completion:
     """The reply to `request` with a usage that has both figures, by the model's `counter`. Blocks.
 
-    `request.prompt_tokens` are taken before the prompt is counted.
-
-    Raises:
-        ModelError: the counter asks a server, and it does not answer.
-        TokenizerError: the counter cannot render the prompt.
+    `request.prompt_tokens` are taken before the prompt is counted. Raises what the counter raises.
     """
     usage = completion.usage
     prompt, output = usage.prompt_tokens, usage.completion_tokens
@@ -170,11 +166,7 @@ class UsageLimit(Metered):
         self._started: float | None = None
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Sends the request unless a limit is reached.
-
-        Raises:
-            LimitReached: nothing was sent.
-        """
+        """Sends the request; a `LimitReached` in its place where a limit is reached."""
         with self._lock:
             self._check()
             self._calls += 1

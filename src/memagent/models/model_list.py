@@ -57,11 +57,7 @@ def hurry(endpoint: Endpoint) -> Endpoint:
 
 
 async def ask_list(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ...] | None:
-    """Asks for the list at a base URL, once; None where there is none.
-
-    Raises:
-        ModelError: the server cannot be reached or refuses; `BadResponse` where something else is there.
-    """
+    """Asks for the list at a base URL, once; None where there is none, `BadResponse` where something else is."""
     client = await clients.get()
     import openai
 

@@ -134,11 +134,7 @@ class OpenAIModel:
         return await self._counting.counter()
 
     async def window(self) -> int | None:
-        """What the servers' model lists say (the least of them), or what the constructor was given if less.
-
-        Raises:
-            ModelError: no server sent its list.
-        """
+        """The least that the servers' lists say or the constructor was given; a `ModelError` where nobody says it."""
         least = self._window
         failure: ModelError | None = None
         for server in self.servers:

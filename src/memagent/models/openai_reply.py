@@ -59,18 +59,9 @@ class _LogProb(BaseModel):
     logprob: float
 
 
-class _LogProbs(BaseModel):
-    content: list[_LogProb] | None = None
-
-
-class _Choice(BaseModel):
-    message: _Said
-    finish_reason: str | None = None
-    logprobs: _LogProbs | None = None
-    sampled: tuple[int, ...] | None = Field(
-        None, validation_alias=AliasChoices("token_ids", "response_token_ids")
-    )
-    """vLLM's name and SGLang's."""
+def _first(*path: str) -> AliasPath:
+    """A field of the first choice."""
+    return AliasPath("choices", 0, *path)
 
 
 def _read_leniently(value: object, read: ValidatorFunctionWrapHandler) -> object:
@@ -87,23 +78,26 @@ _Count = Annotated[Annotated[int, Field(strict=True, ge=0)] | None, or_none]
 
 
 class _Reply(BaseModel):
-    choices: list[_Choice] = Field(min_length=1)
-    prompt: tuple[int, ...] | None = Field(
-        None,
-        validation_alias=AliasChoices(
-            "prompt_token_ids", AliasPath("choices", 0, "prompt_token_ids")
-        ),
+    message: _Said = Field(validation_alias=_first("message"))
+    finish_reason: str | None = Field(None, validation_alias=_first("finish_reason"))
+    logprobs: list[_LogProb] | None = Field(None, validation_alias=_first("logprobs", "content"))
+    sampled: tuple[int, ...] | None = Field(
+        None,  # of vLLM, of SGLang
+        validation_alias=AliasChoices(_first("token_ids"), _first("response_token_ids")),
     )
-    """Where vLLM has its ids, and SGLang."""
+    prompt: tuple[int, ...] | None = Field(
+        None,  # of vLLM, of SGLang
+        validation_alias=AliasChoices("prompt_token_ids", _first("prompt_token_ids")),
+    )
     prompt_tokens: _Count = Field(None, validation_alias=AliasPath("usage", "prompt_tokens"))
     completion_tokens: _Count = Field(
         None, validation_alias=AliasPath("usage", "completion_tokens")
     )
     cached_tokens: _Count = Field(
-        None,
+        None,  # of most servers, of llama-server
         validation_alias=AliasChoices(
             AliasPath("usage", "prompt_tokens_details", "cached_tokens"),
-            AliasPath("timings", "cache_n"),  # llama-server
+            AliasPath("timings", "cache_n"),
         ),
     )
 
@@ -126,13 +120,12 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
             f"{endpoint}: the reply is no chat completion: {excerpt(body, endpoint)}; "
             f"does the base URL lead to an OpenAI-compatible server?"
         ) from endpoint.cause(error)
-    choice = reply.choices[0]
-    if choice.finish_reason in _BROKEN_OFF:
+    if reply.finish_reason in _BROKEN_OFF:
         raise ServerFailed(
-            f"{endpoint}: the engine broke the reply off (finish_reason {choice.finish_reason!r}); "
+            f"{endpoint}: the engine broke the reply off (finish_reason {reply.finish_reason!r}); "
             f"its log says more"
         )
-    said = choice.message
+    said = reply.message
     extra = read_extra(said, "role")
     if isinstance(said.content, list) and any(part.type != "text" for part in said.content):
         extra["content"] = [part.model_dump(exclude_unset=True) for part in said.content]
@@ -147,7 +140,7 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         tool_calls=calls,
         reasoning=next((text for text in reasoning if isinstance(text, str) and text), ""),
         extra=extra,
-        finish_reason=_finish(choice.finish_reason),
+        finish_reason=_finish(reply.finish_reason),
         usage=Usage(
             calls=1,
             prompt_tokens=reply.prompt_tokens or 0,
@@ -172,15 +165,13 @@ def _refuse_silence(refusal: str | None, calls: Sequence[ToolCall], endpoint: En
 
 def _tokens(reply: _Reply) -> TokenIds | None:
     """Both kinds of ids, None unless the server sent both."""
-    choice = reply.choices[0]
-    if reply.prompt is None or choice.sampled is None:
+    if reply.prompt is None or reply.sampled is None:
         return None
-    entries = choice.logprobs.content if choice.logprobs is not None else None
-    logprobs = None if entries is None else tuple(entry.logprob for entry in entries)
+    logprobs = tuple(entry.logprob for entry in reply.logprobs or ())
     # Where the engine leaves out the end of the turn in one of them, they do not belong together.
-    whole = logprobs is not None and len(logprobs) == len(choice.sampled)
+    whole = reply.logprobs is not None and len(logprobs) == len(reply.sampled)
     return TokenIds(
-        prompt=reply.prompt, sampled=choice.sampled, logprobs=logprobs if whole else None
+        prompt=reply.prompt, sampled=reply.sampled, logprobs=logprobs if whole else None
     )
 
 

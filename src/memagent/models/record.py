@@ -62,10 +62,7 @@ class Recorder(Wrapper):
     def noted(self, place: int, request: ChatRequest, completion: Completion) -> None:
         """Hears of each call that was recorded, in that order and one at a time; subclasses keep what they need of it.
 
-        Args:
-            place: index in `conversations` of the one that the call opened or continued.
-            request: what was sent.
-            completion: the reply.
+        `place` is the index in `conversations` of the one that the call opened or continued.
         """
 
     def _record(self, request: ChatRequest, completion: Completion) -> None:

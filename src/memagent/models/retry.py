@@ -143,11 +143,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
 
 
 async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs work that counts tokens in a thread, again where the server that counts is away (see `patiently`).
-
-    Raises:
-        ModelError: the server cannot be asked.
-    """
+    """Runs work that counts tokens in a thread, again where the server that counts is away (see `patiently`)."""
     return await patiently(lambda: in_thread(work, *args, **kwargs), name=name)
 
 
@@ -198,10 +194,7 @@ class _Course:
             ) from error
 
     def _final(self, error: ModelError) -> ModelError:
-        """The error that the caller gets: the same one where the call was sent only once, else a copy that says more.
-
-        A copy, since other tasks may hold the error.
-        """
+        """The error that the caller gets: a copy (other tasks may hold it) that says more, unless it was sent once."""
         if self.sent == 1:
             return error
         over = monotonic() - self._start

@@ -63,13 +63,7 @@ class ScriptedModel:
         self._lock = threading.Lock()
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """The next reply.
-
-        Raises:
-            ContextOverflow: prompt and output are over the window.
-            ModelError: the list of replies is used up.
-            BaseException: the reply is this exception.
-        """
+        """The next reply, raised if it is an exception; a `ModelError` where the list is used up."""
         prompt = self._counter.count_messages(
             request.messages, thinking=request.thinking, tools=request.tools
         )

@@ -45,15 +45,12 @@ UNREACHED = (ConnectionFailed, RequestTimeout, ServerBusy)
 
 
 class Server:
-    """One server that serves one model. What asks it raises a `ModelError` where it cannot be reached.
-
-    `presumed` is the dialect for a server that does not give itself away.
-    """
+    """One server that serves one model. What asks it raises a `ModelError` where it cannot be reached."""
 
     def __init__(self, model: str, clients: Clients, presumed: Dialect) -> None:
         self.model = model
         self._clients = clients
-        self._presumed = presumed
+        self._presumed = presumed  # where it does not give itself away
         self._parameters = Parameters(self.endpoint)
         self._names: list[str] | None = None
         """Models of the latest list."""
@@ -206,12 +203,9 @@ class Server:
             ) from None
 
     def ask(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, JsonValue]:
-        """Asks for something beside the chat: a path from the server's root, such as `/tokenize`. Blocks.
+        """Asks for something beside the chat, at a path from the server's root: a POST with `body`, or a GET. Blocks.
 
-        Sends `body` with a POST, None for a GET.
-
-        Raises:
-            ModelError: `ModelNotFound` where there is no such path.
+        `ModelNotFound` means that there is no such path.
         """
         client = self._clients.blocking()
         import openai

@@ -145,11 +145,7 @@ class ServerCounter:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of the prompt that the server makes of the messages. The latest counts are remembered.
-
-        Raises:
-            TokenizerError: the model's chat template knows nothing of tools.
-        """
+        """Tokens of the prompt that the server makes of the messages; a `TokenizerError` if it shows no tools."""
         texts = repr((thinking, *messages, *tools)).encode()
         key = hashlib.blake2b(texts, digest_size=16).digest()
         if (found := self._memo.get(key)) is None:

@@ -132,11 +132,7 @@ def open_model(
 
 
 def open_nano(window: int | None = None) -> TransformersModel:
-    """The package's own policy; `window`: most tokens of prompt plus output, default its own.
-
-    Raises:
-        ConfigError: this build came without the weights.
-    """
+    """The package's own policy, `window` its own by default; a `ConfigError` where this build has no weights."""
     if not (FOLDER / "model.safetensors").is_file():
         raise ConfigError(
             f"the weights of 'nano' are not in this build of memagent (no 'model.safetensors' in {str(FOLDER)!r}): "
