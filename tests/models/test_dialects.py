@@ -8,17 +8,14 @@ from memagent.messages import ChatRequest, Message
 from memagent.models.dialects import DIALECTS, Dialect, DialectName, owned_by
 
 ASK = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=9)
+IDS = {"return_token_ids": True, "logprobs": True}
 DRAWN = {"temperature": 0.7, "top_p": 0.95}
 
 
 def test_names_and_owners_are_unambiguous() -> None:
     assert {name: dialect.name for name, dialect in DIALECTS.items()} == {n: n for n in DIALECTS}
-    owners = [dialect.owner for dialect in DIALECTS.values() if dialect.owner is not None]
-    assert len(owners) == len(set(owners))
-    assert {owner: found.name for owner in owners if (found := owned_by(owner))} == {
-        "vllm": "vllm",
-        "sglang": "sglang",
-    }
+    for owner in ("vllm", "sglang"):
+        assert owned_by(owner) is DIALECTS[owner]
 
 
 @pytest.mark.parametrize("owner", [None, "", "library", "VLLM", "openai"])
@@ -48,23 +45,17 @@ def test_what_a_dialect_cannot_say_is_left_out() -> None:
     ask = ASK.model_copy(update={"thinking": False, "pattern": "a+"})
     mute = Dialect("plain")
     assert mute.fields(ask, tokens=True) == DRAWN | {"max_tokens": 9}
-    able = Dialect(
-        "plain",
-        switches_thinking=True,
-        pattern=lambda regex: {"held_to": regex},
-        want_tokens={"ids": True},
-    )
+    able = Dialect("plain", engine=True, pattern=lambda regex: {"held_to": regex})
     assert able.fields(ask, tokens=True) == DRAWN | {
         "max_tokens": 9,
         "chat_template_kwargs": {"enable_thinking": False},
         "held_to": "a+",
-        "ids": True,
+        **IDS,
     }
-    assert "ids" not in able.fields(ask, tokens=False)
+    assert not set(IDS) & set(able.fields(ask, tokens=False))
 
 
 FULL = ASK.model_copy(update={"seed": 3, "thinking": False, "pattern": r"\S[\s\S]*"})
-IDS = {"return_token_ids": True, "logprobs": True}
 SWITCH = {"chat_template_kwargs": {"enable_thinking": False}}
 
 
@@ -88,10 +79,10 @@ def test_reasoning_is_switched_on_in_the_template(name: DialectName) -> None:
 
 
 def test_who_gives_itself_away_and_counts() -> None:
-    said = {n: (d.owner, d.version, d.tokenize) for n, d in DIALECTS.items()}
+    said = {n: (d.engine, d.version) for n, d in DIALECTS.items()}
     assert said == {
-        "plain": (None, None, False),
-        "openai": (None, None, False),
-        "vllm": ("vllm", ("/version", "version"), True),
-        "sglang": ("sglang", ("/server_info", "version"), True),
+        "plain": (False, None),
+        "openai": (False, None),
+        "vllm": (True, ("/version", "version")),
+        "sglang": (True, ("/server_info", "version")),
     }

@@ -64,12 +64,11 @@ def local_counter(
     """
     if tokenizer is not None:
         return load_counter(tokenizer)
+    folder = Path(model)
     try:
-        folder = Path(model)
         # Another file or folder that happens to have the name of a served model says nothing.
-        if folder.exists() and not (folder / "tokenizer.json").is_file():
-            return None
-        return load_counter(model)
+        strange = folder.exists() and not (folder / "tokenizer.json").is_file()
+        return None if strange else load_counter(model)
     except (TokenizerError, OSError, ValueError) as error:  # OSError, ValueError: it can be no path
         logger.debug("no tokenizer of %r: %s", model, error)
         return None
@@ -111,12 +110,9 @@ class Counting:
 
     async def exact(self, request: ChatRequest) -> int:
         """The same, whatever its sender counted; a `TokenizerError` where the chat template does not know its tools."""
-        counter = await self._counter.get()
+        count = (await self._counter.get()).count_messages
         return await in_thread(
-            counter.count_messages,
-            request.messages,
-            thinking=request.thinking,
-            tools=request.tools,
+            count, request.messages, thinking=request.thinking, tools=request.tools
         )
 
     async def compare(self, request: ChatRequest, counted: int | None, usage: Usage) -> None:
@@ -173,27 +169,23 @@ class Counting:
 
     async def _find_remote(self) -> ServerCounter | None:
         """The servers' own counter, None where they have none."""
-        failure: ModelError | None = None
+        failures: list[ModelError] = []
         for server in self._router.servers:
             try:
                 await server.listing_if_any(required=True)
                 dialect = await server.dialect()
             except ModelError as error:
-                failure = failure or error
+                failures.append(error)
                 continue
             await server.check_name()
-            if not dialect.tokenize:
-                return None
             try:
-                return await asyncio.to_thread(self._make_remote)
+                return await asyncio.to_thread(self._make_remote) if dialect.engine else None
             except (*UNREACHED, ServerFailed):
                 raise
             except ModelError as error:
                 logger.info("%s does not count: %s", server.endpoint, error)
                 return None
-        if failure is not None:
-            raise failure
-        return None
+        raise failures[0]
 
     def _make_remote(self) -> ServerCounter:
         local = local_counter(self._model, self._tokenizer)

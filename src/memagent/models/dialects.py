@@ -27,38 +27,33 @@ class Dialect:
     """How to speak to one kind of server. What is left out is what every server knows."""
 
     name: DialectName
-    owner: str | None = None
-    """What the models that it lists are `owned_by`: this is how a server is told from others."""
+    engine: bool = False
+    """Serves models that are `owned_by` its name, which tells it from others. Counts at `/tokenize`, gives token ids
+    and takes `chat_template_kwargs`, an unknown field that is a 422 on some servers."""
     limit: str = "max_tokens"
     """The field for the most tokens that may be generated."""
     version: tuple[str, str] | None = None
     """Path, from the server's root, and key of its version."""
-    switches_thinking: bool = False
-    """Takes `chat_template_kwargs`: unknown fields are a 422 on some servers."""
     pattern: Callable[[str], Fields] | None = None
     """Holds the reply to a regular expression."""
     continues: Fields = field(default_factory=dict[str, object])
     """Has the reply go on where an assistant's message ends that comes last."""
-    want_tokens: Fields = field(default_factory=dict[str, object])
-    """Asks for ids and log-probabilities."""
     any_name: bool = False
     """Answers to every model name with the one model that it has: a wrong name is only seen in its list."""
-    tokenize: bool = False
-    """Counts texts and conversations at `/tokenize` and gives texts back at `/detokenize`."""
 
     def fields(self, request: ChatRequest, *, tokens: bool) -> dict[str, object]:
         """What a request asks for beside its messages; `tokens`: ids and log-probabilities too."""
         fields: dict[str, object] = {self.limit: request.max_tokens, **dict(request.sampling)}
         if request.seed is not None:
             fields["seed"] = request.seed
-        if request.thinking is not None and self.switches_thinking:
+        if request.thinking is not None and self.engine:
             fields["chat_template_kwargs"] = {"enable_thinking": request.thinking}
         if request.pattern is not None and self.pattern is not None:
             fields |= self.pattern(request.pattern)
         if request.messages[-1].role == "assistant":
             fields |= self.continues
-        if tokens:
-            fields |= self.want_tokens
+        if tokens and self.engine:
+            fields |= {"return_token_ids": True, "logprobs": True}
         if request.tools:
             fields["tools"] = [tool.to_openai() for tool in request.tools]
             if request.tool_choice is not None:
@@ -74,25 +69,19 @@ DIALECTS: dict[DialectName, Dialect] = {
     # Checked with 0.32.
     "vllm": Dialect(
         "vllm",
-        owner="vllm",
+        engine=True,
         version=("/version", "version"),
-        switches_thinking=True,
         pattern=lambda regex: {"structured_outputs": {"regex": regex}},
         continues={"add_generation_prompt": False, "continue_final_message": True},
-        want_tokens={"return_token_ids": True, "logprobs": True},
-        tokenize=True,
     ),
     # Checked with 0.5.23.
     "sglang": Dialect(
         "sglang",
-        owner="sglang",
+        engine=True,
         version=("/server_info", "version"),
-        switches_thinking=True,
         pattern=lambda regex: {"regex": regex},
         continues={"continue_final_message": True},
-        want_tokens={"return_token_ids": True, "logprobs": True},
         any_name=True,
-        tokenize=True,
     ),
 }
 """All that are known, by name. A server that gives none of them away is spoken to plainly."""
@@ -100,7 +89,7 @@ DIALECTS: dict[DialectName, Dialect] = {
 
 def owned_by(owner: str | None) -> Dialect | None:
     """The dialect of a server whose models are `owned_by` somebody, None where that says nothing."""
-    return next((d for d in DIALECTS.values() if d.owner is not None and d.owner == owner), None)
+    return next((d for d in DIALECTS.values() if d.engine and d.name == owner), None)
 
 
 def write_message(message: Message) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import (
@@ -25,17 +24,20 @@ from memagent.messages import (
     FinishReason,
     ServedCall,
     TokenIds,
-    ToolCall,
     Usage,
     read_calls,
     read_extra,
 )
 from memagent.models.openai_errors import Endpoint, server_message
 
-_LENGTH = {"length", "max_tokens"}
-_WITHHELD = {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal"}
-"""Reasons that say the text is not what the model would have said (OpenAI, Gemini, Anthropic gateways). Any
-other reason is an ordinary end of turn: servers name it `stop`, `eos_token`, `end_turn`, or not at all."""
+_WITHHELD = ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal")
+"""Reasons that say the text is not what the model would have said (OpenAI, Gemini, Anthropic gateways)."""
+_FINISH: dict[str, FinishReason] = {
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    **dict.fromkeys(_WITHHELD, FinishReason.OTHER),
+}
+"""Any other reason is an ordinary end of turn: servers name it `stop`, `eos_token`, `end_turn`, or not at all."""
 _BROKEN_OFF = {"abort", "error"}
 """vLLM and SGLang report a generation that the engine gave up on with status 200 and one of these."""
 
@@ -133,14 +135,21 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
     calls = read_calls(said.tool_calls or ())
     parts = said.content if isinstance(said.content, list) else [_Part(text=said.content or "")]
     text = "".join(part.text for part in parts)
-    if not text.strip():
-        _refuse_silence(said.refusal, () if request.tools else calls, endpoint)
+    # Asking again would be paid for, and answered the same.
+    if not text.strip() and said.refusal:
+        raise NoReply(f"{endpoint}: the model refuses: {endpoint.quote(said.refusal)!r}")
+    if not text.strip() and calls and not request.tools:
+        wanted = ", ".join(f"{call.name}({call.arguments})" for call in calls)
+        raise NoReply(
+            f"{endpoint}: the model says nothing and calls a tool, though it was given none: "
+            f"{endpoint.quote(wanted)!r}; switch off what the server reads calls with, or use another model"
+        )
     return Completion(
         text=text,
         tool_calls=calls,
         reasoning=next((text for text in reasoning if isinstance(text, str) and text), ""),
         extra=extra,
-        finish_reason=_finish(reply.finish_reason),
+        finish_reason=_FINISH.get((reply.finish_reason or "").lower(), FinishReason.STOP),
         usage=Usage(
             calls=1,
             prompt_tokens=reply.prompt_tokens or 0,
@@ -149,18 +158,6 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         ),
         tokens=_tokens(reply),
     )
-
-
-def _refuse_silence(refusal: str | None, calls: Sequence[ToolCall], endpoint: Endpoint) -> None:
-    """Asking again would be paid for, and answered the same."""
-    if refusal:
-        raise NoReply(f"{endpoint}: the model refuses: {endpoint.quote(refusal)!r}")
-    if calls:
-        said = ", ".join(f"{call.name}({call.arguments})" for call in calls)
-        raise NoReply(
-            f"{endpoint}: the model says nothing and calls a tool, though it was given none: "
-            f"{endpoint.quote(said)!r}; switch off what the server reads calls with, or use another model"
-        )
 
 
 def _tokens(reply: _Reply) -> TokenIds | None:
@@ -173,13 +170,6 @@ def _tokens(reply: _Reply) -> TokenIds | None:
     return TokenIds(
         prompt=reply.prompt, sampled=reply.sampled, logprobs=logprobs if whole else None
     )
-
-
-def _finish(reason: str | None) -> FinishReason:
-    reason = (reason or "stop").lower()
-    if reason in _LENGTH:
-        return FinishReason.LENGTH
-    return FinishReason.OTHER if reason in _WITHHELD else FinishReason.STOP
 
 
 def excerpt(body: bytes, endpoint: Endpoint) -> str:

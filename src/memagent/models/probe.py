@@ -110,8 +110,8 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
         serves=None if listed is None else tuple(entry.id for entry in listed),
         counter=counter.name,
         counts=getattr(counter, "who", "bytes" if isinstance(counter, ByteBound) else "tokenizer"),
-        token_ids=bool(dialect.want_tokens),
-        thinking=dialect.switches_thinking,
+        token_ids=dialect.engine,
+        thinking=dialect.engine,
         pattern=dialect.pattern is not None,
         call=call,
     )

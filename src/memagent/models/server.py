@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import JsonValue
@@ -28,9 +28,6 @@ from memagent.models.model_list import ServedModel, ask_list, hurry, served_wind
 from memagent.models.once import Once
 from memagent.models.openai_client import Clients
 from memagent.models.openai_errors import Endpoint, says_no_model, translate, where_models_are
-
-if TYPE_CHECKING:
-    import openai
 
 logger = logging.getLogger("memagent")
 
@@ -194,7 +191,11 @@ class Server:
                     if not self._parameters.learn(error, sent):
                         raise
         except openai.APIError as error:
-            raise await self._translated(error) from self.endpoint.cause(error)
+            served = None
+            if says_no_model(error):
+                with suppress(ModelError):  # rather than a second error
+                    served = [entry.id for entry in await self._ask_list() or ()]
+            raise translate(error, self.endpoint, served) from self.endpoint.cause(error)
         except UnicodeEncodeError as error:
             raise RequestRefused(
                 f"{self.endpoint}: the prompt holds half a surrogate pair "
@@ -234,10 +235,3 @@ class Server:
     async def aclose(self) -> None:
         """Closes the connections of all event loops."""
         await self._clients.aclose()
-
-    async def _translated(self, error: openai.APIError) -> ModelError:
-        served: list[str] | None = None
-        if says_no_model(error):
-            with suppress(ModelError):  # rather than a second error
-                served = self._names if await self._ask_list() is not None else None
-        return translate(error, self.endpoint, served)
