@@ -65,6 +65,33 @@ def refuse_tools(who: str, request: ChatRequest) -> None:
         )
 
 
+class Unserved:
+    """Base of models without a server, which know their counter and window and hold nothing."""
+
+    name = ""
+
+    def __init__(self, counter: TokenCounter, window: int | None) -> None:
+        self._counter, self._window = counter, window
+
+    def count_prompt(self, request: ChatRequest) -> int:
+        """Tokens of a prompt; a `ContextOverflow` where it does not fit the window with its output."""
+        messages, thinking, tools = request.messages, request.thinking, request.tools
+        prompt = self._counter.count_messages(messages, thinking=thinking, tools=tools)
+        refuse_overflow(self.name, prompt, request.max_tokens, self._window)
+        return prompt
+
+    async def counter(self) -> TokenCounter:
+        """The model's counter."""
+        return self._counter
+
+    async def window(self) -> int | None:
+        """The window that it was made with."""
+        return self._window
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
 class Wrapper:
     """A model around another model: passes everything on. Subclasses override `complete`."""
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from memagent.errors import ModelError, PromptTruncated, ServerFailed, TokenizerError
 from memagent.messages import ChatRequest, Usage
 from memagent.models.base import ChatModel, Wrapper
-from memagent.models.once import Once
 from memagent.models.router import Router
 from memagent.models.server import UNREACHED
 from memagent.models.server_counter import ServerCounter
+from memagent.models.sharing import Once
 from memagent.threads import in_thread
 from memagent.tokens import load_counter
 from memagent.tokens.base import TokenCounter

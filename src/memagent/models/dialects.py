@@ -20,6 +20,7 @@ DialectName = Literal["plain", "openai", "vllm", "sglang"]
 
 Fields = Mapping[str, object]
 """Fields of a request's body."""
+TEMPLATE_KWARGS = "chat_template_kwargs"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class Dialect:
         if request.seed is not None:
             fields["seed"] = request.seed
         if request.thinking is not None and self.engine:
-            fields["chat_template_kwargs"] = {"enable_thinking": request.thinking}
+            fields[TEMPLATE_KWARGS] = {"enable_thinking": request.thinking}
         if request.pattern is not None and self.pattern is not None:
             fields |= self.pattern(request.pattern)
         if request.messages[-1].role == "assistant":
@@ -90,6 +91,13 @@ DIALECTS: dict[DialectName, Dialect] = {
 def owned_by(owner: str | None) -> Dialect | None:
     """The dialect of a server whose models are `owned_by` somebody, None where that says nothing."""
     return next((d for d in DIALECTS.values() if d.engine and d.name == owner), None)
+
+
+def merge_fields(fields: Fields, extra: Fields) -> dict[str, object]:
+    """The fields with those of `extra_body`, which win; what both say to the chat template is joined."""
+    both: list[Any] = [fields.get(TEMPLATE_KWARGS), extra.get(TEMPLATE_KWARGS)]
+    joined = {TEMPLATE_KWARGS: both[0] | both[1]} if all(isinstance(b, dict) for b in both) else {}
+    return {**fields, **extra, **joined}
 
 
 def write_message(message: Message) -> dict[str, Any]:

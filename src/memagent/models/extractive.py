@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from memagent.errors import RequestRefused
 from memagent.messages import ChatRequest, Completion, Usage
-from memagent.models.base import refuse_overflow
+from memagent.models.base import Unserved
 from memagent.models.extractive_score import Question, clip, sentences
-from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
 WINDOW = 8192
@@ -14,7 +13,7 @@ WINDOW = 8192
 NOTHING_FOUND = "No sentence of the document matches the question."
 
 
-class ExtractiveModel:
+class ExtractiveModel(Unserved):
     """Answers from a document with its own sentences. No weights, no server, no network, and no understanding.
 
     It is not a language model: it scores sentences by the words they share with the question (case, accents
@@ -33,13 +32,11 @@ class ExtractiveModel:
     name = "extractive"
 
     def __init__(self, *, window: int = WINDOW) -> None:
-        self._window = window
-        self._counter = ByteBound()
+        super().__init__(ByteBound(), window)
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Rewrites the memory (`update`) or answers (`answer`) in `max_tokens` UTF-8 bytes; else a `RequestRefused`."""
-        prompt = self._counter.count_messages(request.messages, tools=request.tools)
-        refuse_overflow(self.name, prompt, request.max_tokens, self._window)
+        prompt = self.count_prompt(request)
         if request.kind not in ("update", "answer"):
             raise RequestRefused(
                 f"extractive answers calls of kind 'update' and 'answer' only, not {request.kind!r}; "
@@ -48,17 +45,6 @@ class ExtractiveModel:
         text = _update(request) if request.kind == "update" else _answer(request)
         usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=self._counter.count(text))
         return Completion(text=text, usage=usage)
-
-    async def counter(self) -> TokenCounter:
-        """Counts UTF-8 bytes: these are this model's tokens."""
-        return self._counter
-
-    async def window(self) -> int | None:
-        """8192 bytes of prompt plus output, unless the constructor was told otherwise."""
-        return self._window
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
 
     def __repr__(self) -> str:
         return "ExtractiveModel()"

@@ -15,7 +15,7 @@ from pydantic import model_validator
 from memagent.errors import ConfigError, LimitReached, ModelError, TokenizerError
 from memagent.messages import ChatRequest, Completion, Leaf, Usage
 from memagent.models.base import ChatModel, Wrapper
-from memagent.models.perloop import PerLoop
+from memagent.models.sharing import PerLoop
 from memagent.threads import in_thread
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound

@@ -10,14 +10,18 @@ from memagent.errors import ConfigError, ContextOverflow, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
 from memagent.models.base import refuse_overflow
 from memagent.models.counting import Counting
-from memagent.models.dialects import DIALECTS, OTHER_LIMIT, DialectName, write_message
+from memagent.models.dialects import (
+    DIALECTS,
+    OTHER_LIMIT,
+    DialectName,
+    merge_fields,
+    write_message,
+)
 from memagent.models.openai_client import Clients
 from memagent.models.openai_reply import read_completion
 from memagent.models.router import Router
 from memagent.models.server import Server
 from memagent.tokens.base import TokenCounter
-
-TEMPLATE_KWARGS = "chat_template_kwargs"
 
 
 class OpenAIModel:
@@ -80,7 +84,8 @@ class OpenAIModel:
         if not urls:
             raise ConfigError("base_url is an empty list; give at least one server")
         self.model = model
-        self._dialect: DialectName = dialect
+        self.name = f"{'openai' if dialect == 'plain' else dialect}:{model}"
+        """Dialect and model, `vllm:Qwen/Qwen3-4B`; `openai:` for plain servers too."""
         self._window = window
         self._tokenizer = tokenizer
         self._extra_body = dict(extra_body or {})
@@ -91,12 +96,6 @@ class OpenAIModel:
     def _route(self, servers: Sequence[Server]) -> None:
         self._router = Router(servers)
         self._counting = Counting(self.model, self._router, self._tokenizer, self._extra_body)
-
-    @property
-    def name(self) -> str:
-        """Dialect and model, `vllm:Qwen/Qwen3-4B`; `openai:` for plain servers too."""
-        scheme = "openai" if self._dialect == "plain" else self._dialect
-        return f"{scheme}:{self.model}"
 
     @property
     def servers(self) -> list[Server]:
@@ -171,12 +170,9 @@ class OpenAIModel:
             "messages": [write_message(message) for message in request.messages],
             **dialect.fields(request, tokens=self._tokens),
         }
-        template = (fields.get(TEMPLATE_KWARGS), self._extra_body.get(TEMPLATE_KWARGS))
         if self._extra_body.get(dialect.limit, 0) is None:
             fields[OTHER_LIMIT[dialect.limit]] = request.max_tokens
-        fields |= self._extra_body
-        if isinstance(template[0], dict) and isinstance(template[1], dict):
-            fields[TEMPLATE_KWARGS] = template[0] | template[1]  # as they are counted
+        fields = merge_fields(fields, self._extra_body)
         fields = {name: value for name, value in fields.items() if value is not None}
         if prompt:
             # What is sent decides: extra_body may ask for more.

@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from memagent.errors import ConfigError, RequestRefused
 from memagent.models.openai_errors import Endpoint
-from memagent.models.perloop import PerLoop
+from memagent.models.sharing import PerLoop
 from memagent.threads import in_thread
 
 if TYPE_CHECKING:

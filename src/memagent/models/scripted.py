@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, ToolCall, Usage
-from memagent.models.base import refuse_overflow
+from memagent.models.base import Unserved
 from memagent.models.limit import complete_usage
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
@@ -17,7 +17,7 @@ Reply = str | ToolCall | tuple[ToolCall, ...] | list[ToolCall] | Completion | Ba
 Respond = Callable[[ChatRequest], "Reply | Awaitable[Reply]"]
 
 
-class ScriptedModel:
+class ScriptedModel(Unserved):
     """Replies from a list, one entry a call, or from a function of the request.
 
     A text, a tool call or several become a `Completion` whose usage is counted with the model's counter, a
@@ -56,18 +56,13 @@ class ScriptedModel:
         self.requests: list[ChatRequest] = []
         """What was sent, in order."""
         self._replies = replies if callable(replies) else tuple(replies)
-        self._window = window
-        self._counter = ByteBound() if counter is None else counter
+        super().__init__(ByteBound() if counter is None else counter, window)
         self.name = name
-        """What the constructor was given."""
         self._lock = threading.Lock()
 
     async def complete(self, request: ChatRequest) -> Completion:
         """The next reply, raised if it is an exception; a `ModelError` where the list is used up."""
-        prompt = self._counter.count_messages(
-            request.messages, thinking=request.thinking, tools=request.tools
-        )
-        refuse_overflow(self.name, prompt, request.max_tokens, self._window)
+        prompt = self.count_prompt(request)
         with self._lock:
             place = len(self.requests)
             self.requests.append(request)
@@ -81,17 +76,6 @@ class ScriptedModel:
         usage = Usage(calls=1, prompt_tokens=prompt)
         completion = Completion(text=text, tool_calls=tuple(calls), usage=usage)
         return complete_usage(request, completion, self._counter)
-
-    async def counter(self) -> TokenCounter:
-        """The counter that was given."""
-        return self._counter
-
-    async def window(self) -> int | None:
-        """The window that was given."""
-        return self._window
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
 
     def __repr__(self) -> str:
         return f"ScriptedModel({self.name!r}, {len(self.requests)} requests so far)"

@@ -25,9 +25,9 @@ from memagent.errors import (
 )
 from memagent.models.dialects import Dialect, Parameters, owned_by
 from memagent.models.model_list import ServedModel, ask_list, hurry, served_window
-from memagent.models.once import Once
 from memagent.models.openai_client import Clients
 from memagent.models.openai_errors import Endpoint, says_no_model, translate, where_models_are
+from memagent.models.sharing import Once
 
 logger = logging.getLogger("memagent")
 

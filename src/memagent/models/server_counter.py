@@ -18,7 +18,7 @@ from memagent.errors import (
     TokenizerError,
 )
 from memagent.messages import Message, ToolCall, ToolSpec
-from memagent.models.dialects import write_message
+from memagent.models.dialects import TEMPLATE_KWARGS, merge_fields, write_message
 from memagent.texts import repair_surrogates
 from memagent.threads import widen
 from memagent.tokens.base import Measured, TokenCounter
@@ -240,12 +240,9 @@ class ServerCounter:
         }
         if tools:
             fields["tools"] = [tool.to_openai() for tool in tools]
-        fields |= self._template
         if thinking is not None:
-            switch = {"enable_thinking": thinking}
-            own = self._template.get("chat_template_kwargs")
-            fields["chat_template_kwargs"] = switch | (own if isinstance(own, dict) else {})
-        return len(self._tokenize(fields))
+            fields[TEMPLATE_KWARGS] = {"enable_thinking": thinking}
+        return len(self._tokenize(merge_fields(fields, self._template)))
 
     def _tokenize(self, fields: Mapping[str, object]) -> list[int]:
         reply = self._send("/tokenize", {"model": self._model, **fields})
