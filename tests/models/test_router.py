@@ -57,7 +57,7 @@ async def test_the_least_outstanding_tokens_decide(make: MakeRouter) -> None:
             taken.append(router.servers.index(server))
         # 100 | 30 | 50, then 30 more to the second, 45 more to the third, 1 to the second.
         assert taken == [0, 1, 2, 1, 2, 1]
-    assert [lane.outstanding for lane in router.lanes] == [0, 0, 0]
+    assert [lane.outstanding for lane in router.servers] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("how", [RequestRefused("x"), ServerFailed("x"), KeyError("x")], ids=repr)
@@ -66,12 +66,12 @@ async def test_what_failed_is_no_longer_outstanding(make: MakeRouter, how: Excep
 
     async def call() -> None:
         async with router.turn((), 10):
-            assert router.lanes[0].outstanding == 10
+            assert router.servers[0].outstanding == 10
             raise how
 
     with pytest.raises(type(how)):
         await call()
-    assert router.lanes[0].outstanding == 0
+    assert router.servers[0].outstanding == 0
 
 
 async def test_a_cancelled_request_is_no_longer_outstanding(make: MakeRouter) -> None:
@@ -87,7 +87,7 @@ async def test_a_cancelled_request_is_no_longer_outstanding(make: MakeRouter) ->
     await entered.wait()
     holding.cancel()
     await asyncio.gather(holding, return_exceptions=True)
-    assert router.lanes[0].outstanding == 0
+    assert router.servers[0].outstanding == 0
     assert await place(router) == 0
 
 
@@ -189,12 +189,12 @@ async def test_many_failures_at_once_count_as_one(
 
     calls = [asyncio.create_task(call()) for _ in range(64)]
     await asyncio.sleep(0.05)
-    assert [lane.outstanding for lane in router.lanes] == [32, 32]
+    assert [lane.outstanding for lane in router.servers] == [32, 32]
     gone.set()
     ended = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(error, ConnectionFailed) for error in ended)
-    assert [lane.failures for lane in router.lanes] == [1, 1]
-    assert [lane.rests_until for lane in router.lanes] == [clock.now + 1.0] * 2
+    assert [lane.failures for lane in router.servers] == [1, 1]
+    assert [lane.rests_until for lane in router.servers] == [clock.now + 1.0] * 2
     assert len(caplog.records) == 2
 
 
@@ -216,7 +216,7 @@ async def test_a_server_that_stays_away_is_asked_less_and_less_often(
     clock.now += 30
     assert await place(router) == 0
     assert f"{server.url}: is back" in caplog.text
-    assert router.lanes[0].failures == 0
+    assert router.servers[0].failures == 0
 
 
 @pytest.mark.parametrize(

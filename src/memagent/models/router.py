@@ -10,7 +10,6 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -36,27 +35,6 @@ ANSWERS_WITHIN = 2.0
 AWAY = (ConnectionFailed, RequestTimeout, ServerFailed)
 
 
-@dataclass(eq=False)
-class Lane:
-    """One server, and how it is doing."""
-
-    server: Server
-    outstanding: int = 0
-    """Tokens of the requests that it is at: prompt plus the most that may be generated."""
-    failures: int = 0
-    """In a row."""
-    rests_until: float = 0.0
-    """On the monotonic clock."""
-    on_trial: bool = False
-    """It said that it is back, and has not answered a request since."""
-
-    def rest(self, now: float, *, least: float = 0.0) -> None:
-        """Counts a failure; the rest is twice as long for each in a row, and `least` seconds."""
-        self.failures += 1
-        doubled = FIRST_REST * 2.0 ** min(self.failures - 1, 16)
-        self.rests_until = now + max(min(doubled, LONGEST_REST), least)
-
-
 class Router:
     """Chooses among servers of the same model.
 
@@ -66,56 +44,51 @@ class Router:
     """
 
     def __init__(self, servers: Sequence[Server]) -> None:
-        self.lanes = [Lane(server) for server in servers]
+        self.servers = list(servers)
         """At least one."""
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, Lane] = OrderedDict()
-
-    @property
-    def servers(self) -> list[Server]:
-        """All of them."""
-        return [lane.server for lane in self.lanes]
+        self._known: OrderedDict[bytes, Server] = OrderedDict()
 
     @asynccontextmanager
     async def turn(self, messages: Sequence[Message], tokens: int) -> AsyncGenerator[Server]:
         """The server for one request of about `tokens`, which count as outstanding until the block is left."""
-        blocks = list(_digest_blocks(messages)) if len(self.lanes) > 1 else []
+        blocks = list(_digest_blocks(messages)) if len(self.servers) > 1 else []
         await self._revive()
         with self._lock:
-            lane = self._choose(blocks, tokens)
-            lane.outstanding += tokens
+            server = self._choose(blocks, tokens)
+            server.outstanding += tokens
             for block in blocks:
-                self._known[block] = lane
+                self._known[block] = server
                 self._known.move_to_end(block)
             while len(self._known) > KNOWN_BLOCKS:
                 self._known.popitem(last=False)
         try:
-            yield lane.server
-            lane.failures, lane.on_trial = 0, False
+            yield server
+            server.failures = 0
         except ModelError as error:
-            self._rest(lane, error)
+            self._leave_out(server, error)
             raise
         finally:
             with self._lock:
-                lane.outstanding -= tokens
+                server.outstanding -= tokens
 
     def ask(self, path: str, body: Mapping[str, object]) -> Mapping[str, JsonValue]:
         """`Server.ask` of the first server that is there, else the last server's error. Blocks."""
-        *first, last = sorted(self.lanes, key=lambda lane: lane.rests_until)
-        for lane in first:
+        *first, last = sorted(self.servers, key=lambda server: server.rests_until)
+        for server in first:
             try:
-                return lane.server.ask(path, body)
+                return server.ask(path, body)
             except (*AWAY, ServerBusy) as error:
-                self._rest(lane, error)
-        return last.server.ask(path, body)
+                self._leave_out(server, error)
+        return last.ask(path, body)
 
-    def _choose(self, blocks: list[bytes], tokens: int) -> Lane:
+    def _choose(self, blocks: list[bytes], tokens: int) -> Server:
         now = time.monotonic()
-        up = [lane for lane in self.lanes if lane.rests_until <= now]
+        up = [server for server in self.servers if server.rests_until <= now]
         if not up:  # the one that has rested longest: its failure is the caller's to wait out
-            return min(self.lanes, key=lambda lane: lane.rests_until)
-        least = min(up, key=lambda lane: lane.outstanding)
-        known = [lane for block in blocks if (lane := self._known.get(block)) is not None]
+            return min(self.servers, key=lambda server: server.rests_until)
+        least = min(up, key=lambda server: server.outstanding)
+        known = [server for block in blocks if (server := self._known.get(block)) is not None]
         if known and len(known) >= STICKS * len(blocks) and known[-1] in up:
             behind = known[-1].outstanding - least.outstanding
             return known[-1] if behind <= LEAD * tokens else least
@@ -123,46 +96,52 @@ class Router:
 
     async def _revive(self) -> None:
         """Asks servers whose rest is over whether they are there."""
-        if len(self.lanes) == 1:
+        if len(self.servers) == 1:
             return
         with self._lock:
             now = time.monotonic()
-            away = [lane for lane in self.lanes if lane.failures and not lane.on_trial]
-            due = [lane for lane in away if lane.rests_until <= now]
-            for lane in due:  # nobody else asks meanwhile
-                lane.rests_until = now + ANSWERS_WITHIN
+            away = [server for server in self.servers if server.failures and server.rests_until]
+            due = [server for server in away if server.rests_until <= now]
+            for server in due:  # nobody else asks meanwhile
+                server.rests_until = now + ANSWERS_WITHIN
         if due:
             await asyncio.gather(*map(self._look_after, due))
 
-    async def _look_after(self, lane: Lane) -> None:
-        lane.server.forget()
+    async def _look_after(self, server: Server) -> None:
+        server.forget()
         try:
             async with asyncio.timeout(ANSWERS_WITHIN):
-                await lane.server.listing()
+                await server.listing()
         except (*AWAY, ServerBusy, TimeoutError):
             with self._lock:
-                lane.rest(time.monotonic())
+                _rest(server, time.monotonic())
             return
         except ModelError as error:  # who refuses to send a list is there
             logger.debug("%s", error)
-        lane.on_trial, lane.rests_until = True, 0.0
-        logger.warning("%s: is back", lane.server.endpoint)
+        server.rests_until = 0.0
+        logger.warning("%s: is back", server.endpoint)
 
-    def _rest(self, lane: Lane, error: ModelError) -> None:
+    def _leave_out(self, server: Server, error: ModelError) -> None:
         """Leaves a server out for a while, if what failed is the server."""
         if not isinstance(error, (*AWAY, ServerBusy)):
             return
         if isinstance(error, AWAY):
-            lane.server.forget()
+            server.forget()
         with self._lock:
             now = time.monotonic()
-            if lane.rests_until > now:  # many requests fail when a server goes: it goes once
+            if server.rests_until > now:  # many requests fail when a server goes: it goes once
                 return
-            lane.on_trial = False
-            lane.rest(now, least=min(error.retry_after or 0.0, LONGEST_REST))
-        if len(self.lanes) > 1:
-            rest = lane.rests_until - now
-            logger.warning("%s: left out for %.0f s: %s", lane.server.endpoint, rest, error)
+            _rest(server, now, least=min(error.retry_after or 0.0, LONGEST_REST))
+        if len(self.servers) > 1:
+            rest = server.rests_until - now
+            logger.warning("%s: left out for %.0f s: %s", server.endpoint, rest, error)
+
+
+def _rest(server: Server, now: float, *, least: float = 0.0) -> None:
+    """Counts a failure; the rest is twice as long for each in a row, and `least` seconds."""
+    server.failures += 1
+    doubled = FIRST_REST * 2.0 ** min(server.failures - 1, 16)
+    server.rests_until = now + max(min(doubled, LONGEST_REST), least)
 
 
 def _digest_blocks(messages: Sequence[Message]) -> Iterator[bytes]:

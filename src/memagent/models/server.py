@@ -49,6 +49,12 @@ class Server:
         self._clients = clients
         self._presumed = presumed  # where it does not give itself away
         self._parameters = Parameters(self.endpoint)
+        self.outstanding = 0
+        """Tokens of the requests that it is at: prompt plus the most that may be generated."""
+        self.failures = 0
+        """In a row."""
+        self.rests_until = 0.0
+        """On the monotonic clock; 0 where it does not rest, or said after its rest that it is back."""
         self._names: list[str] | None = None
         """Models of the latest list."""
         self._astray: str | None = None
