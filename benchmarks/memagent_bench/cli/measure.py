@@ -190,7 +190,7 @@ def _settings(policy: Policy, given: Measure) -> MemorySettings:
         window=given.window,
         chunk_tokens=given.chunk_tokens,
         memory_tokens=given.memory_tokens,
-        cuts=given.cuts or policy.cuts or "exact",
+        cuts=given.cuts or policy.reading().get("cuts", "exact"),
         trust=given.trust,
         sampling=dict(policy.sampling or Sampling()) | said,
         seed=given.seed,

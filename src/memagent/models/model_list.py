@@ -1,129 +1,109 @@
-"""A server's list of models, and the base URL at which it is."""
+"""A server's list of models."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
+from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
+from typing import Annotated
 
-from memagent.errors import (
-    AuthenticationFailed,
-    BadResponse,
-    RequestRefused,
-    TLSFailed,
-)
-from memagent.models.once import Once
+from pydantic import AliasPath, BaseModel, Field, TypeAdapter, ValidationError
+
+from memagent.errors import BadResponse, RequestRefused, TLSFailed
 from memagent.models.openai_client import Clients, speaks_tls
 from memagent.models.openai_errors import Endpoint, broke, server_message, translate
-from memagent.models.openai_reply import ServedModel, read_models
-
-logger = logging.getLogger("memagent")
+from memagent.models.openai_reply import LenientName, excerpt, or_none
 
 LIST_SECONDS = 30.0
 """A model list, a count or a version needs no computing: a server that has not sent it by then hangs."""
-VERSION = "/v1"
 _NO_LIST = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
+_Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, or_none]
 
 
-class ModelList:
-    """Asks for a server's list, once; a `ModelError` where that fails.
+class ServedModel(BaseModel):
+    """One entry of a server's model list."""
 
-    Where the base URL has none and `/v1` behind it has, that is the base URL.
-    """
-
-    def __init__(self, clients: Clients, endpoint: Endpoint) -> None:
-        self._clients = clients
-        self.endpoint = endpoint
-        """The server at the base URL that is used."""
-        self.names: list[str] | None = None
-        """Models of the latest list."""
-        self.astray: str | None = None
-        """Why the base URL seems to lead elsewhere."""
-        self.asked_at: float | None = None
-        """When the list came, on the monotonic clock; None where it has to be asked for."""
-        self._found = Once(self.ask)
+    id: str
+    owned_by: LenientName = None
+    """Gives vLLM and SGLang away."""
+    max_model_len: _Window = None
+    """vLLM, SGLang."""
+    context_length: _Window = None
+    """Several gateways."""
+    n_ctx: _Window = Field(None, validation_alias=AliasPath("meta", "n_ctx"))
+    """llama-server."""
+    parent: LenientName = None
+    """vLLM: the model that a LoRA adapter belongs to; adapters have no length of their own."""
 
     @property
-    def quick(self) -> Endpoint:
-        """The server as it is asked for what needs no computing."""
-        return replace(self.endpoint, timeout=min(LIST_SECONDS, self.endpoint.timeout))
+    def window(self) -> int | None:
+        """Most tokens of prompt plus output, None where the server does not say."""
+        return self.max_model_len or self.n_ctx or self.context_length
 
-    async def get(self) -> tuple[ServedModel, ...] | None:
-        """The list, asked for unless it is known."""
-        return await self._found.get()
 
-    def forget(self) -> None:
-        """Asks again next time."""
-        self._found = Once(self.ask)
-        self.asked_at = None
+class _Listing(BaseModel):
+    data: list[ServedModel]
 
-    async def ask(self) -> tuple[ServedModel, ...] | None:
-        """The list as it is now, None where the server keeps none."""
-        url = self.endpoint.base_url.rstrip("/")
-        failure: BadResponse | None = None
-        try:
-            listed = await self._ask_at(self.endpoint)
-        except BadResponse as error:
-            listed, failure = None, error
-        if listed is None and not url.endswith(VERSION):
-            below = replace(self.endpoint, base_url=url + VERSION)
-            try:
-                listed = await self._ask_at(below)
-            except AuthenticationFailed:
-                self._move(below)
-                raise
-            except (RequestRefused, BadResponse):
-                listed = None
-            if listed is not None:
-                self._move(below)
-            elif failure is None:
-                self.astray = (
-                    f"{self.endpoint}: neither GET {url}/models nor GET {below.base_url}/models gives a list of "
-                    f"models. Most base URLs end in /v1: correct it, or give the window (--window) if it is right"
-                )
-        if listed is None:
-            if failure is not None:
-                raise failure
-            logger.info("%s: no list of models there", self.endpoint)
+
+_Bare = Annotated[list[ServedModel], Field(min_length=1)]
+"""As a few gateways send it."""
+_listing: TypeAdapter[_Listing | list[ServedModel]] = TypeAdapter(_Listing | _Bare)
+
+
+def hurry(endpoint: Endpoint) -> Endpoint:
+    """The server as it is asked for what needs no computing."""
+    return replace(endpoint, timeout=min(LIST_SECONDS, endpoint.timeout))
+
+
+async def ask_list(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ...] | None:
+    """Asks for the list at a base URL, once; None where there is none, `BadResponse` where something else is."""
+    client = await clients.get()
+    import openai
+
+    there = client.with_options(base_url=endpoint.base_url)
+    quick = hurry(endpoint)
+    try:
+        raw = await there.models.with_raw_response.list(timeout=clients.timeout(quick.timeout))
+    except openai.APIStatusError as error:
+        if error.status_code in _NO_LIST:
             return None
-        self.names = [entry.id for entry in listed]
-        self.asked_at = time.monotonic()
-        return listed
+        if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
+            said = endpoint.quote(server_message(error.body))
+            raise RequestRefused(
+                f"{endpoint}: the server answered 500 to GET /models: {said}; give the window (--window) if "
+                f"it can do without its list"
+            ) from endpoint.cause(error)
+        raise translate(error, endpoint) from endpoint.cause(error)
+    except openai.APIError as error:
+        if broke(error) and await asyncio.to_thread(speaks_tls, endpoint.base_url):
+            raise TLSFailed(
+                f"{endpoint}: the server speaks TLS there; begin the base URL with https://"
+            ) from None
+        raise translate(error, quick) from endpoint.cause(error)
+    return read_models(raw.content, endpoint)
 
-    async def _ask_at(self, endpoint: Endpoint) -> tuple[ServedModel, ...] | None:
-        """The list at a base URL, None where there is none."""
-        client = await self._clients.get()
-        import openai
 
-        there = client.with_options(base_url=endpoint.base_url)
-        quick = self.quick.timeout
-        try:
-            raw = await there.models.with_raw_response.list(timeout=self._clients.timeout(quick))
-        except openai.APIStatusError as error:
-            if error.status_code in _NO_LIST:
-                return None
-            if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
-                said = endpoint.quote(server_message(error.body))
-                raise RequestRefused(
-                    f"{endpoint}: the server answered 500 to GET /models: {said}; give the window (--window) if "
-                    f"it can do without its list"
-                ) from endpoint.cause(error)
-            raise translate(error, endpoint) from endpoint.cause(error)
-        except openai.APIError as error:
-            if broke(error) and await asyncio.to_thread(speaks_tls, endpoint.base_url):
-                raise TLSFailed(
-                    f"{endpoint}: the server speaks TLS there; begin the base URL with https://"
-                ) from None
-            raise translate(error, replace(endpoint, timeout=quick)) from endpoint.cause(error)
-        try:
-            return read_models(raw.content, endpoint)
-        except BadResponse as error:
-            error.retryable = False  # it is a page of something else, and will be
-            raise
+def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
+    """The models that a server lists; a `BadResponse` where the body is no list."""
+    try:
+        listed = _listing.validate_json(body)
+    except ValidationError as error:
+        failure = BadResponse(
+            f"{endpoint}: the reply to GET /models is no list of models: {excerpt(body, endpoint)}; "
+            f"does the base URL lead to an OpenAI-compatible server?"
+        )
+        failure.retryable = False  # it is a page of something else, and will be
+        raise failure from endpoint.cause(error)
+    return tuple(listed if isinstance(listed, list) else listed.data)
 
-    def _move(self, endpoint: Endpoint) -> None:
-        logger.info("%s: the base URL is %s", self.endpoint, endpoint.base_url)
-        self._clients.move(endpoint.base_url)
-        self.endpoint = endpoint
+
+def served_window(model: str, listed: Sequence[ServedModel]) -> int | None:
+    """The window of a model in a server's list, None where the list does not say."""
+    by_id = {entry.id: entry for entry in listed}
+    entry = by_id.get(model)
+    if entry is None:
+        # llama-server answers to any name: where only one model is served, it is that one.
+        return listed[0].window if len(listed) == 1 else None
+    parent = by_id.get(entry.parent or "")
+    return entry.window or (parent.window if parent else None)

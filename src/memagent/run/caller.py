@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from memagent.errors import ContextOverflow, LimitReached, ModelError, RunMismatch
 from memagent.messages import ChatRequest, Completion, Message, Sampling, Usage
 from memagent.models.base import ChatModel
-from memagent.models.metered import metered
+from memagent.models.limit import complete_usage
 from memagent.models.retry import count_in_thread
 from memagent.prompts import UnusableReply
 from memagent.run.exchange import Exchange, Record, Reply, Unusable
@@ -145,7 +145,7 @@ class Caller:
             await self._fail(exchange, str(limit), 0)
             raise
         if min(completion.usage.prompt_tokens, completion.usage.completion_tokens) <= 0:
-            completion = await in_thread(metered, request, completion, self._counter)
+            completion = await in_thread(complete_usage, request, completion, self._counter)
         for failure in completion.failures:
             exchange.note(failure.error, failure.waited)
         if exchange.bound is not None and completion.usage.prompt_tokens > exchange.bound:

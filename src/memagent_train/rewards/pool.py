@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from memagent.errors import ConfigError, ToolError
-from memagent.models.perloop import PerLoop
+from memagent.models.sharing import PerLoop
 from memagent.tasks import Sample
 from memagent.threads import in_thread
 from memagent.tools.processes import Place, ProcessCall, WorkerPool

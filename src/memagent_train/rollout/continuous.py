@@ -15,7 +15,7 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from memagent.errors import ConfigError, DeviceFull, ModelError, RequestRefused
 from memagent.messages import Sampling
-from memagent.models.once import Once
+from memagent.models.sharing import Once
 from memagent.models.transformers.batching import closed, settle
 from memagent.models.transformers.device import is_out_of_memory
 from memagent.models.transformers.meter import Meter

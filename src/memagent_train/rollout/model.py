@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from memagent.errors import ConfigError
 from memagent.messages import ChatRequest, Completion, FinishReason, Sampling, TokenIds, Usage
 from memagent.models.base import refuse_overflow, refuse_tools
-from memagent.models.once import Once
+from memagent.models.sharing import Once
 from memagent.models.transformers.counter import text_counter
 from memagent.models.transformers.meter import Meter
 from memagent.models.transformers.sampler import Sampler

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, TokenIds, Usage
 from memagent.models.base import refuse_overflow, refuse_tools
-from memagent.models.once import Once
 from memagent.models.policy import Policy
+from memagent.models.sharing import Once
 from memagent.threads import in_thread
 from memagent.tokens import TokenizerFile
 

@@ -1,10 +1,11 @@
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
 from memagent.errors import ServerBusy
-from memagent.models.once import Once
+from memagent.models.sharing import Once, PerLoop
 
 
 class Source:
@@ -74,3 +75,32 @@ def test_loops_in_threads_share_the_answer() -> None:
         thread.join()
     assert got == ["x"] * 4
     assert source.asked == 1
+
+
+# --- one for each loop
+
+
+async def got(holder: PerLoop[Any]) -> tuple[object, object]:
+    return holder.get(), holder.get()
+
+
+def test_each_loop_has_its_own_value() -> None:
+    holder = PerLoop(object)
+    first, again = asyncio.run(got(holder))
+    assert first is again
+    other, _ = asyncio.run(got(holder))
+    assert other is not first
+
+
+def test_closed_loops_are_dropped_though_their_values_hold_them() -> None:
+    holder = PerLoop(asyncio.get_running_loop)
+    for _ in range(5):
+        asyncio.run(got(holder))
+    (only,) = holder.take_all()
+    assert only[0] is only[1]
+    assert holder.take_all() == []
+
+
+def test_without_a_loop() -> None:
+    with pytest.raises(RuntimeError):
+        PerLoop(object).get()
