@@ -221,7 +221,7 @@ class LiveWatcher(SilentWatcher):
 
     def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
         super().__init__(board)
-        self._screen = terminal.Board(stream, title, board, self._latest)
+        self._screen = terminal.board(stream, title, board, self._latest)
 
     def __enter__(self) -> Self:
         self._screen.__enter__()

@@ -14,12 +14,11 @@ from memagent.errors import ConfigError
 from memagent.events import ChunkRead, Event, MemoryUpdated
 from memagent.messages import Usage
 
-QUIET = Outcome(json=False)
 CHARS = 1000
 
 
 def test_a_needle_that_is_found_is_right(capsys: pytest.CaptureFixture[str]) -> None:
-    assert find_needle("extractive", Length.K16, 0, Display.PLAIN, QUIET) == 0
+    assert find_needle("extractive", Length.K16, 0, Outcome()) == 0
     said = capsys.readouterr().out
     for words in ("is hidden", "needle read: The purse of", "right: it is", " tokens/s"):
         assert words in said
@@ -30,13 +29,13 @@ def test_another_answer_is_wrong(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Needle, "is_right", lambda needle, answer: False)
-    assert find_needle("extractive", Length.K16, 0, Display.PLAIN, QUIET) == WRONG
+    assert find_needle("extractive", Length.K16, 0, Outcome()) == WRONG
     assert "wrong: it is" in capsys.readouterr().out
 
 
 def test_as_data(capsys: pytest.CaptureFixture[str]) -> None:
-    outcome = Outcome(json=True)
-    assert find_needle("extractive", Length.K16, 5, Display.JSON, outcome) == 0
+    outcome = Outcome(Display.JSON)
+    assert find_needle("extractive", Length.K16, 5, outcome) == 0
     assert outcome.told
     said = json.loads(capsys.readouterr().out)
     assert said["right"] is True
@@ -48,13 +47,13 @@ def test_as_data(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_answer_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert find_needle("extractive", Length.K16, 0, Display.NONE, QUIET) == 0
+    assert find_needle("extractive", Length.K16, 0, Outcome(Display.NONE)) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_a_model_that_cannot_be_had_is_an_error() -> None:
     with pytest.raises(ConfigError, match="nowhere"):
-        find_needle("nowhere:x", Length.K16, 0, Display.NONE, QUIET)
+        find_needle("nowhere:x", Length.K16, 0, Outcome(Display.NONE))
 
 
 @pytest.mark.parametrize(

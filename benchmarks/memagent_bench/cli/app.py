@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import memagent
-from memagent.cli.fields import command_of
+from memagent.cli.options import command_of
 from memagent.cli.session import show_warnings
 from memagent_bench.cli.generate import generate
 from memagent_bench.cli.measure import measure

@@ -9,7 +9,7 @@ import typer
 import memagent
 from memagent.cli.ask import NOT_ESTIMATED, ask, estimate
 from memagent.cli.demo import demo
-from memagent.cli.fields import command_of
+from memagent.cli.options import command_of
 from memagent.cli.probe import Probe, probe
 from memagent.cli.resume import Resume, resume
 from memagent.cli.runs import runs

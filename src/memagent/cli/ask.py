@@ -14,10 +14,9 @@ from memagent.cli.progress import Tally
 from memagent.cli.results import report
 from memagent.cli.session import drive
 from memagent.cli.setup import Ask, chosen_display, chosen_store
-from memagent.cli.source import expected_chars
+from memagent.cli.source import expected_chars, open_source
 from memagent.cli.watch import watch, watcher
 from memagent.errors import StoreError
-from memagent.terminal import Paper
 
 if TYPE_CHECKING:
     from memagent.documents import Document
@@ -35,20 +34,15 @@ def ask(given: Ask) -> None:
 
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
-    shown = chosen_display(given.display, json=given.json)
-    outcome = Outcome(
-        json=shown is Display.JSON,
-        store_flag=given.store,
-        limit=given.max_calls,
-        again=given.again(),
-    )
+    display = chosen_display(given.display, json=given.json)
+    outcome = Outcome(display, given.store, given.max_calls, given.again())
     with reported(outcome):
-        questions, document = given.asked(), given.document()
-        opened = chosen_store(given.store, durable=given.durable)
-        outcome.store = opened
-        agent = given.agent(opened)
+        questions = given.asked()
+        document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
+        outcome.store = store = chosen_store(given.store, durable=given.durable)
+        agent = given.agent(store)
         stream = agent.stream(document, questions, run_id=given.run_id)
-        run(agent, stream, document, opened, shown, outcome)
+        run(agent, stream, document, store, outcome)
 
 
 def run(
@@ -56,7 +50,6 @@ def run(
     stream: RunStream,
     document: Document | None,
     store: RunStore,
-    display: Display,
     outcome: Outcome,
     *,
     changes_only: bool = False,
@@ -71,13 +64,11 @@ def run(
     begun, inode = time.monotonic(), _inode(store)
     if outcome.store is not None:
         outcome.run_id = stream.run_id
-    tally = Tally(
-        chars=None if document is None else expected_chars(document),
-        replayed=store.last_seq(stream.run_id),
-    )
-    watch(agent, stream, watcher(display, tally, changes_only=changes_only))
+    chars = None if document is None else expected_chars(document)
+    tally = Tally(chars=chars, replayed=store.last_seq(stream.run_id))
+    watch(agent, stream, watcher(outcome.display, tally, changes_only=changes_only))
     seconds = time.monotonic() - begun
-    code = report(store, store.get(stream.run_id), tally, display, outcome, seconds=seconds)
+    code = report(store, store.get(stream.run_id), tally, outcome, seconds=seconds)
     if _inode(store) != inode:
         raise StoreError(
             f"the run store {str(store.path)!r} was deleted or replaced during the run: run {stream.run_id!r} is lost"
@@ -98,10 +89,11 @@ def estimate(given: Ask) -> None:
 
     A server is asked for its window and its tokenizer only. Retries come on top.
     """
-    shown = chosen_display(given.display, json=given.json)
-    outcome = Outcome(json=shown is Display.JSON)
+    outcome = Outcome(chosen_display(given.display, json=given.json))
     with reported(outcome):
-        questions, document, agent = given.asked(), given.document(), given.agent(None)
+        questions = given.asked()
+        document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
+        agent = given.agent(None)
 
         async def work():
             try:
@@ -110,16 +102,16 @@ def estimate(given: Ask) -> None:
                 await agent.aclose()
 
         found = drive(work())
-        if shown is Display.JSON:
-            outcome.tell_result(dataclasses.asdict(found))
+        if outcome.display is Display.JSON:
+            outcome.tell(dataclasses.asdict(found))
             return
-        if shown is Display.NONE:
+        if outcome.display is Display.NONE:
             print(found.calls_max)
             return
         calls = f"{found.calls_max:,}"
         if found.calls_min != found.calls_max:
             calls = f"{found.calls_min:,} to {calls} (the exit gate may end the reading early)"
-        Paper(colour=shown is Display.FULL).table(
+        outcome.paper.table(
             [
                 ("calls", calls),
                 ("chunks", f"{found.chunks:,}"),

@@ -13,19 +13,17 @@ from memagent.cli.ask import run
 from memagent.cli.demo_needle import find_needle
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.needle import BOOK, Length
-from memagent.cli.options import Display
 from memagent.cli.setup import chosen_display
 from memagent.cli.source import open_source
 from memagent.errors import ConfigError
-from memagent.terminal import Paper
 
 EXTRACTIVE = "extractive"
 QUESTION = "When did Natasha marry?"
-WHAT = (
-    "All of War and Peace, read through a memory of about 1,000 bytes.",
-    "The model is `extractive`: no LLM, no weights; it keeps sentences that share words with the question.",
-)
-NEXT = "with a real model: memagent ask FILE 'QUESTION' --model vllm:NAME"
+WHAT = """\
+All of War and Peace, read through a memory of about 1,000 bytes.
+The model is `extractive`: no LLM, no weights; it keeps sentences that share words with the question.
+"""
+NEXT = "Next, with a real model: memagent ask FILE 'QUESTION' --model vllm:NAME"
 
 
 def demo(
@@ -58,15 +56,14 @@ def demo(
 
     With [b]--model nano[/] a small trained policy looks for a fact that is hidden in the text.
     """
-    shown = chosen_display(display, json=json)
-    outcome = Outcome(json=shown is Display.JSON)
+    outcome = Outcome(chosen_display(display, json=json))
     with reported(outcome):
         if model.strip() != EXTRACTIVE:
             if question is not None:
                 raise ConfigError(
                     f"the question {question!r} needs --model extractive: the demo itself hides what it asks {model!r}"
                 )
-            code = find_needle(model, tokens or Length.K256, seed, shown, outcome)
+            code = find_needle(model, tokens or Length.K256, seed, outcome)
             if code:
                 raise typer.Exit(code)
         elif tokens is not None:
@@ -75,25 +72,22 @@ def demo(
                 f"it out, or name another model"
             )
         else:
-            _book(question or QUESTION, shown, outcome)
+            _book(question or QUESTION, outcome)
 
 
-def _book(question: str, shown: Display, outcome: Outcome) -> None:
+def _book(question: str, outcome: Outcome) -> None:
     """Reads the book with the extractive model."""
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore
 
-    paper = Paper(colour=shown is Display.FULL)
-    talks = shown in (Display.FULL, Display.PLAIN)
-    if talks:
-        for line in (*WHAT, ""):
-            paper.line((line, "dim"))
+    if outcome.for_people:
+        outcome.paper.line((WHAT, "dim"))
     sample = resources.files("memagent").joinpath(BOOK)
     # A temporary store: a demo leaves nothing behind.
     with resources.as_file(sample) as path, closing(RunStore(None)) as store:
         document = open_source(path, name="War and Peace")
         agent = MemoryAgent(EXTRACTIVE, gate="update", store=store)
         stream = agent.stream(document, question)
-        run(agent, stream, document, store, shown, outcome, changes_only=True)
-    if talks:
-        paper.line((f"Next, {NEXT}", "dim"))
+        run(agent, stream, document, store, outcome, changes_only=True)
+    if outcome.for_people:
+        outcome.paper.line((NEXT, "dim"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from memagent.cli.exits import NO_ANSWER, WRONG, Outcome
 from memagent.cli.needle import BOOK_TOKENS, Length, Needle, hide
@@ -15,15 +14,11 @@ from memagent.cli.results import as_json, report
 from memagent.cli.session import drive
 from memagent.cli.watch import Watcher, watch, watcher
 from memagent.events import ChunkRead, Event, MemoryUpdated
-from memagent.terminal import Paper, amount, duration, plural, shorten
-
-if TYPE_CHECKING:
-    from memagent.memory.agent import MemoryAgent
-    from memagent.run.result import Estimate
+from memagent.terminal import amount, duration, plural, shorten
 
 NAME = "War and Peace, with a needle"
 GIST = 70
-"""Characters shown of a memory."""
+"""Characters printed of a memory."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +39,7 @@ class Point:
 
 
 class Trail:
-    """The memory at ten points of a document, and behind its needle.
-
-    Args:
-        chars: of the document.
-        needle: the character behind the needle.
-    """
+    """The memory at ten points of a document of `chars` characters, and behind its needle, which ends at `needle`."""
 
     def __init__(self, *, chars: int, needle: int) -> None:
         self._chars, self._needle = chars, needle
@@ -88,7 +78,7 @@ class TrailWatcher(Watcher):
             print(f"{point.line()}{pace}", flush=True)
 
 
-def find_needle(model: str, length: Length, seed: int, shown: Display, outcome: Outcome) -> int:
+def find_needle(model: str, length: Length, seed: int, outcome: Outcome) -> int:
     """Hides a needle, lets the model look for it with the gate off, and says how that went.
 
     Returns:
@@ -101,8 +91,7 @@ def find_needle(model: str, length: Length, seed: int, shown: Display, outcome: 
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore
 
-    paper = Paper(colour=shown is Display.FULL)
-    talks = shown in (Display.FULL, Display.PLAIN)
+    display, paper = outcome.display, outcome.paper
     with closing(RunStore(None)) as store:
         # The gate is off, so that nothing but the policy itself carries the memory on.
         agent = MemoryAgent(model, gate="off", seed=seed, store=store)
@@ -110,23 +99,25 @@ def find_needle(model: str, length: Length, seed: int, shown: Display, outcome: 
             needle = hide(length, seed)
             document = open_document(needle.text, name=NAME)
             estimate = drive(agent.aestimate(document, needle.question))
-            if talks:
-                _introduce(paper, agent, needle, length, estimate)
+            if outcome.for_people:
+                paper.line(
+                    (_introduction(needle, length, agent.model.name, estimate.chunks), "dim")
+                )
             begun = time.monotonic()
             tally = Tally(chars=len(needle.text))
             marks = {"chars": len(needle.text), "needle": needle.end}
-            plain = shown is Display.PLAIN
-            shows = TrailWatcher(tally, Trail(**marks)) if plain else watcher(shown, tally)
             stream = agent.stream(document, needle.question)
-            watch(agent, stream, shows)
+            prints = display is Display.PLAIN
+            follows = TrailWatcher(tally, Trail(**marks)) if prints else watcher(display, tally)
+            watch(agent, stream, follows)
             seconds = time.monotonic() - begun
         record, trail = store.get(stream.run_id), Trail(**marks)
         points = [point for event in store.events(record.id) if (point := trail.add(event))]
         usage, answer = store.usage(record.id), tally.notebooks[0].answer
         speed = (usage.prompt_tokens + usage.completion_tokens) / seconds if seconds > 0 else 0.0
         right = needle.is_right(answer)
-        if shown is Display.JSON:
-            said = {
+        if display is Display.JSON:
+            found = {
                 "fact": needle.fact,
                 "place": needle.place,
                 "characters": len(needle.text),
@@ -135,14 +126,13 @@ def find_needle(model: str, length: Length, seed: int, shown: Display, outcome: 
                 "tokens_per_second": round(speed, 1),
                 "memories": [asdict(point) for point in points],
             }
-            outcome.tell_result(as_json(store, record, tally) | said)
+            outcome.tell(as_json(store, record, tally) | found)
             code = 0 if answer is not None else NO_ANSWER
         else:
-            code = report(store, record, tally, shown, outcome, seconds=seconds)
-    if talks:
-        if shown is Display.FULL:
-            for point in points:
-                paper.line((point.line(), "dim"))
+            code = report(store, record, tally, outcome, seconds=seconds)
+    if outcome.for_people:
+        for point in points if display is Display.FULL else []:
+            paper.line((point.line(), "dim"))
         if answer is not None:
             verdict = ("right", "bold green") if right else ("wrong", "bold red")
             paper.line(verdict, f": it is {needle.count}")
@@ -150,18 +140,12 @@ def find_needle(model: str, length: Length, seed: int, shown: Display, outcome: 
     return code or (0 if right else WRONG)
 
 
-def _introduce(
-    paper: Paper, agent: MemoryAgent, needle: Needle, length: Length, estimate: Estimate
-) -> None:
+def _introduction(needle: Needle, length: Length, model: str, chunks: int) -> str:
     share = needle.place / len(needle.text)
-    lines = [
-        f"{needle.fact!r} is hidden {share:.0%} of the way into about {amount(length.tokens)} GPT-2 tokens of a book.",
-        f"{agent.model.name} is asked {needle.question!r} and reads {plural(estimate.chunks, 'chunk')}.",
-        "The gate is off: after each chunk it rewrites its whole memory, and it sees nothing else of what it has read.",
-    ]
-    if length.tokens > BOOK_TOKENS:
-        lines.append(
-            f"War and Peace has {amount(BOOK_TOKENS)} tokens, so parts of it are repeated."
-        )
-    for line in (*lines, ""):
-        paper.line((line, "dim"))
+    repeats = f"War and Peace has {amount(BOOK_TOKENS)} tokens, so parts of it are repeated.\n"
+    return (
+        f"{needle.fact!r} is hidden {share:.0%} of the way into about {amount(length.tokens)} GPT-2 tokens of a book.\n"
+        f"{model} is asked {needle.question!r} and reads {plural(chunks, 'chunk')}.\n"
+        "The gate is off: after each chunk it rewrites its whole memory, and sees nothing else of what it has read.\n"
+        + (repeats if length.tokens > BOOK_TOKENS else "")
+    )

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from memagent.cli.options import Display
 from memagent.errors import (
     ConfigError,
     ContextOverflow,
@@ -42,7 +43,7 @@ from memagent.errors import (
     StoreError,
     StoreFull,
 )
-from memagent.terminal import say
+from memagent.terminal import Paper, say
 
 if TYPE_CHECKING:
     from memagent.runstore import RunStore
@@ -79,55 +80,59 @@ def code_of(error: Exception) -> int:
 
 @dataclass
 class Outcome:
-    """What is known when a command ends early: set as it becomes known."""
+    """What a command knows when it ends, early or not: set as it becomes known."""
 
-    json: bool
-    """The display is `json`, so an error is an object on standard output as well."""
+    display: Display = Display.PLAIN
     store_flag: Path | None = None
     """As `--store` was given."""
+    limit: int | None = None
+    """As `--max-calls` was given."""
+    again: str = ""
+    """Further flags that a resumed run needs once more."""
     store: RunStore | None = None
     """Where runs are, closed in the end; None if they cannot be resumed (`demo`)."""
     run_id: str | None = None
     told: bool = False
     """Standard output has its one JSON value."""
-    limit: int | None = None
-    """As `--max-calls` was given."""
-    again: str = ""
-    """Further flags that a resumed run needs once more."""
 
-    def tell(self, error: dict[str, str | None]) -> None:
-        """Prints an error as JSON if that is asked for, unless the result is out already."""
-        if self.json and not self.told:
-            self.tell_result({"error": error})
+    @property
+    def paper(self) -> Paper:
+        """Where to write for people."""
+        return Paper(colour=self.display is Display.FULL)
 
-    def tell_result(self, result: dict[str, Any]) -> None:
+    @property
+    def for_people(self) -> bool:
+        """Standard output is read by people: it is no data."""
+        return self.display in (Display.FULL, Display.PLAIN)
+
+    def tell(self, value: Any) -> None:
         """Prints the one JSON value of standard output."""
         self.told = True
-        print(json.dumps(result, ensure_ascii=False), flush=True)
+        print(json.dumps(value, ensure_ascii=False), flush=True)
+
+    def tell_error(self, kind: str, message: str, run_id: str | None) -> None:
+        """Prints an error as JSON if that is asked for, unless the result is out already."""
+        if self.display is Display.JSON and not self.told:
+            self.tell({"error": {"type": kind, "message": message, "run_id": run_id}})
 
     def resume_command(self, run_id: str | None) -> str | None:
         """How to resume the run; None if it is not in the store, has its answers, or needs a Python program."""
-        if self.store is None or run_id is None:
-            return None
         try:
-            record = self.store.find(run_id)
+            record = None if self.store is None or run_id is None else self.store.find(run_id)
         except StoreError:
             return None
         if record is None or record.status == "finished" or record.binding["agent"] != "memory":
             return None
-        command = f"memagent resume {run_id}"
-        if self.store_flag is not None:
-            command += f" --store {shlex.quote(str(self.store_flag))}"
-        if self.limit is not None:
-            command += f" --max-calls {self.limit}"
-        command = f"{command} {self.again}".rstrip()
-        return command if record.source.get("path") else command + " --document FILE"
+        flags = [] if self.store_flag is None else ["--store", shlex.quote(str(self.store_flag))]
+        flags += [] if self.limit is None else [f"--max-calls {self.limit}"]
+        flags += [self.again] if self.again else []
+        flags += [] if record.source.get("path") else ["--document FILE"]
+        return " ".join(["memagent resume", record.id, *flags])
 
     def say_resume(self, run_id: str | None, *, at_limit: bool = False) -> None:
         """Says how to resume the run, if that is possible; `at_limit`: the same `--max-calls` would stop it at once."""
         self.limit = None if at_limit else self.limit
-        command = self.resume_command(run_id)
-        if command is not None:
+        if (command := self.resume_command(run_id)) is not None:
             say("resume with:", command, style="dim")
 
 
@@ -144,7 +149,7 @@ def reported(outcome: Outcome) -> Generator[None]:
         raise typer.Exit(code_of(error)) from error
     except (Interrupted, KeyboardInterrupt) as stop:  # the latter outside of the event loop
         command = outcome.resume_command(outcome.run_id)
-        outcome.tell({"type": "Interrupted", "message": "interrupted", "run_id": outcome.run_id})
+        outcome.tell_error("Interrupted", "interrupted", outcome.run_id)
         say("interrupted.", f"Resume with: {command}" if command else "", style="yellow")
         raise typer.Exit(stop.code if isinstance(stop, Interrupted) else 130) from stop
     except BrokenPipeError as error:
@@ -158,10 +163,11 @@ def reported(outcome: Outcome) -> Generator[None]:
             say("error:", f"the output cannot be written: {error.strerror}", style="bold red")
             outcome.say_resume(outcome.run_id)
             raise typer.Exit(UNFORESEEN) from error
-        message = f"this should not have happened: {type(error).__name__}: {error}"
+        message = (
+            f"this should not have happened: {type(error).__name__}: {error}. Please report it; MEMAGENT_DEBUG=1 "
+            "shows where it happened."
+        )
         _report(error, message, outcome.run_id, outcome)
-        if not _debugging():
-            say("MEMAGENT_DEBUG=1 shows where it happened; please report it.", style="dim")
         raise typer.Exit(UNFORESEEN) from error
     finally:
         if outcome.store is not None:
@@ -173,12 +179,8 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _debugging() -> bool:
-    return os.environ.get("MEMAGENT_DEBUG", "0") not in ("", "0")
-
-
 def _report(error: Exception, message: str, run_id: str | None, outcome: Outcome) -> None:
-    if _debugging():
+    if os.environ.get("MEMAGENT_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
-    outcome.tell({"type": type(error).__name__, "message": message, "run_id": run_id})
+    outcome.tell_error(type(error).__name__, message, run_id)
     say("error:", message, style="bold red")

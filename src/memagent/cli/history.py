@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memagent.cli.changes import Change, changes, words
+from memagent.cli.changes import changes, words
 from memagent.cli.results import CUT_OFF
 from memagent.events import (
     Answered,
@@ -18,7 +18,7 @@ from memagent.events import (
     Settled,
     Stopped,
 )
-from memagent.terminal import Paper, Part, plural
+from memagent.terminal import Paper, plural
 
 STYLES = {"=": "", "-": "red strike", "+": "green"}
 
@@ -50,17 +50,14 @@ class Trace:
         """Writes what was held back until now."""
 
     def _event(self, event: Event) -> None:
-        match event:
-            case Stopped():
-                self._note(f"stopped ({event.reason.replace('_', ' ')}): {event.detail}", "yellow")
-            case Answered():
-                self._flush()
-                self._paper.line("")
-                self._paper.line(("answer: ", "dim"), (event.answer.strip(), "bold"))
-                if event.truncated:
-                    self._paper.line((CUT_OFF, "yellow"))
-            case _:
-                pass
+        if isinstance(event, Stopped):
+            self._note(f"stopped ({event.reason.replace('_', ' ')}): {event.detail}", "yellow")
+        elif isinstance(event, Answered):
+            self._flush()
+            self._paper.line("")
+            self._paper.line(("answer: ", "dim"), (event.answer.strip(), "bold"))
+            if event.truncated:
+                self._paper.line((CUT_OFF, "yellow"))
 
     def _note(self, text: str, style: str) -> None:
         self._flush()
@@ -70,17 +67,13 @@ class Trace:
 class History(Trace):
     """Writes what became of one question: a paragraph for each chunk that changed its memory, then the answer."""
 
-    def __init__(self, paper: Paper, question: str, number: int, *, many: bool) -> None:
+    def __init__(self, paper: Paper, number: int = 0) -> None:
         super().__init__(paper)
-        self._number = number
-        self._memory = ""
+        self._number, self._memory = number, ""
         self._same: tuple[int, int, str] | None = None
         """First and last chunk in a row after which the memory was the same, and why."""
         self._span: ChunkRead | None = None
         self._truncated: MemoryTruncated | None = None
-        paper.line("")
-        if many:
-            paper.line((f"question {number}: {question}", "bold cyan"))
 
     def _event(self, event: Event) -> None:
         if getattr(event, "question", self._number) != self._number:
@@ -105,48 +98,39 @@ class History(Trace):
                 super()._event(event)
 
     def _updated(self, event: MemoryUpdated) -> None:
-        found = changes(self._memory, event.memory)
-        truncated, self._truncated = self._truncated, None
-        self._memory = event.memory
-        if not found and truncated is None:
+        found, self._memory = changes(self._memory, event.memory), event.memory
+        cut, self._truncated = self._truncated, None
+        if not found and cut is None:
             self._unchanged(event.chunk, "rewritten as it was")
             return
         self._flush()
-        span = ""
+        where = how = ""
         if self._span is not None and self._span.chunk == event.chunk:
-            span = f"  characters {self._span.start:,} to {self._span.end:,}"
-        head: list[Part] = [(f"chunk {event.chunk}", "bold"), (span, "dim")]
-        head.append((f"  memory {event.tokens:,} tokens", "dim"))
-        if truncated is not None:
-            cut = f"  cut from {truncated.tokens_before:,} to {truncated.tokens_after:,}"
-            head.append((cut, "yellow"))
-        self._paper.line(*head)
+            where = f"  characters {self._span.start:,} to {self._span.end:,}"
+        if cut is not None:
+            how = f"  cut from {cut.tokens_before:,} to {cut.tokens_after:,}"
+        where += f"  memory {event.tokens:,} tokens"
+        self._paper.line((f"chunk {event.chunk}", "bold"), (where, "dim"), (how, "yellow"))
         for change in found:
-            self._change(change)
-
-    def _change(self, change: Change) -> None:
-        if change.removed and change.added:
-            parts = list(words(change))
-            removed = [(text, STYLES[kind]) for kind, text in parts if kind != "+"]
-            added = [(text, STYLES[kind]) for kind, text in parts if kind != "-"]
-            self._paper.line(("- ", "red"), *removed, indent=2, hang=2)
-            self._paper.line(("+ ", "green"), *added, indent=2, hang=2)
-        elif change.added:
-            self._paper.line((f"+ {change.added}", "green"), indent=2, hang=2)
-        else:
-            self._paper.line((f"- {change.removed}", "red"), indent=2, hang=2)
+            rewritten = bool(change.removed and change.added)
+            for sign, text, style in ("-", change.removed, "red"), ("+", change.added, "green"):
+                parts = [(text, style)]
+                if rewritten:
+                    parts = [
+                        (part, STYLES[kind]) for kind, part in words(change) if kind in ("=", sign)
+                    ]
+                if text:
+                    self._paper.line((f"{sign} ", style), *parts, indent=2, hang=2)
 
     def _unchanged(self, chunk: int, how: str) -> None:
-        if self._same is not None and self._same[2] == how:
-            self._same = (self._same[0], chunk, how)
-        else:
+        if self._same is None or self._same[2] != how:
             self._flush()
             self._same = (chunk, chunk, how)
+        self._same = (self._same[0], chunk, how)
 
     def _flush(self) -> None:
-        if self._same is None:
-            return
-        first, last, how = self._same
-        self._same = None
-        which = f"chunk {first}" if first == last else f"chunks {first}-{last}"
-        self._paper.line((f"{which} {how}", "dim"))
+        if self._same is not None:
+            first, last, how = self._same
+            which = f"chunk {first}" if first == last else f"chunks {first}-{last}"
+            self._paper.line((f"{which} {how}", "dim"))
+            self._same = None

@@ -1,4 +1,4 @@
-"""How answers are shown: prominently, plainly, as JSON, or alone."""
+"""What came of a run: its answers for people, as JSON, or alone, and what they cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memagent.cli.exits import NO_ANSWER, Outcome
 from memagent.cli.options import Display
 from memagent.cli.progress import Notebook, Tally
 from memagent.messages import Usage
-from memagent.terminal import Paper, amount, clean, console, duration, panel, plural, say, shorten
+from memagent.terminal import amount, clean, console, duration, panel, plural, say, shorten
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
@@ -28,68 +28,61 @@ def report(
     store: RunStore,
     record: RunRecord,
     tally: Tally,
-    display: Display,
     outcome: Outcome,
     *,
     seconds: float | None = None,
 ) -> int:
-    """Shows the answers of a run, and what they took.
+    """Shows the answers of a run, what they took, and how to resume it if one is missing.
 
     Args:
         store: where the run is.
         record: the run.
         tally: of all its events.
-        display: how.
-        outcome: says how to resume if an answer is missing.
+        outcome: says how to show it.
         seconds: how long this session took; None if nothing was read.
 
     Returns:
         The exit code: 0, or 6 if an answer is missing.
     """
-    books = tally.notebooks
-    match display:
-        case Display.JSON:
-            outcome.tell_result(as_json(store, record, tally))
-        case Display.NONE:
-            for book in books:
-                if book.answer is not None:
-                    print(clean(book.answer) if sys.stdout.isatty() else book.answer)
-        case Display.PLAIN | Display.FULL:
-            if seconds is not None and display is Display.PLAIN:
-                print()
-            paper = Paper(colour=display is Display.FULL)
-            for book in books:
-                _answer(book, paper, display, many=len(books) > 1)
-            facts = costs(store.usage(record.id), tally)
-            facts = facts if outcome.store is None else [f"run {record.id}", *facts]
-            if seconds is not None:
-                facts.append(duration(seconds))
-            paper.line((" · ".join(facts), "dim"))
+    books, many = tally.notebooks, len(tally.notebooks) > 1
+    if outcome.display is Display.JSON:
+        outcome.tell(as_json(store, record, tally))
+    elif outcome.display is Display.NONE:
+        for book in books:
+            if book.answer is not None:
+                print(clean(book.answer) if sys.stdout.isatty() else book.answer)
+    else:
+        if seconds is not None and outcome.display is Display.PLAIN:
+            print()
+        for book in books:
+            _answer(book, outcome, many=many)
+        facts = [] if outcome.store is None else [f"run {record.id}"]
+        facts += costs(store.usage(record.id), tally)
+        facts += [] if seconds is None else [duration(seconds)]
+        outcome.paper.line((" · ".join(facts), "dim"))
     missing = [book for book in books if book.answer is None]
     for book in missing:
-        which = f"no answer to {book.question!r}:" if len(books) > 1 else "no answer:"
-        say(which, "" if book.stopped is None else book.stopped.detail, style="bold yellow")
+        which = f"no answer to {book.question!r}:" if many else "no answer:"
+        say(which, book.detail, style="bold yellow")
     if missing:
         outcome.say_resume(record.id, at_limit=any(book.reason == "limit" for book in missing))
     return NO_ANSWER if missing else 0
 
 
-def _answer(book: Notebook, paper: Paper, display: Display, *, many: bool) -> None:
+def _answer(book: Notebook, outcome: Outcome, *, many: bool) -> None:
     """Writes an answer: in a panel on a terminal, else behind `answer:`."""
     if book.answer is None:
         return
     answer = clean(book.answer).strip()
-    if display is Display.FULL:
+    if outcome.display is Display.FULL:
         from rich.text import Text
 
         title = Text(shorten(book.question, TITLE), overflow="ellipsis")
         console(sys.stdout).print(panel(Text(answer, style="bold"), title, style="green"))
     else:
-        if many:
-            print(clean(book.question))
-        print(f"answer: {answer}\n")
+        print(f"{clean(book.question)}\n" if many else "", f"answer: {answer}\n", sep="")
     if book.truncated:
-        paper.line((CUT_OFF, "yellow"))
+        outcome.paper.line((CUT_OFF, "yellow"))
 
 
 def costs(usage: Usage, tally: Tally) -> list[str]:
@@ -127,7 +120,7 @@ def result(store: RunStore, record: RunRecord, tally: Tally, number: int) -> dic
     said: dict[str, Any] = {
         "answer": book.answer,
         "stop_reason": book.reason,
-        "detail": "" if book.answer is not None or book.stopped is None else book.stopped.detail,
+        "detail": book.detail,
         "truncated": book.truncated,
         "run_id": record.id,
         "model": record.binding["model"],

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from memagent.cli import options as opt
 from memagent.cli.ask import run
 from memagent.cli.exits import Outcome, reported
-from memagent.cli.options import Display
 from memagent.cli.progress import Tally
 from memagent.cli.results import is_session, report
 from memagent.cli.setup import Served, agent_again, chosen_display, existing_store
 from memagent.cli.source import open_source
 from memagent.errors import ConfigError
-
-if TYPE_CHECKING:
-    from memagent.runstore import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,34 +39,23 @@ def resume(given: Resume) -> None:
 
     No finished call is sent again. A tool session can only be resumed by the program that has its tools.
     """
-    shown = chosen_display(given.display, json=given.json)
-    outcome = Outcome(
-        json=shown is Display.JSON,
-        store_flag=given.store,
-        run_id=given.run_id,
-        limit=given.max_calls,
-        again=given.again(),
-    )
+    display = chosen_display(given.display, json=given.json)
+    outcome = Outcome(display, given.store, given.max_calls, given.again(), run_id=given.run_id)
     with reported(outcome):
-        outcome.store = opened = existing_store(given.store, durable=given.durable)
-        record = opened.get(given.run_id)
+        outcome.store = store = existing_store(given.store, durable=given.durable)
+        record = store.get(given.run_id)
         if record.status == "finished":
-            report(opened, record, Tally.of(opened, record), shown, outcome)
+            report(store, record, Tally.of(store, record), outcome)
             return
         if is_session(record):
-            raise _cannot_resume(record, given.store)
-        agent = agent_again(record, opened, max_calls=given.max_calls, **given.server())
-        source = None
-        named = given.document or record.source.get("path")
+            where = "" if given.store is None else f", store={str(given.store)!r}"
+            raise ConfigError(
+                f"run {record.id!r} is a tool session, and its tools are in the program that made it: resume it from "
+                f"Python, with ToolAgent(model, tools{where}).resume({record.id!r}) and the settings that it was made "
+                "with"
+            )
+        agent = agent_again(record, store, max_calls=given.max_calls, **given.server())
+        named, document = given.document or record.source.get("path"), None
         if named is not None:
-            options: dict[str, Any] = record.source.get("options") or {}
-            source = open_source(named, **options)
-        run(agent, agent.resume_stream(record.id, source), source, opened, shown, outcome)
-
-
-def _cannot_resume(record: RunRecord, store: Path | None) -> ConfigError:
-    where = "" if store is None else f", store={str(store)!r}"
-    return ConfigError(
-        f"run {record.id!r} is a tool session, and its tools are in the program that made it: resume it from Python, "
-        f"with ToolAgent(model, tools{where}).resume({record.id!r}) and the settings that it was made with"
-    )
+            document = open_source(named, **(record.source.get("options") or {}))
+        run(agent, agent.resume_stream(record.id, document), document, store, outcome)

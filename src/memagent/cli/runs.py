@@ -6,7 +6,6 @@ import re
 import sys
 import time
 from itertools import islice
-from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -18,7 +17,7 @@ from memagent.cli.progress import Tally
 from memagent.cli.results import is_session
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError, StoreError
-from memagent.terminal import Paper, moment, plural, shorten
+from memagent.terminal import moment, plural, shorten
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
@@ -28,6 +27,8 @@ runs = typer.Typer(help="List, remove and prune runs.", invoke_without_command=T
 STYLES = {"finished": "green", "running": "cyan"}
 MADE = {"document": "chunks", "tools": "steps"}
 """What is counted of a run, by its kind."""
+TAIL = 64
+"""Events at the end of a run that usually say how far it is."""
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 NO_RUNS = (
     "No runs yet. `memagent ask DOC 'QUESTION'` makes one; it is kept until you remove it, so that you can resume it "
@@ -53,8 +54,7 @@ def list_runs(
     if context.invoked_subcommand is not None:
         context.obj = store
         return
-    shown = chosen_display(display, json=json)
-    outcome = Outcome(json=shown is Display.JSON)
+    outcome = Outcome(chosen_display(display, json=json))
     with reported(outcome):
         outcome.store = opened = existing_store(store)
         records = opened.runs(limit=limit if search is status is None else None)
@@ -65,16 +65,15 @@ def list_runs(
             and (status is None or status_of(opened, record) == status)
         )
         rows = [_row(opened, record) for record in islice(chosen, limit)]
-        match shown:
-            case Display.JSON:
-                print(dumps(rows, ensure_ascii=False))
-            case Display.NONE:
-                for row in rows:
-                    print(row["id"])
-            case _ if not rows:
-                print("No run matches." if records else NO_RUNS)
-            case _:
-                _write(rows, shown)
+        if outcome.display is Display.JSON:
+            outcome.tell(rows)
+        elif outcome.display is Display.NONE:
+            for row in rows:
+                print(row["id"])
+        elif rows:
+            _write(rows, outcome)
+        else:
+            print("No run matches." if records else NO_RUNS)
 
 
 def _searched(record: RunRecord) -> str:
@@ -88,7 +87,7 @@ def remove(
     store: opt.Store = None,
 ) -> None:
     """Remove runs and everything stored with them. A run that is in use is left alone."""
-    outcome = Outcome(json=False)
+    outcome = Outcome()
     with reported(outcome):
         outcome.store = opened = existing_store(store or context.obj)
         for run_id in run_ids:
@@ -115,7 +114,7 @@ def prune(
     store: opt.Store = None,
 ) -> None:
     """Remove runs by age, or those that are finished. Runs in use are left alone."""
-    outcome = Outcome(json=False)
+    outcome = Outcome()
     with reported(outcome):
         if older_than is None and not finished:
             raise ConfigError(
@@ -123,51 +122,41 @@ def prune(
             )
         before = time.time() - (0 if older_than is None else seconds_of(older_than))
         outcome.store = opened = existing_store(store or context.obj)
-        chosen: list[RunRecord] = []
+        chosen: list[str] = []
         for record in opened.runs():
             status = status_of(opened, record)
             if record.updated > before or status == "running":
                 continue
             if finished and status != "finished":
                 continue
-            chosen.append(record)
+            chosen.append(record.id)
             asked = shorten("; ".join(record.binding["questions"]), 60)
             print(f"{record.id:<20}  {moment(record.updated)}  {status:<11}  {asked}")
+        number = plural(len(chosen), "run")
         if not chosen:
             print("no run to remove")
         elif dry_run:
-            print(f"would remove {plural(len(chosen), 'run')}")
-        elif _agreed(len(chosen), yes=yes):
+            print(f"would remove {number}")
+        elif not yes and (sys.stdin is None or not sys.stdin.isatty()):
+            raise ConfigError(f"{number} would be removed: give --yes to do it")
+        elif yes or typer.confirm(f"Remove {number}?"):
             _remove_all(opened, chosen)
 
 
-def _agreed(number: int, *, yes: bool) -> bool:
-    if yes:
-        return True
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise ConfigError(f"{plural(number, 'run')} would be removed: give --yes to do it")
-    return typer.confirm(f"Remove {plural(number, 'run')}?")
-
-
-def _remove_all(store: RunStore, records: list[RunRecord]) -> None:
-    removed, failure = 0, None
-    for record in records:
+def _remove_all(store: RunStore, run_ids: list[str]) -> None:
+    failures: list[StoreError] = []
+    for run_id in run_ids:
         try:
-            store.remove(record.id)
-            removed += 1
+            store.remove(run_id)
         except StoreError as error:  # taken up or removed by another process since it was listed
-            failure = error
-    print(f"removed {plural(removed, 'run')}")
-    if failure is not None:
-        raise failure
+            failures.append(error)
+    print(f"removed {plural(len(run_ids) - len(failures), 'run')}")
+    if failures:
+        raise failures[-1]
 
 
 def seconds_of(age: str) -> float:
-    """Seconds of an age such as `30d`.
-
-    Raises:
-        ConfigError: it is not an age.
-    """
+    """Seconds of an age such as `30d`; a ConfigError if it is not an age."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", age.strip())
     if found is None:
         raise ConfigError(
@@ -192,6 +181,7 @@ def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
     kind, about = "document", {"document": record.source["name"], "questions": questions}
     if is_session(record):
         kind, about = "tools", {"task": questions[0], "tools": record.binding["tools"]["names"]}
+    tail = Tally.of(store, record, store.last_seq(record.id) - TAIL)
     return {
         "id": record.id,
         "kind": kind,
@@ -200,37 +190,33 @@ def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
         "status": status_of(store, record),
         "model": record.binding["model"],
         "calls": store.usage(record.id).calls,
-        MADE[kind]: Tally.tail(store, record).made,
+        MADE[kind]: tail.made or Tally.of(store, record).made,
         **about,
     }
 
 
-def _write(rows: list[dict[str, Any]], display: Display) -> None:
+def _write(rows: list[dict[str, Any]], outcome: Outcome) -> None:
     """A table: on a terminal the texts stand beneath each row, elsewhere a run is one line."""
     ids = max(len(row["id"]) for row in rows)
-    paper = Paper(colour=display is Display.FULL)
-    made = [name for kind, name in MADE.items() if any(row["kind"] == kind for row in rows)]
-    head = f"{'id':<{ids}}  {'when':<16}  {'status':<11}  {'/'.join(made):>7}  {'calls':>7}"
-    if display is Display.FULL:
+    paper, full = outcome.paper, outcome.display is Display.FULL
+    if full:
+        made = "/".join(dict.fromkeys(MADE[row["kind"]] for row in rows))
+        head = f"{'id':<{ids}}  {'when':<16}  {'status':<11}  {made:>7}  {'calls':>7}"
         paper.line((head, "dim"))
     for row in rows:
         about = (*_about(row), row["model"])
         left = f"{row['id']:<{ids}}  {moment(row['created'])}  "
-        status, right = (
-            f"{row['status']:<11}",
-            f"  {row[MADE[row['kind']]]:>7,}  {row['calls']:>7,}",
-        )
-        if display is Display.FULL:
-            paper.line(left, (status, STYLES.get(row["status"], "yellow")), right)
+        status = (f"{row['status']:<11}", STYLES.get(row["status"], "yellow"))
+        right = f"  {row[MADE[row['kind']]]:>7,}  {row['calls']:>7,}"
+        paper.line(left, status, right, "" if full else "  " + "  ".join(about))
+        if full:
             paper.line((" · ".join(about), "dim"), indent=2)
-        else:
-            paper.line(f"{left}{status}{right}  {'  '.join(about)}")
 
 
 def _about(row: dict[str, Any]) -> tuple[str, str]:
     """What was asked, and of what."""
     if row["kind"] == "tools":
         return shorten(row["task"], 60), shorten(f"tools: {', '.join(row['tools'])}", 60)
-    questions: list[str] = row["questions"]
-    asked = questions[0] if len(questions) == 1 else f"{len(questions)} questions: {questions[0]}"
+    first, *more = row["questions"]
+    asked = f"{len(more) + 1} questions: {first}" if more else first
     return shorten(asked, 60), shorten(row["document"], 60)

@@ -16,7 +16,6 @@ from memagent.errors import ConfigError, StoreError
 from memagent.terminal import on_terminal
 
 if TYPE_CHECKING:
-    from memagent.documents import Document
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunRecord, RunStore
 
@@ -47,11 +46,7 @@ class Served:
     ] = None
 
     def server(self) -> dict[str, Any]:
-        """The arguments of `open_model` that these options give.
-
-        Raises:
-            ConfigError: a header without a name, or an extra body that is not a JSON object.
-        """
+        """The arguments of `open_model` that these options give; a ConfigError for a bad header or extra body."""
         given: dict[str, Any] = {"base_url": self.base_url, "timeout": self.timeout}
         if self.headers is not None:
             pairs = [text.partition(":") for text in self.headers]
@@ -124,15 +119,9 @@ class Ask(Served):
     json: opt.Json = False
 
     def asked(self) -> tuple[str, ...]:
-        """The questions in the order of the command line.
-
-        Raises:
-            ConfigError: there is none.
-        """
-        questions = (
-            *([] if self.question is None else [self.question]),
-            *(self.questions or ()),
-        )
+        """The questions in the order of the command line; a ConfigError if there is none."""
+        first = () if self.question is None else (self.question,)
+        questions = (*first, *(self.questions or ()))
         if not questions:
             raise ConfigError(
                 "no question: give it after the document (memagent ask DOC 'QUESTION'), or one or more times "
@@ -140,23 +129,8 @@ class Ask(Served):
             )
         return questions
 
-    def document(self) -> Document:
-        """The document.
-
-        Raises:
-            DocumentNotFound: the path is missing or a directory.
-            ConfigError: there is no such encoding.
-        """
-        from memagent.cli.source import open_source
-
-        return open_source(self.doc, encoding=self.encoding, errors=self.errors)
-
     def agent(self, store: RunStore | None) -> MemoryAgent:
-        """Makes the agent.
-
-        Raises:
-            ConfigError: a setting is wrong, or no model is named.
-        """
+        """Makes the agent; a ConfigError if a setting is wrong, or no model is named."""
         from memagent.memory.agent import MemoryAgent
         from memagent.memory.plan import MemorySettings
         from memagent.messages import Sampling
@@ -180,13 +154,7 @@ class Ask(Served):
 def agent_again(
     record: RunRecord, store: RunStore, *, max_calls: int | None = None, **server: Any
 ) -> MemoryAgent:
-    """Makes the agent of a stored run again, with the budget that the run has.
-
-    Args:
-        record: the run.
-        store: where it is.
-        max_calls: most calls of the run, those of its earlier sessions among them.
-        server: what `Served.server` says of it now.
+    """Makes the agent of a stored run again, with the run's budget and what `Served.server` says of the server now.
 
     Raises:
         ConfigError: the model was an object of a Python program.
@@ -226,28 +194,20 @@ def chosen_display(display: Display | None, *, json: bool = False) -> Display:
     """`full` if standard output is a terminal, else `plain`; `full` elsewhere is `plain` too."""
     if json:
         return Display.JSON
-    if display is not None and display is not Display.FULL:
-        return display
-    return Display.FULL if on_terminal(sys.stdout) else Display.PLAIN
+    if display in (None, Display.FULL):
+        return Display.FULL if on_terminal(sys.stdout) else Display.PLAIN
+    return display
 
 
 def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:
-    """The store to write to, made if it is missing.
-
-    Raises:
-        ConfigError: the name is SQLite's for a store in memory.
-    """
+    """The store to write to, made if it is missing."""
     from memagent.runstore import RunStore
 
-    return RunStore(RunStore.default_path() if store is None else store, durable=durable)
+    return RunStore(store or RunStore.default_path(), durable=durable)
 
 
 def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
-    """The store to read from, or to write to again.
-
-    Raises:
-        StoreError: `--store` names a file that does not exist.
-    """
+    """The store to read from, or to write to again; a StoreError if `--store` names a file that does not exist."""
     if store is not None and not store.expanduser().exists():
         raise StoreError(f"there is no run store {str(store)!r}; check --store")
     return chosen_store(store, durable=durable)

@@ -14,9 +14,9 @@ from memagent.cli.progress import Tally
 from memagent.cli.results import is_session, result, spent
 from memagent.cli.runs import status_of
 from memagent.cli.setup import chosen_display, existing_store
-from memagent.cli.steps import Outline, Steps
+from memagent.cli.steps import Steps, turns_of
 from memagent.errors import ConfigError
-from memagent.terminal import Paper, moment, plural
+from memagent.terminal import moment, plural
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
@@ -43,8 +43,7 @@ def show(
 
     For a tool session: its calls, their results, and what left the context.
     """
-    shown = chosen_display(display, json=json)
-    outcome = Outcome(json=shown is Display.JSON)
+    outcome = Outcome(chosen_display(display, json=json))
     with reported(outcome):
         outcome.store = opened = existing_store(store)
         record = opened.get(run_id)
@@ -53,8 +52,6 @@ def show(
             raise ConfigError(
                 f"--question {question}: run {run_id!r} has {plural(len(asked), 'question')}, numbered from 0"
             )
-        chosen = asked if question is None else [question]
-        paper = Paper(colour=shown is Display.FULL)
         if is_session(record) and chunk is not None:
             raise ConfigError(
                 f"--chunk {chunk}: run {run_id!r} is a tool session, which has steps: --step N"
@@ -63,34 +60,35 @@ def show(
             raise ConfigError(
                 f"--step {step}: run {run_id!r} reads a document, which has chunks: --chunk N"
             )
+        chosen = asked if question is None else [question]
         if step is not None:
-            _show_step(opened, record, step, shown, paper)
+            _show_step(opened, record, step, outcome)
         elif chunk is not None:
-            _show_chunk(opened, record, chosen, chunk, shown, paper)
+            _show_chunk(opened, record, chosen, chunk, outcome)
         else:
-            tally = Tally.of(opened, record)
-            if shown is Display.JSON:
-                outcome.told = True
-                _write_json(opened, record, tally, chosen)
-            elif shown is Display.NONE:
-                for number in chosen:
-                    print(tally.notebooks[number].answer or "")
-            else:
-                _write(opened, record, tally, chosen, paper)
+            _show_run(opened, record, chosen, outcome)
 
 
-def _write(
-    store: RunStore, record: RunRecord, tally: Tally, chosen: Iterable[int], paper: Paper
-) -> None:
+def _show_run(store: RunStore, record: RunRecord, chosen: Sequence[int], outcome: Outcome) -> None:
+    tally, paper = Tally.of(store, record), outcome.paper
+    if outcome.display is Display.JSON:
+        outcome.told = True
+        _write_json(store, record, tally, chosen)
+        return
+    if outcome.display is Display.NONE:
+        for number in chosen:
+            print(tally.notebooks[number].answer or "")
+        return
     paper.table(_header(store, record, tally))
     if is_session(record):
         paper.line("")
-        Steps(paper, Outline.of(store.events(record.id))).write(store.events(record.id))
+        Steps(paper, turns_of(store.events(record.id))).write(store.events(record.id))
         return
-    questions: list[str] = record.binding["questions"]
     for number in chosen:
-        history = History(paper, questions[number], number, many=len(questions) > 1)
-        history.write(store.events(record.id))
+        paper.line("")
+        if len(tally.notebooks) > 1:
+            paper.line((f"question {number}: {tally.notebooks[number].question}", "bold cyan"))
+        History(paper, number).write(store.events(record.id))
 
 
 def _header(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str, str]]:
@@ -104,15 +102,11 @@ def _header(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str,
         allowed = f"working context {budget['window']:,}, at most {limits}"
         made = ("made", f"{plural(tally.steps, 'step')}, {plural(tally.summaries, 'summary')}")
     else:
-        names = (
-            ["question"]
-            if len(questions) == 1
-            else [f"question {n}" for n in range(len(questions))]
-        )
-        asked = [("document", record.source["name"]), *zip(names, questions, strict=True)]
-        allowed = (
-            f"window {budget['window']:,}: chunk {budget['chunk']:,}, memory {budget['memory']:,}"
-        )
+        many = len(questions) > 1
+        numbered = [(f"question {n}" if many else "question", q) for n, q in enumerate(questions)]
+        asked = [("document", record.source["name"]), *numbered]
+        parts = f"chunk {budget['chunk']:,}, memory {budget['memory']:,}"
+        allowed = f"window {budget['window']:,}: {parts}"
         made = ("read", plural(tally.made, "chunk"))
     return [
         ("run", f"{record.id}, {status_of(store, record)}"),
@@ -145,38 +139,23 @@ def _write_json(store: RunStore, record: RunRecord, tally: Tally, chosen: Sequen
     print("]}")
 
 
-def _show_step(
-    store: RunStore, record: RunRecord, step: int, display: Display, paper: Paper
-) -> None:
-    """Shows one step in full, and the compaction before it.
-
-    Raises:
-        ConfigError: the session has no such step.
-    """
+def _show_step(store: RunStore, record: RunRecord, step: int, outcome: Outcome) -> None:
+    """Shows one step in full, and the compaction before it; a ConfigError if the session has no such step."""
     events = [event for event in store.events(record.id) if getattr(event, "step", None) == step]
     if not events:
         made = plural(Tally.of(store, record).steps, "step")
         raise ConfigError(f"--step {step}: run {record.id!r} has made {made}, numbered from 0")
-    if display is Display.JSON:
-        said = [event.model_dump(mode="json") for event in events]
-        print(dumps({"run_id": record.id, "step": step, "events": said}, ensure_ascii=False))
+    if outcome.display is Display.JSON:
+        dumped = [event.model_dump(mode="json") for event in events]
+        outcome.tell({"run_id": record.id, "step": step, "events": dumped})
         return
-    Steps(paper, Outline.of(store.events(record.id)), whole=True).write(events)
+    Steps(outcome.paper, turns_of(store.events(record.id)), whole=True).write(events)
 
 
 def _show_chunk(
-    store: RunStore,
-    record: RunRecord,
-    chosen: Iterable[int],
-    chunk: int,
-    display: Display,
-    paper: Paper,
+    store: RunStore, record: RunRecord, chosen: Iterable[int], chunk: int, outcome: Outcome
 ) -> None:
-    """Shows the conversations about one chunk.
-
-    Raises:
-        ConfigError: no question has a finished call about it.
-    """
+    """Shows the conversations about one chunk; a ConfigError if no question has a finished call about it."""
     every = {number: store.conversations(record.id, number) for number in chosen}
     # A question's chunks are committed in order from 0, so the chunk's number is its place.
     found = {
@@ -186,13 +165,11 @@ def _show_chunk(
     }
     if not found:
         raise ConfigError(f"--chunk {chunk}: run {record.id!r} has no finished step for that chunk")
-    if display is Display.JSON:
-        steps = [
-            {"question": number, **conversation.model_dump(mode="json")}
-            for number, conversation in found.items()
-        ]
-        print(dumps({"run_id": record.id, "chunk": chunk, "steps": steps}, ensure_ascii=False))
+    if outcome.display is Display.JSON:
+        steps = [{"question": n} | talk.model_dump(mode="json") for n, talk in found.items()]
+        outcome.tell({"run_id": record.id, "chunk": chunk, "steps": steps})
         return
+    paper = outcome.paper
     for number, conversation in found.items():
         if len(found) > 1:
             paper.line((f"question {number}: {record.binding['questions'][number]}", "bold cyan"))

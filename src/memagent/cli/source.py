@@ -24,13 +24,7 @@ def open_source(
     errors: str = "strict",
     name: str | None = None,
 ) -> Document:
-    """Opens the document.
-
-    Args:
-        doc: a path, or `-`.
-        encoding: as `open_document` takes it; None detects it.
-        errors: likewise.
-        name: what the document is called instead of its path.
+    """Opens a path, or `-`, as `open_document` does; `name` is what the document is called instead of its path.
 
     Raises:
         DocumentNotFound: the path is missing or a directory, or standard input is closed.
@@ -38,36 +32,32 @@ def open_source(
     """
     from memagent.documents import open_document
 
-    if str(doc) == "-":
-        # None, whatever its type says, if the process was started without it.
-        if cast("object", sys.stdin) is None:
-            raise DocumentNotFound("standard input is closed: give a path, or send the text to -")
-        return open_document(
-            sys.stdin.buffer, encoding=encoding, errors=errors, name=name or "<stdin>"
-        )
-    return open_document(Path(doc), encoding=encoding, errors=errors, name=name)
+    if str(doc) != "-":
+        return open_document(Path(doc), encoding=encoding, errors=errors, name=name)
+    # None, whatever its type says, if the process was started without it.
+    if cast("object", sys.stdin) is None:
+        raise DocumentNotFound("standard input is closed: give a path, or send the text to -")
+    stdin, name = sys.stdin.buffer, name or "<stdin>"
+    return open_document(stdin, encoding=encoding, errors=errors, name=name)
 
 
 def expected_chars(document: Document) -> int | None:
     """Characters of the document, roughly, for a progress bar: read off the file's size and its beginning."""
-    if document.path is None or not document.rereadable:
+    if document.path is None or document.size is None:
         return None
-    path = Path(document.path)
+    size = document.size
     try:
-        with path.open("rb") as file:
-            packed = file.read(2) == GZIP_MAGIC
-            if packed:
+        with Path(document.path).open("rb") as file:
+            sample = file.read(SAMPLE_BYTES)
+            if sample.startswith(GZIP_MAGIC):
                 # The last four bytes of a gzip file are its unpacked size (modulo 4 GiB).
                 file.seek(-4, 2)
                 size = int.from_bytes(file.read(4), "little")
-            else:
-                size = path.stat().st_size
-        with gzip.open(path) if packed else path.open("rb") as file:
-            sample = file.read(SAMPLE_BYTES)
+                file.seek(0)
+                sample = gzip.GzipFile(fileobj=file).read(SAMPLE_BYTES)
     except (OSError, EOFError):
-        return None
-    if not sample:
         return None
     if sample[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return size // 2
-    return max(1, round(size * len(sample.decode("utf-8", errors="replace")) / len(sample)))
+    chars = len(sample.decode("utf-8", errors="replace"))
+    return round(size * chars / len(sample)) if sample else None

@@ -3,62 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from itertools import groupby
-from typing import Any, Self, cast
+from collections.abc import Iterable, Sequence
+from itertools import chain, groupby, pairwise
+from typing import Any, cast
 
 from memagent.cli.history import Trace, made_harmless, sent_again
 from memagent.compaction import Change, Compaction
 from memagent.events import Acted, Answered, Compacted, Event, Retried, ToolReturned
 from memagent.messages import ToolCall
-from memagent.terminal import Paper, Part, plural
+from memagent.terminal import Paper, plural
 
 TIERS = {"stale": "dropping stale results", "clip": "clipping", "summary": "a summary"}
 NO_RESULT = "no result was committed"
-MISREAD = "meant as a call that could not be read"
+MISREAD = "  meant as a call that could not be read"
 
 
-@dataclass
-class Outline:
-    """What has to be known of a session before its events are written."""
-
-    turns: list[int] = field(default_factory=list[int])
-    """The step of each turn: records of compactions count turns."""
-    misread: set[int] = field(default_factory=set[int])
-    """Steps whose calls could not be read."""
-
-    @classmethod
-    def of(cls, events: Iterable[Event]) -> Self:
-        """Goes through a session's events once."""
-        outline = cls()
-        uncalled: int | None = None
-        for event in events:
-            if uncalled is not None and not isinstance(event, Answered):
-                outline.misread.add(uncalled)
-                outline.turns += [uncalled, uncalled]  # the reply, and what the model was told
-            uncalled = None
-            if isinstance(event, Acted):
-                if event.calls:
-                    outline.turns.append(event.step)
-                else:
-                    uncalled = event.step
-        return outline
-
-    def step(self, turn: int) -> int:
-        """The step of a turn."""
-        return self.turns[turn] if turn < len(self.turns) else turn
+def turns_of(events: Iterable[Event]) -> list[int]:
+    """The step of each turn: compactions count turns. A step whose calls could not be read has two of them."""
+    turns: list[int] = []
+    for event, following in pairwise(chain(events, (None,))):
+        if isinstance(event, Acted) and event.calls:
+            turns.append(event.step)
+        elif isinstance(event, Acted) and following and not isinstance(following, Answered):
+            turns += [event.step, event.step]  # the reply, and what the model was told
+    return turns
 
 
 class Steps(Trace):
     """Writes what a session did: a paragraph for each step and each compaction, then the answer.
 
-    Texts are one line each, unless `whole`.
+    Texts are one line each, unless `whole`. `turns` are those of the whole session.
     """
 
-    def __init__(self, paper: Paper, outline: Outline, *, whole: bool = False) -> None:
+    def __init__(self, paper: Paper, turns: Sequence[int], *, whole: bool = False) -> None:
         super().__init__(paper)
-        self._outline, self._whole = outline, whole
+        self._turns, self._whole = turns, whole
+        self._misread = {step for step, following in pairwise(turns) if step == following}
         self._open: list[ToolCall] = []
         """Calls of the last step whose results are still to come."""
 
@@ -69,7 +49,7 @@ class Steps(Trace):
             case ToolReturned():
                 if event.call in self._open:  # an equal one, where a model wrote the same twice
                     self._open.remove(event.call)
-                self._call(event.call)
+                self._text(described(event.call), "cyan", indent=2)
                 self._text(event.output, "dim" if event.ok else "red", indent=4)
             case Compacted():
                 self._compacted(event.step, event.compaction)
@@ -81,25 +61,21 @@ class Steps(Trace):
     def _acted(self, event: Acted) -> None:
         self._flush()
         self._open = list(event.calls)
-        if not event.calls and event.step not in self._outline.misread and not self._whole:
+        misread = event.step in self._misread
+        if not event.calls and not misread and not self._whole:
             return  # the answer, which comes next
-        head: list[Part] = [(f"step {event.step}", "bold")]
-        head.append((f"  prompt {event.prompt_tokens:,} tokens", "dim"))
-        if event.step in self._outline.misread:
-            head.append((f"  {MISREAD}", "yellow"))
-        self._paper.line(*head)
+        prompt = f"  prompt {event.prompt_tokens:,} tokens"
+        how = MISREAD if misread else ""
+        self._paper.line((f"step {event.step}", "bold"), (prompt, "dim"), (how, "yellow"))
         if event.text.strip():
             self._text(event.text, "italic", indent=2)
 
     def _flush(self) -> None:
         """Writes the calls that never returned."""
         for call in self._open:
-            self._call(call)
+            self._text(described(call), "cyan", indent=2)
             self._paper.line((NO_RESULT, "yellow"), indent=4)
         self._open = []
-
-    def _call(self, call: ToolCall) -> None:
-        self._text(described(call), "cyan", indent=2)
 
     def _text(self, text: str, style: str, *, indent: int) -> None:
         if self._whole:
@@ -108,8 +84,6 @@ class Steps(Trace):
         lines = [line for line in text.splitlines() if line.strip()]
         more = f"  (+{plural(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
         self._paper.gist(lines[0] if lines else "(empty)", style, indent=indent, end=more)
-
-    # --- what left the context
 
     def _compacted(self, step: int, done: Compaction) -> None:
         how = " and ".join(TIERS[tier] for tier in done.tiers)
@@ -124,19 +98,23 @@ class Steps(Trace):
             self._paper.line((f"sent again: {reason}", "yellow"), indent=2)
         if done.summary is None:
             return
-        notes = [f"summary {done.stage}"]
-        notes += ["begun early"] if done.early else []
-        notes += ["cut at a sentence end"] if done.cut else []
-        notes += [made_harmless(done.neutralised)] if done.neutralised else []
-        self._paper.line((", ".join(notes), "magenta"), indent=2)
+        notes = (
+            f"summary {done.stage}",
+            "begun early" if done.early else "",
+            "cut at a sentence end" if done.cut else "",
+            made_harmless(done.neutralised) if done.neutralised else "",
+        )
+        self._paper.line((", ".join(filter(None, notes)), "magenta"), indent=2)
         self._paper.line((done.summary, "green"), indent=4)
 
     def _rows(self, changes: Iterable[Change]) -> list[tuple[str, str, str, str]]:
         """Where, what, how large, and the handle; steps that left as a whole are one row, unless in full."""
         rows: list[tuple[str, str, str, str]] = []
+        turns = self._turns
         for what, group in groupby(changes, self._together):
             these = list(group)
-            steps = [self._outline.step(change.turn) for change in these]
+            numbers = [change.turn for change in these]
+            steps = [turns[number] if number < len(turns) else number for number in numbers]
             before = sum(change.tokens_before for change in these)
             after = sum(change.tokens_after for change in these)
             where = f"step {steps[0]}" if steps[0] == steps[-1] else f"steps {steps[0]}-{steps[-1]}"
@@ -160,5 +138,5 @@ def described(call: ToolCall) -> str:
     if not isinstance(arguments, dict):
         return f"{call.name}({call.arguments})"
     given = cast("dict[str, Any]", arguments)
-    shown = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
-    return f"{call.name}({', '.join(shown)})"
+    named = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
+    return f"{call.name}({', '.join(named)})"

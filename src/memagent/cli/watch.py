@@ -20,13 +20,10 @@ from memagent.events import (
     RunStarted,
     Settled,
 )
-from memagent.terminal import amount, on_terminal, plural, shorten
+from memagent.terminal import PIPE_WIDTH, amount, on_terminal, plural, shorten
 
 if TYPE_CHECKING:
     from memagent.memory.agent import MemoryAgent, RunStream
-
-GIST = 100
-"""Characters shown of what changed in a memory."""
 
 
 class Watcher:
@@ -53,66 +50,59 @@ class PlainWatcher(Watcher):
         super().__init__(tally)
         self._changes_only = changes_only
         self._truncated: dict[int, MemoryTruncated] = {}
-        self._resumed = False
+        self._resumes = tally.replayed > 0
 
     def event(self, event: Event) -> None:
         """Prints what is worth a line."""
         tally = self.tally
         replayed = tally.is_replay(event)
-        if tally.replayed > 0 and not self._resumed and not replayed:
-            self._resumed = True
+        if self._resumes and not replayed:
+            self._resumes = False
             done = f"{plural(tally.finished, 'chunk')} and {plural(tally.usage.calls, 'call')}"
-            self._say(f"resumed; {done} were done before")
+            _say(f"resumed; {done} were done before")
         tally.add(event)
         if isinstance(event, RunStarted):
-            self._say(_opening(event))
+            _say(
+                f"run {event.run_id}: {shorten(event.document, 60)}, {event.model}, window {amount(event.window)} "
+                f"(chunk {amount(event.chunk_tokens)}, memory {amount(event.memory_tokens)})"
+            )
         elif not replayed and (line := self._line(event)):
-            self._say(line)
+            _say(line)
 
     def _line(self, event: Event) -> str:
         match event:
             case MemoryTruncated():
                 self._truncated[event.question] = event
-                return ""
             case MemoryUpdated():
                 book = self.tally.notebooks[event.question]
-                cut = self._truncated.pop(event.question, None)
-                if cut is not None:
+                became = "unchanged" if book.memory == book.before else "updated"
+                if cut := self._truncated.pop(event.question, None):
                     became = f"truncated {cut.tokens_before:,} -> {cut.tokens_after:,}"
-                else:
-                    became = "unchanged" if book.memory == book.before else "updated"
-                if self._changes_only and became == "unchanged":
-                    return ""
-                change = gist(book.before, book.memory, GIST)
-                return f"{self._where(event)}{became:<10}{event.tokens:>6,} tokens  {change}"
-            case MemoryKept():
-                return "" if self._changes_only else f"{self._where(event)}kept"
+                if not self._changes_only or became != "unchanged":
+                    change = gist(book.before, book.memory, PIPE_WIDTH)
+                    return f"{self._where(event)}{became:<10}{event.tokens:>6,} tokens  {change}"
+            case MemoryKept() if not self._changes_only:
+                return f"{self._where(event)}kept"
             case Neutralised():
                 return f"chunk {event.chunk:<5} {made_harmless(event.count)}"
             case Retried():
-                return f"{self._where(event)}{shorten(sent_again(event), GIST)}"
+                return f"{self._where(event)}{shorten(sent_again(event), PIPE_WIDTH)}"
             case Settled():
                 return f"{self._where(event)}settled: the rest is not read"
             case _:
-                return ""
+                pass
+        return ""
 
     def _where(self, event: MemoryUpdated | MemoryKept | Retried | Settled) -> str:
         place = "answer" if event.chunk is None else f"chunk {event.chunk}"
         if len(self.tally.notebooks) > 1:
-            place += f" question {event.question}"
-            return f"{place:<24}"
+            return f"{place} question {event.question}".ljust(24)
         return f"{place:<12}"
 
-    def _say(self, line: str) -> None:
-        # Flushed: somebody may be watching a pipe or a log.
-        print(line.rstrip(), flush=True)
 
-
-def _opening(event: RunStarted) -> str:
-    return (
-        f"run {event.run_id}: {shorten(event.document, 60)}, {event.model}, window {amount(event.window)} "
-        f"(chunk {amount(event.chunk_tokens)}, memory {amount(event.memory_tokens)})"
-    )
+def _say(line: str) -> None:
+    # Flushed: somebody may be watching a pipe or a log.
+    print(line.rstrip(), flush=True)
 
 
 def watcher(display: Display, tally: Tally, *, changes_only: bool = False) -> Watcher:
@@ -131,7 +121,7 @@ def watcher(display: Display, tally: Tally, *, changes_only: bool = False) -> Wa
 
 
 def watch(agent: MemoryAgent, stream: RunStream, watcher: Watcher) -> None:
-    """Runs a reading to its end, every event shown; closes the agent."""
+    """Runs a reading to its end, which the watcher follows; closes the agent."""
 
     async def read() -> None:
         try:

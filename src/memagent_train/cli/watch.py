@@ -20,7 +20,7 @@ class LiveWatcher(SilentWatcher):
 
     def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
         super().__init__(board)
-        self._screen = terminal.Board(stream, title, board)
+        self._screen = terminal.board(stream, title, board)
 
     def __enter__(self) -> Self:
         self._screen.__enter__()
