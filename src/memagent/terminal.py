@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, Protocol, TypeAlias
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -82,7 +82,7 @@ def say(first: str, rest: str = "", *, style: str) -> None:
 
 
 class Paper:
-    """Lines on standard output, or another stream.
+    """Lines on standard output, or another stream; control characters in them are made visible.
 
     Args:
         stream: default standard output.
@@ -94,13 +94,7 @@ class Paper:
         self._console = console(self._stream) if colour else None
 
     def line(self, *parts: Part, indent: int = 0, hang: int = 0) -> None:
-        """Writes one paragraph of parts; control characters in them are made visible.
-
-        Args:
-            parts: joined as they are.
-            indent: columns before each line.
-            hang: further columns before what a terminal wraps.
-        """
+        """Writes one paragraph: `indent` columns before each line, `hang` more before what a terminal wraps."""
         given = [(part, "") if isinstance(part, str) else part for part in parts]
         cleaned = [(clean(text), style) for text, style in given]
         if self._console is None:
@@ -117,23 +111,15 @@ class Paper:
         self._console.print(Padding(text, (0, 0, 0, indent), expand=False) if text else "")
 
     def gist(self, text: str, style: str = "", *, indent: int = 0, end: str = "") -> None:
-        """Writes as much of a text as one line shows: of a terminal its width, else `PIPE_WIDTH` characters.
-
-        Args:
-            text: put on one line; control characters are made visible.
-            style: of rich.
-            indent: columns.
-            end: stands behind it in any case.
-        """
+        """Writes as much of a text as fits one line of the terminal, or of `PIPE_WIDTH`; `end` stands behind it."""
         if self._console is None:
             self.line(shorten(text, PIPE_WIDTH - indent - len(end)) + end, indent=indent)
             return
         from rich.text import Text
 
         # By cells, of which wide characters take two.
-        room = max(1, self._console.width - indent - len(end))
         line = Text(shorten(text, self._console.width), style=style)
-        line.truncate(room, overflow="ellipsis")
+        line.truncate(max(1, self._console.width - indent - len(end)), overflow="ellipsis")
         self._console.print(Text.assemble(" " * indent, line, (end, "dim")), no_wrap=True)
 
     def table(self, rows: list[tuple[str, str]]) -> None:
@@ -154,24 +140,6 @@ class Paper:
         self._console.print(table)
 
 
-class Progress(Protocol):
-    """How far some work is."""
-
-    @property
-    def fraction(self) -> float | None:
-        """How much is done, 0 to 1; None if unknown."""
-        ...
-
-    @property
-    def left(self) -> float | None:
-        """Seconds to go; None if unknown."""
-        ...
-
-    def facts(self) -> list[str]:
-        """Counts for one line."""
-        ...
-
-
 def live(screen: Console, draw: Callable[[], RenderableType]) -> Live:
     """Redraws the foot of a terminal while work goes on; lines that are printed scroll by above it.
 
@@ -190,32 +158,29 @@ def live(screen: Console, draw: Callable[[], RenderableType]) -> Live:
     )
 
 
-def board(
-    stream: IO[str], title: str, progress: Progress, latest: Callable[[], str] | None = None
-) -> Live:
-    """A title, a bar, a line of counts and, if there is one, the latest line; they are gone at the end."""
+def board(stream: IO[str], state: Callable[[], tuple[RenderableType, list[str]]]) -> Live:
+    """A bar below its title, the first of the lines, and above the others; they are gone at the end."""
     from rich.console import Group
     from rich.text import Text
 
     screen = console(stream)
 
     def draw() -> RenderableType:
-        lines = [" · ".join(progress.facts()), *([latest()] if latest else [])]
+        drawn, (title, *lines) = state()
         return Group(
             Text(shorten(title, screen.width), style="bold"),
-            bar(progress),
+            drawn,
             *(Text(shorten(line, screen.width), style="dim") for line in lines),
         )
 
     return live(screen, draw)
 
 
-def bar(progress: Progress, unknown: str = "") -> RenderableType:
-    """A bar with the percentage and the time left; `unknown` stands beside it if nobody knows how much there is."""
+def bar(fraction: float | None, left: float | None, unknown: str = "") -> RenderableType:
+    """A bar with the percentage and the seconds left; `unknown` stands beside it if there is no fraction."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    fraction, left = progress.fraction, progress.left
     row = Table.grid(expand=True, padding=(0, 1))
     row.add_column(ratio=1)
     row.add_column(no_wrap=True)

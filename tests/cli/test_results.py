@@ -9,7 +9,7 @@ import pytest
 from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
-from memagent.cli.results import as_json, costs, report, spent
+from memagent.cli.show import as_json, costs, report, spent
 from memagent.events import Answered, Event, MemoryUpdated, Settled, Stopped
 from memagent.messages import Usage
 from memagent.runstore import RunRecord, RunStore

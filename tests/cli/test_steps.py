@@ -1,6 +1,6 @@
 import pytest
 
-from memagent.cli.steps import Steps, described, turns_of
+from memagent.cli.history import Steps, described, turns_of
 from memagent.compaction import Change, Compaction
 from memagent.events import (
     Acted,

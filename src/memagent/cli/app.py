@@ -7,28 +7,22 @@ from typing import Annotated
 import typer
 
 import memagent
-from memagent.cli.ask import NOT_ESTIMATED, ask, estimate
+from memagent.cli.ask import NOT_ESTIMATED, Resume, ask, estimate, resume
 from memagent.cli.demo import demo
+from memagent.cli.exits import EXIT_CODES
 from memagent.cli.options import command_of
 from memagent.cli.probe import Probe, probe
-from memagent.cli.resume import Resume, resume
 from memagent.cli.runs import runs
 from memagent.cli.session import show_warnings
 from memagent.cli.setup import Ask
 from memagent.cli.show import show
-
-EPILOG = (
-    "Exit codes: 0 answered; 1 unexpected error, or the output cannot be written; 2 wrong usage or a bad setting; "
-    "3 the document cannot be read; 4 the model fails; 5 the run store fails; 6 stopped without an answer (can be "
-    "resumed); 7 wrong answer in the demo; 130 interrupted; 143 terminated; 141 the reader of the output is gone."
-)
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    epilog=EPILOG,
+    epilog=EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

@@ -1,22 +1,31 @@
-"""`memagent ask` and `memagent estimate`."""
+"""`memagent ask`, `memagent estimate` and `memagent resume`."""
 
 from __future__ import annotations
 
-import dataclasses
-import time
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
-from memagent.cli.results import report
+from memagent.cli.runs import is_session
 from memagent.cli.session import drive
-from memagent.cli.setup import Ask, chosen_display, chosen_store
-from memagent.cli.source import expected_chars, open_source
-from memagent.cli.watch import watch, watcher
-from memagent.errors import StoreError
+from memagent.cli.setup import (
+    Ask,
+    Served,
+    agent_again,
+    chosen_display,
+    chosen_store,
+    existing_store,
+    expected_chars,
+    open_source,
+)
+from memagent.cli.show import report
+from memagent.cli.watch import watch
+from memagent.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from memagent.documents import Document
@@ -61,14 +70,13 @@ def run(
         StoreError: the store's file was deleted during the run.
         MemagentError: what ended the run early.
     """
-    begun, inode = time.monotonic(), _inode(store)
+    inode = _inode(store)
     if outcome.store is not None:
         outcome.run_id = stream.run_id
     chars = None if document is None else expected_chars(document)
     tally = Tally(chars=chars, replayed=store.last_seq(stream.run_id))
-    watch(agent, stream, watcher(outcome.display, tally, changes_only=changes_only))
-    seconds = time.monotonic() - begun
-    code = report(store, store.get(stream.run_id), tally, outcome, seconds=seconds)
+    watch(agent, stream, tally, outcome.display, changes_only=changes_only)
+    code = report(store, store.get(stream.run_id), tally, outcome, seconds=tally.elapsed)
     if _inode(store) != inode:
         raise StoreError(
             f"the run store {str(store.path)!r} was deleted or replaced during the run: run {stream.run_id!r} is lost"
@@ -103,7 +111,7 @@ def estimate(given: Ask) -> None:
 
         found = drive(work())
         if outcome.display is Display.JSON:
-            outcome.tell(dataclasses.asdict(found))
+            outcome.tell(asdict(found))
             return
         if outcome.display is Display.NONE:
             print(found.calls_max)
@@ -122,3 +130,50 @@ def estimate(given: Ask) -> None:
                 ("counted by", found.counter),
             ]
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resume(Served):
+    """The options of `resume`."""
+
+    run_id: opt.RunArgument
+    document: Annotated[
+        str | None,
+        opt.option(
+            "The document again, if it came from standard input or has moved; - is standard input.",
+            "FILE",
+        ),
+    ] = None
+    max_calls: opt.MaxCalls = None
+    store: opt.Store = None
+    durable: opt.Durable = False
+    display: opt.DisplayOption = None
+    json: opt.Json = False
+
+
+def resume(given: Resume) -> None:
+    """Resume an interrupted or stopped run; on a finished one, print the stored answer.
+
+    No finished call is sent again. A tool session can only be resumed by the program that has its tools.
+    """
+    display = chosen_display(given.display, json=given.json)
+    outcome = Outcome(display, given.store, given.max_calls, given.again(), run_id=given.run_id)
+    with reported(outcome):
+        outcome.store = store = existing_store(given.store, durable=given.durable)
+        record = store.get(given.run_id)
+        if record.status == "finished":
+            report(store, record, Tally.of(store, record), outcome)
+            return
+        if is_session(record):
+            where = "" if given.store is None else f", store={str(given.store)!r}"
+            raise ConfigError(
+                f"run {record.id!r} is a tool session, and its tools are in the program that made it: resume it from "
+                f"Python, with ToolAgent(model, tools{where}).resume({record.id!r}) and the settings that it was made "
+                "with"
+            )
+        agent = agent_again(record, store, max_calls=given.max_calls, **given.server())
+        named, document = given.document or record.source.get("path"), None
+        if named is not None:
+            options: dict[str, Any] = record.source.get("options") or {}
+            document = open_source(named, **options)
+        run(agent, agent.resume_stream(record.id, document), document, store, outcome)

@@ -1,18 +1,4 @@
-"""What the command ends with, and what it says then.
-
-| code | meaning                                                                       |
-|------|-------------------------------------------------------------------------------|
-| 0    | answered, or done                                                             |
-| 1    | an error that memagent did not foresee, or the output cannot be written       |
-| 2    | wrong usage, or a bad setting (`ConfigError`)                                 |
-| 3    | the document cannot be read (`DocumentError`)                                 |
-| 4    | the model cannot be reached or fails (`ModelError`)                           |
-| 5    | the run store cannot do what was asked (`StoreError`), or was deleted         |
-| 6    | stopped without an answer, by a limit or an unusable reply; it can be resumed |
-| 7    | `demo`: the answer is wrong                                                   |
-| 130  | interrupted (Ctrl-C); 143: terminated. The run can be resumed                 |
-| 141  | nobody reads the output any more (`| head`)                                   |
-"""
+"""What the command ends with, and what it says then."""
 
 from __future__ import annotations
 
@@ -48,6 +34,11 @@ from memagent.terminal import Paper, say
 if TYPE_CHECKING:
     from memagent.runstore import RunStore
 
+EXIT_CODES = (
+    "Exit codes: 0 answered; 1 unexpected error, or the output cannot be written; 2 wrong usage or a bad setting; "
+    "3 the document cannot be read; 4 the model fails; 5 the run store fails; 6 stopped without an answer (can be "
+    "resumed); 7 wrong answer in the demo; 130 interrupted; 143 terminated; 141 the reader of the output is gone."
+)
 UNFORESEEN, NO_ANSWER, WRONG, BROKEN_PIPE = 1, 6, 7, 141
 CODES: dict[type[MemagentError], int] = {
     ConfigError: 2,

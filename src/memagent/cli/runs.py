@@ -14,7 +14,6 @@ from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display, option
 from memagent.cli.progress import Tally
-from memagent.cli.results import is_session
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError, StoreError
 from memagent.terminal import moment, plural, shorten
@@ -140,19 +139,15 @@ def prune(
         elif not yes and (sys.stdin is None or not sys.stdin.isatty()):
             raise ConfigError(f"{number} would be removed: give --yes to do it")
         elif yes or typer.confirm(f"Remove {number}?"):
-            _remove_all(opened, chosen)
-
-
-def _remove_all(store: RunStore, run_ids: list[str]) -> None:
-    failures: list[StoreError] = []
-    for run_id in run_ids:
-        try:
-            store.remove(run_id)
-        except StoreError as error:  # taken up or removed by another process since it was listed
-            failures.append(error)
-    print(f"removed {plural(len(run_ids) - len(failures), 'run')}")
-    if failures:
-        raise failures[-1]
+            failures: list[StoreError] = []
+            for run_id in chosen:
+                try:
+                    opened.remove(run_id)
+                except StoreError as error:  # taken up or removed by another process meanwhile
+                    failures.append(error)
+            print(f"removed {plural(len(chosen) - len(failures), 'run')}")
+            if failures:
+                raise failures[-1]
 
 
 def seconds_of(age: str) -> float:
@@ -163,6 +158,11 @@ def seconds_of(age: str) -> float:
             f"--older-than must be a number and m, h, d or w, such as 30d, got {age!r}"
         )
     return float(found[1]) * UNITS[found[2]]
+
+
+def is_session(record: RunRecord) -> bool:
+    """Whether a run is a tool session; else it reads a document."""
+    return record.binding["agent"] == "tools"
 
 
 def status_of(store: RunStore, record: RunRecord) -> str:
@@ -204,19 +204,13 @@ def _write(rows: list[dict[str, Any]], outcome: Outcome) -> None:
         head = f"{'id':<{ids}}  {'when':<16}  {'status':<11}  {made:>7}  {'calls':>7}"
         paper.line((head, "dim"))
     for row in rows:
-        about = (*_about(row), row["model"])
-        left = f"{row['id']:<{ids}}  {moment(row['created'])}  "
+        asked, *more = row["questions"] if row["kind"] == "document" else [row["task"]]
+        asked = f"{len(more) + 1} questions: {asked}" if more else asked
+        source = row["document"] if "document" in row else f"tools: {', '.join(row['tools'])}"
+        about = [shorten(asked, 60), shorten(source, 60), row["model"]]
         status = (f"{row['status']:<11}", STYLES.get(row["status"], "yellow"))
-        right = f"  {row[MADE[row['kind']]]:>7,}  {row['calls']:>7,}"
-        paper.line(left, status, right, "" if full else "  " + "  ".join(about))
+        counts = f"  {row[MADE[row['kind']]]:>7,}  {row['calls']:>7,}"
+        rest = "" if full else "  ".join(["", *about])
+        paper.line(f"{row['id']:<{ids}}  {moment(row['created'])}  ", status, counts, rest)
         if full:
             paper.line((" · ".join(about), "dim"), indent=2)
-
-
-def _about(row: dict[str, Any]) -> tuple[str, str]:
-    """What was asked, and of what."""
-    if row["kind"] == "tools":
-        return shorten(row["task"], 60), shorten(f"tools: {', '.join(row['tools'])}", 60)
-    first, *more = row["questions"]
-    asked = f"{len(more) + 1} questions: {first}" if more else first
-    return shorten(asked, 60), shorten(row["document"], 60)

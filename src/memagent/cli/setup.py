@@ -1,24 +1,29 @@
-"""What a command line comes to: questions, display, store, and the agent."""
+"""What a command line comes to: questions, document, display, store, and the agent."""
 
 from __future__ import annotations
 
+import gzip
 import math
 import sys
 from dataclasses import dataclass
 from json import loads
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from memagent.cli import options as opt
 from memagent.cli.options import MODEL, RUN, TEXT, Display, argument, option
-from memagent.errors import ConfigError, StoreError
+from memagent.errors import ConfigError, DocumentNotFound, StoreError
 from memagent.terminal import on_terminal
 
 if TYPE_CHECKING:
+    from memagent.documents import Document
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunRecord, RunStore
 
+SAMPLE_BYTES = 65536
+"""Enough to tell one-byte texts from two-byte ones."""
+GZIP_MAGIC = b"\x1f\x8b"
 BASE_URL = (
     "The server's address, up to /v1; several with commas between. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, then "
     "localhost."
@@ -211,3 +216,49 @@ def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
     if store is not None and not store.expanduser().exists():
         raise StoreError(f"there is no run store {str(store)!r}; check --store")
     return chosen_store(store, durable=durable)
+
+
+def open_source(
+    doc: str | Path,
+    *,
+    encoding: str | None = None,
+    errors: str = "strict",
+    name: str | None = None,
+) -> Document:
+    """Opens a path, or `-`, as `open_document` does; `name` is what the document is called instead of its path.
+
+    Raises:
+        DocumentNotFound: the path is missing or a directory, or standard input is closed.
+        ConfigError: there is no such encoding.
+    """
+    from memagent.documents import open_document
+
+    if str(doc) != "-":
+        return open_document(Path(doc), encoding=encoding, errors=errors, name=name)
+    # None, whatever its type says, if the process was started without it.
+    if cast("object", sys.stdin) is None:
+        raise DocumentNotFound("standard input is closed: give a path, or send the text to -")
+    stdin, name = sys.stdin.buffer, name or "<stdin>"
+    return open_document(stdin, encoding=encoding, errors=errors, name=name)
+
+
+def expected_chars(document: Document) -> int | None:
+    """Characters of the document, roughly, for a progress bar: read off the file's size and its beginning."""
+    if document.path is None or document.size is None:
+        return None
+    size = document.size
+    try:
+        with Path(document.path).open("rb") as file:
+            sample = file.read(SAMPLE_BYTES)
+            if sample.startswith(GZIP_MAGIC):
+                # The last four bytes of a gzip file are its unpacked size (modulo 4 GiB).
+                file.seek(-4, 2)
+                size = int.from_bytes(file.read(4), "little")
+                file.seek(0)
+                sample = gzip.GzipFile(fileobj=file).read(SAMPLE_BYTES)
+    except (OSError, EOFError):
+        return None
+    if sample[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return size // 2
+    chars = len(sample.decode("utf-8", errors="replace"))
+    return round(size * chars / len(sample)) if sample else None

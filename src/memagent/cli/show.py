@@ -1,25 +1,38 @@
-"""`memagent show`: what a run did, memory by memory, or step by step."""
+"""What a run did and what came of it: `memagent show`, and the report that other commands end with."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from json import dumps
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from memagent.cli import options as opt
-from memagent.cli.exits import Outcome, reported
-from memagent.cli.history import History
+from memagent.cli.exits import NO_ANSWER, Outcome, reported
+from memagent.cli.history import CUT_OFF, History, Steps, turns_of
 from memagent.cli.options import Display
-from memagent.cli.progress import Tally
-from memagent.cli.results import is_session, result, spent
-from memagent.cli.runs import status_of
+from memagent.cli.progress import Notebook, Tally
+from memagent.cli.runs import is_session, status_of
 from memagent.cli.setup import chosen_display, existing_store
-from memagent.cli.steps import Steps, turns_of
 from memagent.errors import ConfigError
-from memagent.terminal import moment, plural
+from memagent.messages import Usage
+from memagent.terminal import (
+    amount,
+    clean,
+    console,
+    duration,
+    moment,
+    panel,
+    plural,
+    say,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
+
+TITLE = 200
+"""Characters of a question above its answer: rich clips it to the panel, a whole book of it would take long."""
 
 
 def show(
@@ -177,3 +190,111 @@ def _show_chunk(
             paper.line((f"--- {message.role}", "bold"))
             paper.line(message.content)
             paper.line("")
+
+
+def report(
+    store: RunStore,
+    record: RunRecord,
+    tally: Tally,
+    outcome: Outcome,
+    *,
+    seconds: float | None = None,
+) -> int:
+    """Shows the answers of a run, what they took (`seconds` in this session), and how to resume it if one is missing.
+
+    Returns:
+        The exit code: 0, or 6 if an answer is missing.
+    """
+    books, many = tally.notebooks, len(tally.notebooks) > 1
+    if outcome.display is Display.JSON:
+        outcome.tell(as_json(store, record, tally))
+    elif outcome.display is Display.NONE:
+        for book in books:
+            if book.answer is not None:
+                print(clean(book.answer) if sys.stdout.isatty() else book.answer)
+    else:
+        if seconds is not None and outcome.display is Display.PLAIN:
+            print()
+        for book in books:
+            _answer(book, outcome, many=many)
+        facts = [] if outcome.store is None else [f"run {record.id}"]
+        facts += costs(store.usage(record.id), tally)
+        facts += [] if seconds is None else [duration(seconds)]
+        outcome.paper.line((" · ".join(facts), "dim"))
+    missing = [book for book in books if book.answer is None]
+    for book in missing:
+        which = f"no answer to {book.question!r}:" if many else "no answer:"
+        say(which, book.detail, style="bold yellow")
+    if missing:
+        outcome.say_resume(record.id, at_limit=any(book.reason == "limit" for book in missing))
+    return NO_ANSWER if missing else 0
+
+
+def _answer(book: Notebook, outcome: Outcome, *, many: bool) -> None:
+    """Writes an answer: in a panel on a terminal, else behind `answer:`."""
+    if book.answer is None:
+        return
+    answer = clean(book.answer).strip()
+    if outcome.display is Display.FULL:
+        from rich.text import Text
+
+        title = Text(shorten(book.question, TITLE), overflow="ellipsis")
+        console(sys.stdout).print(panel(Text(answer, style="bold"), title, style="green"))
+    else:
+        print(f"{clean(book.question)}\n" if many else "", f"answer: {answer}\n", sep="")
+    if book.truncated:
+        outcome.paper.line((CUT_OFF, "yellow"))
+
+
+def costs(usage: Usage, tally: Tally) -> list[str]:
+    """What a run made, what that took, and why it ended, as the parts of a line."""
+    made = [plural(tally.made, "chunk")]
+    if tally.steps:
+        made = [plural(tally.steps, "step"), plural(tally.summaries, "summary")]
+    reasons = dict.fromkeys(book.reason.replace("_", " ") for book in tally.notebooks)
+    return [*made, *spent(usage), " and ".join(reasons)]
+
+
+def spent(usage: Usage) -> list[str]:
+    """What calls took, as the parts of a line."""
+    prompts, completions = amount(usage.prompt_tokens), amount(usage.completion_tokens)
+    parts = [plural(usage.calls, "call"), f"{prompts} prompt + {completions} completion tokens"]
+    if usage.retries:
+        lost = f" ({amount(usage.retry_tokens)} tokens)" if usage.retry_tokens else ""
+        parts.append(plural(usage.retries, "retry") + lost)
+    if usage.repeated:
+        parts.append(f"{usage.repeated:,} repeated after an interruption")
+    return parts
+
+
+def as_json(store: RunStore, record: RunRecord, tally: Tally) -> dict[str, Any]:
+    """One object for one question; for several the run's id and a list of such objects."""
+    objects = [result(store, record, tally, number) for number in range(len(tally.notebooks))]
+    return objects[0] if len(objects) == 1 else {"run_id": record.id, "results": objects}
+
+
+def result(store: RunStore, record: RunRecord, tally: Tally, number: int) -> dict[str, Any]:
+    """What came of one question, as JSON."""
+    book = tally.notebooks[number]
+    facts: dict[str, Any] = {
+        "answer": book.answer,
+        "stop_reason": book.reason,
+        "detail": book.detail,
+        "truncated": book.truncated,
+        "run_id": record.id,
+        "model": record.binding["model"],
+        "usage": store.usage(record.id, number).model_dump(),
+    }
+    if is_session(record):
+        return facts | {
+            "task": book.question,
+            "tools": record.binding["tools"]["names"],
+            "steps": tally.steps,
+            "summaries": tally.summaries,
+        }
+    return facts | {
+        "question": book.question,
+        "document": record.source["name"],
+        "memory": book.memory,
+        "chunks": book.read,
+    }
