@@ -82,11 +82,9 @@ def say(first: str, rest: str = "", *, style: str) -> None:
 
 
 class Paper:
-    """Lines on standard output, or another stream; control characters in them are made visible.
+    """Lines on standard output, or another stream: coloured and wrapped at words, or as they are without `colour`.
 
-    Args:
-        stream: default standard output.
-        colour: the stream is a terminal: lines are coloured, and wrapped at words. False writes them as they are.
+    Control characters in them are made visible.
     """
 
     def __init__(self, stream: IO[str] | None = None, *, colour: bool) -> None:
@@ -143,9 +141,7 @@ class Paper:
 def live(screen: Console, draw: Callable[[], RenderableType]) -> Live:
     """Redraws the foot of a terminal while work goes on; lines that are printed scroll by above it.
 
-    Args:
-        screen: of the terminal.
-        draw: makes what is shown. Called from another thread, `REFRESH` times a second.
+    `draw` is called from another thread, `REFRESH` times a second.
     """
     from rich.live import Live
 

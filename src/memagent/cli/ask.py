@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,8 +44,7 @@ def ask(given: Ask) -> None:
 
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
-    display = chosen_display(given.display, json=given.json)
-    outcome = Outcome(display, given.store, given.max_calls, given.again())
+    outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
     with reported(outcome):
         questions = given.asked()
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
@@ -63,13 +63,7 @@ def run(
     *,
     changes_only: bool = False,
 ) -> None:
-    """Runs `stream` to its end and shows what came of it.
-
-    Raises:
-        Exit: code 6, if an answer is missing.
-        StoreError: the store's file was deleted during the run.
-        MemagentError: what ended the run early.
-    """
+    """Runs `stream` to its end and shows what came of it. It exits with code 6 if an answer is missing."""
     inode = _inode(store)
     if outcome.store is not None:
         outcome.run_id = stream.run_id
@@ -101,15 +95,8 @@ def estimate(given: Ask) -> None:
     with reported(outcome):
         questions = given.asked()
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
-        agent = given.agent(None)
-
-        async def work():
-            try:
-                return await agent.aestimate(document, questions)
-            finally:
-                await agent.aclose()
-
-        found = drive(work())
+        with closing(given.agent(None)) as agent:
+            found = drive(agent.aestimate(document, questions))
         if outcome.display is Display.JSON:
             outcome.tell(asdict(found))
             return
@@ -156,8 +143,8 @@ def resume(given: Resume) -> None:
 
     No finished call is sent again. A tool session can only be resumed by the program that has its tools.
     """
-    display = chosen_display(given.display, json=given.json)
-    outcome = Outcome(display, given.store, given.max_calls, given.again(), run_id=given.run_id)
+    outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
+    outcome.run_id = given.run_id
     with reported(outcome):
         outcome.store = store = existing_store(given.store, durable=given.durable)
         record = store.get(given.run_id)

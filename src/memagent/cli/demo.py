@@ -96,12 +96,7 @@ def _book(question: str, outcome: Outcome) -> None:
 
 
 def find_needle(model: str, length: Length, seed: int, outcome: Outcome) -> None:
-    """Hides a needle, lets the model look for it, and says how that went.
-
-    Raises:
-        Exit: code 6 without an answer, `WRONG` with a wrong one.
-        MemagentError: the reading ended early.
-    """
+    """Hides a needle, lets the model look for it, and says how that went; exits unless the answer is right."""
     from memagent.documents import open_document
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore

@@ -8,27 +8,15 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from memagent import errors
 from memagent.cli.options import Display
-from memagent.errors import (
-    ConfigError,
-    ContextOverflow,
-    DocumentError,
-    DocumentRequired,
-    LimitReached,
-    MemagentError,
-    ModelError,
-    ModelNotFound,
-    StoreError,
-    StoreFull,
-)
 from memagent.terminal import Paper, say
 
 if TYPE_CHECKING:
@@ -40,16 +28,22 @@ EXIT_CODES = (
     "resumed); 7 wrong answer in the demo; 130 interrupted; 143 terminated; 141 the reader of the output is gone."
 )
 UNFORESEEN, NO_ANSWER, WRONG, BROKEN_PIPE = 1, 6, 7, 141
-CODES: dict[type[MemagentError], int] = {
-    ConfigError: 2,
-    DocumentError: 3,
-    ModelError: 4,
-    StoreError: 5,
-    LimitReached: NO_ANSWER,
+CODES: dict[type[errors.MemagentError], int] = {
+    errors.ConfigError: 2,
+    errors.DocumentError: 3,
+    errors.ModelError: 4,
+    errors.StoreError: 5,
+    errors.LimitReached: NO_ANSWER,
 }
-LASTING = (ConfigError, DocumentError, StoreError, ModelNotFound, ContextOverflow)
+LASTING = (
+    errors.ConfigError,
+    errors.DocumentError,
+    errors.StoreError,
+    errors.ModelNotFound,
+    errors.ContextOverflow,
+)
 """What a resumed run meets again: its document, model, window and counter are bound."""
-PASSING = (DocumentRequired, StoreFull)
+PASSING = (errors.DocumentRequired, errors.StoreFull)
 """Of these, what can be put right."""
 
 OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -74,12 +68,8 @@ class Outcome:
     """What a command knows when it ends, early or not: set as it becomes known."""
 
     display: Display = Display.PLAIN
-    store_flag: Path | None = None
-    """As `--store` was given."""
-    limit: int | None = None
-    """As `--max-calls` was given."""
-    again: str = ""
-    """Further flags that a resumed run needs once more."""
+    again: Sequence[tuple[str, Any]] = ()
+    """Options that a resumed run needs once more, with their values; None where one was not given."""
     store: RunStore | None = None
     """Where runs are, closed in the end; None if they cannot be resumed (`demo`)."""
     run_id: str | None = None
@@ -110,19 +100,19 @@ class Outcome:
         """How to resume the run; None if it is not in the store, has its answers, or needs a Python program."""
         try:
             record = None if self.store is None or run_id is None else self.store.find(run_id)
-        except StoreError:
+        except errors.StoreError:
             return None
         if record is None or record.status == "finished" or record.binding["agent"] != "memory":
             return None
-        flags = [] if self.store_flag is None else ["--store", shlex.quote(str(self.store_flag))]
-        flags += [] if self.limit is None else [f"--max-calls {self.limit}"]
-        flags += [self.again] if self.again else []
+        flags = [
+            f"--{name} {shlex.quote(str(value))}" for name, value in self.again if value is not None
+        ]
         flags += [] if record.source.get("path") else ["--document FILE"]
         return " ".join(["memagent resume", record.id, *flags])
 
     def say_resume(self, run_id: str | None, *, at_limit: bool = False) -> None:
         """Says how to resume the run, if that is possible; `at_limit`: the same `--max-calls` would stop it at once."""
-        self.limit = None if at_limit else self.limit
+        self.again = [flag for flag in self.again if flag[0] != "max-calls" or not at_limit]
         if (command := self.resume_command(run_id)) is not None:
             say("resume with:", command, style="dim")
 
@@ -133,7 +123,7 @@ def reported(outcome: Outcome) -> Generator[None]:
     try:
         yield
         sys.stdout.flush()
-    except MemagentError as error:
+    except errors.MemagentError as error:
         _report(error, str(error), error.run_id, outcome)
         if isinstance(error, PASSING) or not isinstance(error, LASTING):
             outcome.say_resume(error.run_id)

@@ -45,46 +45,21 @@ def made_harmless(count: int) -> str:
     return f"{plural(count, 'look-alike')} of prompt fields made harmless"
 
 
-class Trace:
-    """Writes what a run did from its events: what all runs have in common."""
+class History:
+    """Writes what became of one question: a paragraph for each chunk that changed its memory, then the answer."""
 
-    def __init__(self, paper: Paper) -> None:
-        self._paper = paper
+    def __init__(self, paper: Paper, number: int = 0) -> None:
+        self._paper, self._number, self._memory = paper, number, ""
+        self._same: tuple[int, int, str] | None = None
+        """First and last chunk in a row after which the memory was the same, and why."""
+        self._span: ChunkRead | None = None
+        self._truncated: MemoryTruncated | None = None
 
     def write(self, events: Iterable[Event]) -> None:
         """Writes a paragraph for each event that matters."""
         for event in events:
             self._event(event)
         self._flush()
-
-    def _flush(self) -> None:
-        """Writes what was held back until now."""
-
-    def _event(self, event: Event) -> None:
-        if isinstance(event, Stopped):
-            self._note(f"stopped ({event.reason.replace('_', ' ')}): {event.detail}", "yellow")
-        elif isinstance(event, Answered):
-            self._flush()
-            self._paper.line("")
-            self._paper.line(("answer: ", "dim"), (event.answer.strip(), "bold"))
-            if event.truncated:
-                self._paper.line((CUT_OFF, "yellow"))
-
-    def _note(self, text: str, style: str) -> None:
-        self._flush()
-        self._paper.line((text, style))
-
-
-class History(Trace):
-    """Writes what became of one question: a paragraph for each chunk that changed its memory, then the answer."""
-
-    def __init__(self, paper: Paper, number: int = 0) -> None:
-        super().__init__(paper)
-        self._number, self._memory = number, ""
-        self._same: tuple[int, int, str] | None = None
-        """First and last chunk in a row after which the memory was the same, and why."""
-        self._span: ChunkRead | None = None
-        self._truncated: MemoryTruncated | None = None
 
     def _event(self, event: Event) -> None:
         if getattr(event, "question", self._number) != self._number:
@@ -105,8 +80,19 @@ class History(Trace):
                 self._note(f"settled after chunk {event.chunk}: the rest was not read", "cyan")
             case Neutralised():
                 self._note(f"chunk {event.chunk}: {made_harmless(event.count)}", "yellow")
+            case Stopped():
+                self._note(f"stopped ({event.reason.replace('_', ' ')}): {event.detail}", "yellow")
+            case Answered():
+                self._note("", "")
+                self._paper.line(("answer: ", "dim"), (event.answer.strip(), "bold"))
+                if event.truncated:
+                    self._paper.line((CUT_OFF, "yellow"))
             case _:
-                super()._event(event)
+                pass
+
+    def _note(self, text: str, style: str) -> None:
+        self._flush()
+        self._paper.line((text, style))
 
     def _updated(self, event: MemoryUpdated) -> None:
         found, self._memory = changes(self._memory, event.memory), event.memory
@@ -140,6 +126,7 @@ class History(Trace):
         self._same = (self._same[0], chunk, how)
 
     def _flush(self) -> None:
+        """Writes what was held back until now."""
         if self._same is not None:
             first, last, how = self._same
             which = f"chunk {first}" if first == last else f"chunks {first}-{last}"
@@ -158,7 +145,7 @@ def turns_of(events: Iterable[Event]) -> list[int]:
     return turns
 
 
-class Steps(Trace):
+class Steps(History):
     """Writes what a session did: a paragraph for each step and each compaction, then the answer.
 
     Texts are one line each, unless `whole`. `turns` are those of the whole session.

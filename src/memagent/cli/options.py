@@ -129,12 +129,9 @@ Json = Annotated[bool, _of_run("Short for --display json.", "", "--json")]
 def command_of(
     options: type[T], run: Callable[[T], None], *, without: Collection[str] = ()
 ) -> Callable[..., None]:
-    """A function that typer can make a command of.
+    """A function that typer can make a command of: its options are the fields of `options`, but for those `without`.
 
-    Args:
-        options: a dataclass whose fields are annotated as parameters of a command are.
-        run: gets the filled dataclass; its docstring is the help.
-        without: fields that this command does not offer; they keep their defaults.
+    Its fields are annotated as parameters of a command are. `run` gets it filled; the docstring of `run` is the help.
     """
     hints = get_type_hints(options, include_extras=True)
     # What a class adds comes before what it inherits: that is what its command is about.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,10 +48,8 @@ def probe(given: Probe) -> None:
         served = open_model(given.model, tokenizer=given.tokenizer, **given.server())
 
         async def work() -> list[Found | ModelError]:
-            try:
+            async with aclosing(served):
                 return await find_out(served)
-            finally:
-                await served.aclose()
 
         results = drive(work())
         failures = [result for result in results if isinstance(result, ModelError)]

@@ -7,19 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from memagent.events import (
-    Acted,
-    Answered,
-    ChunkRead,
-    Compacted,
-    Event,
-    MemoryKept,
-    MemoryUpdated,
-    RunStarted,
-    SessionStarted,
-    Settled,
-    Stopped,
-)
+from memagent import events
 from memagent.messages import Usage
 from memagent.terminal import amount, duration, plural
 
@@ -74,7 +62,7 @@ class Tally:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.chars, self.replayed = chars, replayed
-        self.started: RunStarted | None = None
+        self.started: events.RunStarted | None = None
         self.notebooks = [Notebook(question) for question in questions]
         self.latest: Notebook | None = None
         """The notebook that changed last."""
@@ -85,7 +73,7 @@ class Tally:
         self.usage = Usage()
         self._clock = clock
         self._begun = clock()
-        self._chunk: ChunkRead | None = None
+        self._chunk: events.ChunkRead | None = None
         self._waiting: set[int] = set()
         self._done = 0
         self._end = False
@@ -102,40 +90,45 @@ class Tally:
             tally.add(event)
         return tally
 
-    def is_replay(self, event: Event) -> bool:
+    def is_replay(self, event: events.Event) -> bool:
         """Whether an earlier session committed the event."""
         return event.seq <= self.replayed
 
-    def add(self, event: Event) -> None:
+    def add(self, event: events.Event) -> None:
         """Takes note of one event."""
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self.started = event
                 self.notebooks = [Notebook(question) for question in event.questions]
-            case SessionStarted():
+            case events.SessionStarted():
                 self.notebooks = [Notebook(event.task)]
-            case ChunkRead():
+            case events.ChunkRead():
                 self._chunk, self.chunks, self._done = event, event.chunk + 1, event.start
                 self._waiting = {n for n, book in enumerate(self.notebooks) if not book.finished}
-            case MemoryUpdated():
-                self.latest = book = self.notebooks[event.question]
-                book.before, book.memory = book.memory, event.memory
-                book.changed, book.tokens = event.chunk, event.tokens
-                self._read(event)
-            case MemoryKept():
-                self._read(event)
-            case Acted():
+            case events.MemoryUpdated() | events.MemoryKept():
+                book = self.notebooks[event.question]
+                book.read = event.chunk + 1
+                if isinstance(event, events.MemoryUpdated):
+                    self.latest = book
+                    book.before, book.memory = book.memory, event.memory
+                    book.changed, book.tokens = event.chunk, event.tokens
+                # Else a question that was behind catches up.
+                if self._chunk is not None and self._chunk.chunk == event.chunk:
+                    self._waiting.discard(event.question)
+                    if not self._waiting:
+                        self._done, self._end = self._chunk.end, self._chunk.last
+            case events.Acted():
                 self.steps, self._spoke = event.step + 1, not event.calls
-            case Compacted():
+            case events.Compacted():
                 self.summaries = max(self.summaries, event.compaction.stage)
-            case Settled():
+            case events.Settled():
                 self.notebooks[event.question].settled = True
-            case Answered():
+            case events.Answered():
                 book = self.notebooks[event.question]
                 book.answer, book.truncated = event.answer, event.truncated
                 book.reason, book.detail = "settled" if book.settled else "answered", ""
                 self.steps -= self._spoke  # the answer is no step
-            case Stopped():
+            case events.Stopped():
                 book = self.notebooks[event.question]
                 book.reason, book.detail = event.reason.value, event.detail
             case _:
@@ -146,14 +139,6 @@ class Tally:
             self._begun, self._live_from = self._clock(), self.fraction or 0.0
         else:
             self._live_tokens += usage.prompt_tokens + usage.completion_tokens
-
-    def _read(self, event: MemoryUpdated | MemoryKept) -> None:
-        self.notebooks[event.question].read = event.chunk + 1
-        if self._chunk is None or self._chunk.chunk != event.chunk:
-            return  # a question that was behind catches up
-        self._waiting.discard(event.question)
-        if not self._waiting:
-            self._done, self._end = self._chunk.end, self._chunk.last
 
     @property
     def made(self) -> int:

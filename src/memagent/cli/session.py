@@ -17,11 +17,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
-    """Runs `work` to its end in this thread. A first signal cancels it, a second one ends the process.
-
-    Raises:
-        Interrupted: by SIGINT or SIGTERM, after `work` has let go of what it held.
-    """
+    """Runs `work` to its end in this thread. A first signal cancels it and raises Interrupted, a second one exits."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
     caught: list[int] = []

@@ -8,7 +8,6 @@ import sys
 from dataclasses import dataclass
 from json import loads
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from memagent.cli import options as opt
@@ -74,14 +73,12 @@ class Served:
             given["retry"] = RetryPolicy(attempts=self.retries + 1)
         return {name: value for name, value in given.items() if value is not None}
 
-    def again(self) -> str:
-        """The flags that a resumed run needs once more; the values of headers are left out."""
-        flags = [f"--header {quote(text.partition(':')[0] + ': …')}" for text in self.headers or ()]
-        given = {"timeout": self.timeout, "extra-body": self.extra_body, "retries": self.retries}
-        flags += [
-            f"--{name} {quote(str(value))}" for name, value in given.items() if value is not None
-        ]
-        return " ".join(flags)
+    def again(self) -> list[tuple[str, Any]]:
+        """The options that a resumed run needs once more; the values of headers are left out."""
+        headers = [("header", f"{text.partition(':')[0]}: …") for text in self.headers or ()]
+        names = ("store", "max_calls", "timeout", "extra_body", "retries")
+        rest = [(name.replace("_", "-"), getattr(self, name, None)) for name in names]
+        return headers + rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,11 +156,7 @@ class Ask(Served):
 def agent_again(
     record: RunRecord, store: RunStore, *, max_calls: int | None = None, **server: Any
 ) -> MemoryAgent:
-    """Makes the agent of a stored run again, with the run's budget and what `Served.server` says of the server now.
-
-    Raises:
-        ConfigError: the model was an object of a Python program.
-    """
+    """Makes the agent of a stored run again, with the run's budget and what `Served.server` says of the server now."""
     from memagent.memory.agent import MemoryAgent
     from memagent.messages import Sampling
     from memagent.models.limit import Limits
@@ -225,12 +218,7 @@ def open_source(
     errors: str = "strict",
     name: str | None = None,
 ) -> Document:
-    """Opens a path, or `-`, as `open_document` does; `name` is what the document is called instead of its path.
-
-    Raises:
-        DocumentNotFound: the path is missing or a directory, or standard input is closed.
-        ConfigError: there is no such encoding.
-    """
+    """Opens a path, or `-`, as `open_document` does; `name` is what the document is called instead of its path."""
     from memagent.documents import open_document
 
     if str(doc) != "-":

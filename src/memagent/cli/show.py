@@ -11,7 +11,7 @@ from memagent.cli import options as opt
 from memagent.cli.exits import NO_ANSWER, Outcome, reported
 from memagent.cli.history import CUT_OFF, History, Steps, turns_of
 from memagent.cli.options import Display
-from memagent.cli.progress import Notebook, Tally
+from memagent.cli.progress import Tally
 from memagent.cli.runs import is_session, status_of
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError
@@ -65,14 +65,12 @@ def show(
             raise ConfigError(
                 f"--question {question}: run {run_id!r} has {plural(len(asked), 'question')}, numbered from 0"
             )
-        if is_session(record) and chunk is not None:
-            raise ConfigError(
-                f"--chunk {chunk}: run {run_id!r} is a tool session, which has steps: --step N"
-            )
-        if not is_session(record) and step is not None:
-            raise ConfigError(
-                f"--step {step}: run {run_id!r} reads a document, which has chunks: --chunk N"
-            )
+        if chunk is not None and is_session(record):
+            has = "is a tool session, which has steps: --step N"
+            raise ConfigError(f"--chunk {chunk}: run {run_id!r} {has}")
+        if step is not None and not is_session(record):
+            has = "reads a document, which has chunks: --chunk N"
+            raise ConfigError(f"--step {step}: run {run_id!r} {has}")
         chosen = asked if question is None else [question]
         if step is not None:
             _show_step(opened, record, step, outcome)
@@ -205,45 +203,39 @@ def report(
     Returns:
         The exit code: 0, or 6 if an answer is missing.
     """
-    books, many = tally.notebooks, len(tally.notebooks) > 1
+    many = len(tally.notebooks) > 1
+    answers = [(book, book.answer) for book in tally.notebooks if book.answer is not None]
     if outcome.display is Display.JSON:
         outcome.tell(as_json(store, record, tally))
     elif outcome.display is Display.NONE:
-        for book in books:
-            if book.answer is not None:
-                print(clean(book.answer) if sys.stdout.isatty() else book.answer)
+        for _, answer in answers:
+            print(clean(answer) if sys.stdout.isatty() else answer)
     else:
         if seconds is not None and outcome.display is Display.PLAIN:
             print()
-        for book in books:
-            _answer(book, outcome, many=many)
+        for book, answer in answers:
+            if outcome.display is Display.FULL:
+                from rich.text import Text
+
+                title = Text(shorten(book.question, TITLE), overflow="ellipsis")
+                text = Text(clean(answer).strip(), style="bold")
+                console(sys.stdout).print(panel(text, title, style="green"))
+            else:
+                print(f"{clean(book.question)}\n" if many else "", end="")
+                print(f"answer: {clean(answer).strip()}\n")
+            if book.truncated:
+                outcome.paper.line((CUT_OFF, "yellow"))
         facts = [] if outcome.store is None else [f"run {record.id}"]
         facts += costs(store.usage(record.id), tally)
         facts += [] if seconds is None else [duration(seconds)]
         outcome.paper.line((" · ".join(facts), "dim"))
-    missing = [book for book in books if book.answer is None]
+    missing = [book for book in tally.notebooks if book.answer is None]
     for book in missing:
         which = f"no answer to {book.question!r}:" if many else "no answer:"
         say(which, book.detail, style="bold yellow")
     if missing:
         outcome.say_resume(record.id, at_limit=any(book.reason == "limit" for book in missing))
     return NO_ANSWER if missing else 0
-
-
-def _answer(book: Notebook, outcome: Outcome, *, many: bool) -> None:
-    """Writes an answer: in a panel on a terminal, else behind `answer:`."""
-    if book.answer is None:
-        return
-    answer = clean(book.answer).strip()
-    if outcome.display is Display.FULL:
-        from rich.text import Text
-
-        title = Text(shorten(book.question, TITLE), overflow="ellipsis")
-        console(sys.stdout).print(panel(Text(answer, style="bold"), title, style="green"))
-    else:
-        print(f"{clean(book.question)}\n" if many else "", f"answer: {answer}\n", sep="")
-    if book.truncated:
-        outcome.paper.line((CUT_OFF, "yellow"))
 
 
 def costs(usage: Usage, tally: Tally) -> list[str]:

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import IO, TYPE_CHECKING
 
+from memagent import events
 from memagent.cli.changes import gist, marked
 from memagent.cli.history import made_harmless, sent_again
 from memagent.cli.options import Display
 from memagent.cli.progress import Notebook, Tally
 from memagent.cli.session import drive
-from memagent.events import (
-    Event,
-    MemoryKept,
-    MemoryTruncated,
-    MemoryUpdated,
-    Neutralised,
-    Retried,
-    RunStarted,
-    Settled,
-)
 from memagent.terminal import (
     PIPE_WIDTH,
     amount,
@@ -51,10 +42,10 @@ class PlainWatcher:
 
     def __init__(self, tally: Tally, *, changes_only: bool = False) -> None:
         self.tally, self._changes_only = tally, changes_only
-        self._truncated: dict[int, MemoryTruncated] = {}
+        self._truncated: dict[int, events.MemoryTruncated] = {}
         self._resumes = tally.replayed > 0
 
-    def add(self, event: Event) -> None:
+    def add(self, event: events.Event) -> None:
         """Counts the event, and prints what is worth a line."""
         tally = self.tally
         replayed = tally.is_replay(event)
@@ -63,7 +54,7 @@ class PlainWatcher:
             done = f"{plural(tally.finished, 'chunk')} and {plural(tally.usage.calls, 'call')}"
             _say(f"resumed; {done} were done before")
         tally.add(event)
-        if isinstance(event, RunStarted):
+        if isinstance(event, events.RunStarted):
             _say(
                 f"run {event.run_id}: {shorten(event.document, 60)}, {event.model}, window {amount(event.window)} "
                 f"(chunk {amount(event.chunk_tokens)}, memory {amount(event.memory_tokens)})"
@@ -71,11 +62,11 @@ class PlainWatcher:
         elif not replayed and (line := self._line(event)):
             _say(line)
 
-    def _line(self, event: Event) -> str:
+    def _line(self, event: events.Event) -> str:
         match event:
-            case MemoryTruncated():
+            case events.MemoryTruncated():
                 self._truncated[event.question] = event
-            case MemoryUpdated():
+            case events.MemoryUpdated():
                 book = self.tally.notebooks[event.question]
                 became = "unchanged" if book.memory == book.before else "updated"
                 if cut := self._truncated.pop(event.question, None):
@@ -83,19 +74,21 @@ class PlainWatcher:
                 if not self._changes_only or became != "unchanged":
                     change = gist(book.before, book.memory, PIPE_WIDTH)
                     return f"{self._where(event)}{became:<10}{event.tokens:>6,} tokens  {change}"
-            case MemoryKept() if not self._changes_only:
+            case events.MemoryKept() if not self._changes_only:
                 return f"{self._where(event)}kept"
-            case Neutralised():
+            case events.Neutralised():
                 return f"chunk {event.chunk:<5} {made_harmless(event.count)}"
-            case Retried():
+            case events.Retried():
                 return f"{self._where(event)}{shorten(sent_again(event), PIPE_WIDTH)}"
-            case Settled():
+            case events.Settled():
                 return f"{self._where(event)}settled: the rest is not read"
             case _:
                 pass
         return ""
 
-    def _where(self, event: MemoryUpdated | MemoryKept | Retried | Settled) -> str:
+    def _where(
+        self, event: events.MemoryUpdated | events.MemoryKept | events.Retried | events.Settled
+    ) -> str:
         place = "answer" if event.chunk is None else f"chunk {event.chunk}"
         if len(self.tally.notebooks) > 1:
             return f"{place} question {event.question}".ljust(24)
@@ -208,12 +201,9 @@ def watch(
         screen = LiveWatcher(tally, sys.stdout if full else sys.stderr, memory=full)
 
     async def read() -> None:
-        try:
-            async with stream:
-                async for event in stream:
-                    add(event)
-        finally:
-            await agent.aclose()
+        async with aclosing(agent), stream:
+            async for event in stream:
+                add(event)
 
     with screen:
         drive(read())
