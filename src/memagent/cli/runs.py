@@ -82,7 +82,7 @@ def _searched(record: RunRecord) -> str:
 @runs.command("rm")
 def remove(
     context: typer.Context,
-    run_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The runs to remove.")],
+    run_ids: Annotated[list[str], typer.Argument(metavar="ID", help="The runs to remove.")],
     store: opt.Store = None,
 ) -> None:
     """Remove runs and everything stored with them. A run that is in use is left alone."""
