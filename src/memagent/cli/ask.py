@@ -70,7 +70,7 @@ def run(
     chars = None if document is None else expected_chars(document)
     tally = Tally(chars=chars, replayed=store.last_seq(stream.run_id))
     watch(agent, stream, tally, outcome.display, changes_only=changes_only)
-    code = report(store, store.get(stream.run_id), tally, outcome, seconds=tally.elapsed)
+    code = report(store, store.get(stream.run_id), tally, outcome, tally.elapsed)
     if _inode(store) != inode:
         raise StoreError(
             f"the run store {str(store.path)!r} was deleted or replaced during the run: run {stream.run_id!r} is lost"

@@ -32,8 +32,7 @@ NEXT = "Next, with a real model: memagent ask FILE 'QUESTION' --model vllm:NAME"
 
 def demo(
     question: Annotated[
-        str | None,
-        opt.argument("QUESTION", f"What to ask extractive. Default: {QUESTION}"),
+        str | None, opt.argument("QUESTION", f"What to ask extractive. Default: {QUESTION}")
     ] = None,
     model: Annotated[
         str,
@@ -137,7 +136,7 @@ def find_needle(model: str, length: Length, seed: int, outcome: Outcome) -> None
             }
             outcome.tell(as_json(store, record, tally) | facts)
         else:
-            report(store, record, tally, outcome, seconds=seconds)
+            report(store, record, tally, outcome, seconds)
     if outcome.for_people and answer is not None:
         verdict = ("right", "bold green") if right else ("wrong", "bold red")
         paper.line(verdict, f": it is {needle.count}")

@@ -29,8 +29,6 @@ from memagent.terminal import Paper, plural
 
 TIERS = {"stale": "dropping stale results", "clip": "clipping", "summary": "a summary"}
 CUT_OFF = "the reply was cut off by its token limit"
-NO_RESULT = "no result was committed"
-MISREAD = "  meant as a call that could not be read"
 STYLES = {"=": "", "-": "red strike", "+": "green"}
 
 
@@ -181,7 +179,7 @@ class Steps(History):
         if not event.calls and not misread and not self._whole:
             return  # the answer, which comes next
         prompt = f"  prompt {event.prompt_tokens:,} tokens"
-        how = MISREAD if misread else ""
+        how = "  meant as a call that could not be read" if misread else ""
         self._paper.line((f"step {event.step}", "bold"), (prompt, "dim"), (how, "yellow"))
         if event.text.strip():
             self._text(event.text, "italic", indent=2)
@@ -190,7 +188,7 @@ class Steps(History):
         """Writes the calls that never returned."""
         for call in self._open:
             self._text(described(call), "cyan", indent=2)
-            self._paper.line((NO_RESULT, "yellow"), indent=4)
+            self._paper.line(("no result was committed", "yellow"), indent=4)
         self._open = []
 
     def _text(self, text: str, style: str, *, indent: int) -> None:

@@ -40,8 +40,7 @@ Status = Literal["finished", "stopped", "running", "interrupted"]
 def list_runs(
     context: typer.Context,
     search: Annotated[
-        str | None,
-        option("Only runs with this text in their question or document.", "TEXT"),
+        str | None, option("Only runs with this text in their question or document.", "TEXT")
     ] = None,
     status: Annotated[Status | None, option("Only runs of this status.")] = None,
     limit: Annotated[int | None, option("Only the newest N of them.", "N", low=1)] = None,
@@ -60,7 +59,7 @@ def list_runs(
         chosen = (
             record
             for record in records
-            if (search is None or search.casefold() in _searched(record))
+            if (search is None or search.casefold() in _searchable(record))
             and (status is None or status_of(opened, record) == status)
         )
         rows = [_row(opened, record) for record in islice(chosen, limit)]
@@ -75,7 +74,7 @@ def list_runs(
             print("No run matches." if records else NO_RUNS)
 
 
-def _searched(record: RunRecord) -> str:
+def _searchable(record: RunRecord) -> str:
     return "\n".join((*record.binding["questions"], record.source.get("name", ""))).casefold()
 
 
@@ -100,8 +99,7 @@ def remove(
 def prune(
     context: typer.Context,
     older_than: Annotated[
-        str | None,
-        option("Runs that have not changed for this long: 45m, 12h, 30d, 8w.", "AGE"),
+        str | None, option("Runs that have not changed for this long: 45m, 12h, 30d, 8w.", "AGE")
     ] = None,
     finished: Annotated[
         bool, option("Only runs that have their answers.", "", "--finished")

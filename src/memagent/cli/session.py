@@ -65,7 +65,7 @@ def show_warnings() -> None:
 
 
 class _Group(TyperGroup):
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:

@@ -212,11 +212,7 @@ def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
 
 
 def open_source(
-    doc: str | Path,
-    *,
-    encoding: str | None = None,
-    errors: str = "strict",
-    name: str | None = None,
+    doc: str | Path, *, encoding: str | None = None, errors: str = "strict", name: str | None = None
 ) -> Document:
     """Opens a path, or `-`, as `open_document` does; `name` is what the document is called instead of its path."""
     from memagent.documents import open_document

@@ -16,17 +16,7 @@ from memagent.cli.runs import is_session, status_of
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError
 from memagent.messages import Usage
-from memagent.terminal import (
-    amount,
-    clean,
-    console,
-    duration,
-    moment,
-    panel,
-    plural,
-    say,
-    shorten,
-)
+from memagent.terminal import amount, clean, console, duration, moment, panel, plural, say, shorten
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
@@ -41,12 +31,10 @@ def show(
         int | None, opt.option("One question of several, from 0.", "N", low=0)
     ] = None,
     chunk: Annotated[
-        int | None,
-        opt.option("The whole conversation about this chunk, from 0.", "N", low=0),
+        int | None, opt.option("The whole conversation about this chunk, from 0.", "N", low=0)
     ] = None,
     step: Annotated[
-        int | None,
-        opt.option("This step of a tool session in full, from 0.", "N", low=0),
+        int | None, opt.option("This step of a tool session in full, from 0.", "N", low=0)
     ] = None,
     store: opt.Store = None,
     display: opt.DisplayOption = None,
@@ -191,17 +179,11 @@ def _show_chunk(
 
 
 def report(
-    store: RunStore,
-    record: RunRecord,
-    tally: Tally,
-    outcome: Outcome,
-    *,
-    seconds: float | None = None,
+    store: RunStore, record: RunRecord, tally: Tally, outcome: Outcome, seconds: float | None = None
 ) -> int:
     """Shows the answers of a run, what they took (`seconds` in this session), and how to resume it if one is missing.
 
-    Returns:
-        The exit code: 0, or 6 if an answer is missing.
+    It returns the exit code: 0, or 6 if an answer is missing.
     """
     many = len(tally.notebooks) > 1
     answers = [(book, book.answer) for book in tally.notebooks if book.answer is not None]
