@@ -495,5 +495,5 @@ def test_help_offers_what_a_suite_has(invoke: Invoke) -> None:
 def test_the_line_to_go_on_with_has_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     urls = "http://me:secret@one/v1,https://you@two/v1"
     monkeypatch.setattr("sys.argv", ["x", "ruler", "--base-url", urls])
-    line = Going(json=False, begun=True).resume_command(None)
+    line = Going(begun=True).resume_command(None)
     assert line == "memagent-bench ruler --base-url http://…@one/v1,https://…@two/v1"

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-import memagent
-from memagent.cli.fields import command_of
-from memagent.cli.session import show_warnings
+from memagent.cli.options import command_of
+from memagent.cli.session import make_app
 from memagent_bench.cli.generate import generate
 from memagent_bench.cli.measure import measure
 from memagent_bench.cli.options import Generate, Measure, MeasureFile, Reproduce
@@ -43,35 +38,12 @@ OWN_SAMPLES = """Measure your own samples: a file of JSON lines.
     [b]memagent-bench generate[/] do too.
     """
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+ABOUT = """Measure how systems do on documents and tool sessions of any length.
 
+Try [b]memagent-bench ruler --model extractive --tasks niah_single_2 --lengths 8k --out DIR[/]: it needs no server.
+"""
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(f"memagent-bench {memagent.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
-    ] = False,
-) -> None:
-    """Measure what systems make of documents and tool sessions of any length.
-
-    Try [b]memagent-bench ruler --model extractive --tasks niah_single_2 --lengths 8k --out DIR[/]: it needs no server.
-    """
-    show_warnings()
-
-
+app = make_app("memagent-bench", ABOUT, EPILOG)
 SCATTERED = (
     "frames",
     "hotpotqa",

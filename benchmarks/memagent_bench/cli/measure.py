@@ -54,7 +54,7 @@ def measure(suite: str, doc: str) -> Callable[[Measure], None]:
 
     def command(given: Measure) -> None:
         display = chosen_display(given.display)
-        going = Going(json=display is Display.JSON)
+        going = Going(display)
         with reported(going):
             bench = benchmark_of(suite, given)
             if given.dry_run:

@@ -48,7 +48,7 @@ def report(
     ] = None,
 ) -> None:
     """Write a page with tables, charts and tests about one or more folders of records."""
-    with reported(Outcome(json=False)):
+    with reported(Outcome()):
         from memagent.errors import ConfigError
         from memagent_bench.report import make_report
         from memagent_bench.sessions.page import make_session_report
@@ -87,7 +87,7 @@ def diagnose(
 ) -> None:
     """Say why answers were wrong: what the memories held, and at which chunk they lost it."""
     chosen = chosen_display(display)
-    outcome = Outcome(json=chosen is Display.JSON)
+    outcome = Outcome(chosen)
     with reported(outcome):
         from memagent_bench.diagnose import diagnose as follow
         from memagent_bench.diagnose import show, to_json
@@ -108,7 +108,7 @@ def diagnose(
 
 def tasks() -> None:
     """List the tasks of each suite."""
-    with reported(Outcome(json=False)):
+    with reported(Outcome()):
         from memagent_bench.suites import ABOUT, SUITES, tasks_of
 
         paper = Paper(colour=chosen_display(None) is Display.FULL)
@@ -118,7 +118,7 @@ def tasks() -> None:
 
 def systems() -> None:
     """List the systems; package.module:factory names one of your own."""
-    with reported(Outcome(json=False)):
+    with reported(Outcome()):
         from memagent_bench.systems.registry import SYSTEMS
 
         paper = Paper(colour=chosen_display(None) is Display.FULL)

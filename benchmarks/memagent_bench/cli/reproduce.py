@@ -37,7 +37,7 @@ def reproduce(given: Reproduce) -> None:
     first, and nothing begins without a yes. Records go to DIR/results.jsonl; a killed run goes on where it was.
     """
     shown = chosen_display(given.display)
-    going = Going(json=shown is Display.JSON)
+    going = Going(shown)
     with reported(going):
         asked = [(part, benchmark_of(part, given)) for part in parts_of(given)]
         _say_caveats(given, [part for part, _ in asked])

@@ -32,7 +32,7 @@ def sessions(given: Sessions) -> None:
     Without --model the prompts are only counted. Records go to DIR/sessions.jsonl; a killed run goes on where it was.
     """
     display = chosen_display(given.display)
-    going = Going(json=display is Display.JSON)
+    going = Going(display)
     with reported(going):
         bench = bench_of(given)
         made = drive(_run(bench, display, going))

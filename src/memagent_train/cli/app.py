@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-import memagent
-from memagent.cli.session import show_warnings
+from memagent.cli.session import make_app
 from memagent_train.cli.evaluate import evaluate
 from memagent_train.cli.export import export
 from memagent_train.cli.grpo import config, grpo
@@ -19,35 +14,12 @@ EPILOG = (
     "nobody reads the output."
 )
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+ABOUT = """Fine-tune memory agents, or agents of your own, with the classes that serve them.
 
+Try [b]memagent-train grpo recipes/single-gpu.toml --out DIR --dry-run[/]: it needs no GPU.
+"""
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(f"memagent-train {memagent.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
-    ] = False,
-) -> None:
-    """Fine-tune memory agents, or agents of your own, with the classes that serve them.
-
-    Try [b]memagent-train grpo recipes/single-gpu.toml --out DIR --dry-run[/]: it needs no GPU.
-    """
-    show_warnings()
-
-
+app = make_app("memagent-train", ABOUT, EPILOG)
 app.command()(grpo)
 app.command()(sft)
 app.command()(config)

@@ -71,7 +71,7 @@ def evaluate(
 ) -> None:
     """Answer held-out samples with a policy: means with their 95% intervals."""
     shown = chosen_display(display)
-    going = Going(json=shown is Display.JSON)
+    going = Going(shown)
     with training(going):
         from memagent.errors import ConfigError
         from memagent_train.config.train import load_train

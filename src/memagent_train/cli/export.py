@@ -47,7 +47,7 @@ def export(
 ) -> None:
     """Write a trained policy for transformers, vLLM or SGLang to load, and its trajectories for other trainers."""
     shown = chosen_display(display)
-    outcome = Outcome(json=shown is Display.JSON)
+    outcome = Outcome(shown)
     with reported(outcome):
         from memagent.errors import ConfigError
 

@@ -30,7 +30,7 @@ def grpo(
     With several GPUs: [b]accelerate launch --config_file FILE -m memagent_train grpo CONFIG --out DIR[/].
     """
     shown = display_of(display)
-    going = Going(json=shown is Display.JSON)
+    going = Going(shown)
     with training(going):
         from memagent_train.config.train import load_train
 
@@ -59,7 +59,7 @@ def config(
 ) -> None:
     """Show the settings as they resolve (as TOML), what a step takes, and the memory."""
     shown = display_of(display)
-    outcome = Outcome(json=shown is Display.JSON)
+    outcome = Outcome(shown)
     with reported(outcome):
         from memagent_train.config.train import load_train
 

@@ -24,7 +24,7 @@ def sft(
 ) -> None:
     """Learn to imitate traces, before reinforcement learning; the same command goes on with a run that was begun."""
     shown = display_of(display)
-    going = Going(json=shown is Display.JSON)
+    going = Going(shown)
     with training(going):
         from memagent_train.config.sft import load_sft
 
