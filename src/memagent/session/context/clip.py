@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 from memagent.chunking.fitting import ends
+from memagent.compaction import Change
 from memagent.messages import ToolCall
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.layout import Layout
@@ -26,14 +27,9 @@ def clip_text(layout: Layout, text: str, limit: int) -> tuple[str, str]:
     handle = layout.archive.put(text)
     if layout.counter.count(text) <= limit:
         return text, handle
-    rest = limit - layout.line
-    while True:
-        first, last = ends(text, rest, layout.counter)
-        line = layout.render_gap(handle, first, last)
-        short = "\n".join(part for part in (text[:first], line, text[last:]) if part)
-        if rest <= 0 or layout.counter.count(short) <= limit:
-            return short, handle
-        rest = rest * 7 // 8
+    first, last = ends(text, limit - layout.line, layout.counter)
+    line = layout.render_gap(handle, first, last)
+    return "\n".join(part for part in (text[:first], line, text[last:]) if part), handle
 
 
 def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) -> ToolResult:
@@ -50,38 +46,50 @@ def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) 
         text, handle = clip_text(layout, whole, limit)
         return replace(result, text=text, handle=handle)
     handle, start, end = read
-    rest = limit - layout.line
-    first, _ = ends(result.text, rest, layout.counter, tail=False)
+    first, _ = ends(result.text, limit - layout.line, layout.counter, tail=False)
     stop = start + len(result.text) if end is None else end
     line = layout.render_gap(handle, start + first, max(stop, start + first))
     short = "\n".join(part for part in (result.text[:first], line) if part)
     return replace(result, text=short, handle=handle)
 
 
-def clip_turn(layout: Layout, turn: Turn, limit: int) -> Turn:
-    """The turn with results that take so many tokens together: the longest are made shorter. Blocks."""
-    sizes = [0 if result is None else layout.counter.count(result.text) for result in turn.results]
+def clip_turn(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Change, ...]]:
+    """The turn with results that take so many tokens together, the longest made shorter; and their record. Blocks."""
+    count, changes = layout.counter.count, list[Change]()
+    sizes = [0 if result is None else count(result.text) for result in turn.results]
     share = _level(sizes, limit)
     for place, (call, result) in enumerate(turn.steps):
-        if result is not None and sizes[place] > share:
-            turn = turn.with_result(place, clip_result(layout, call, result, share))
-    return turn
+        if result is None or sizes[place] <= share:
+            continue
+        short = clip_result(layout, call, result, share)
+        if short != result:
+            size, handle = count(short.text), short.handle or ""
+            changes.append(turn.change("clipped", sizes[place], size, handle, place=place))
+            turn = turn.with_result(place, short)
+    return turn, tuple(changes)
 
 
-def show_again(layout: Layout, turn: Turn) -> tuple[str, str]:
-    """A turn as one safe text that fits behind a summary, and the handle of the whole. Blocks."""
+def show_again(layout: Layout, turn: Turn) -> tuple[str, Change]:
+    """A turn as one safe text that fits behind a summary, and the record of it. Blocks."""
     missing = layout.prompts.render("missing")
-    whole = layout.neutraliser.safe(transcript(turn, missing))
-    if layout.counter.count(whole) <= layout.again:
-        return whole, layout.archive.put(whole)
-    bare = replace(turn, results=(ToolResult(""),) * len(turn.results))
-    spare = layout.counter.count(layout.neutraliser.safe(transcript(bare, missing)))
-    room = layout.again - spare - 4 * len(turn.results)
-    if turn.results and room >= 2 * layout.line * len(turn.results):
-        text = layout.neutraliser.safe(transcript(clip_turn(layout, turn, room), missing))
-        if layout.counter.count(text) <= layout.again:
-            return text, layout.archive.put(whole)
-    return clip_text(layout, whole, layout.again)
+
+    def shown(turn: Turn) -> str:
+        return layout.neutraliser.safe(transcript(turn, missing))
+
+    def record(text: str, handle: str) -> tuple[str, Change]:
+        size = layout.counter.count(transcript(turn, ""))
+        return text, turn.change("shown_again", size, layout.counter.count(text), handle)
+
+    text = whole = shown(turn)
+    if (over := layout.counter.count(whole) > layout.again) and turn.results:
+        bare = replace(turn, results=(ToolResult(""),) * len(turn.results))
+        room = layout.again - layout.counter.count(shown(bare)) - 4 * len(turn.results)
+        if room >= 2 * layout.line * len(turn.results):
+            text = shown(clip_turn(layout, turn, room)[0])
+            over = layout.counter.count(text) > layout.again
+    if over:
+        return record(*clip_text(layout, whole, layout.again))
+    return record(text, layout.archive.put(whole))
 
 
 def _level(sizes: list[int], limit: int) -> int:

@@ -8,7 +8,7 @@ from typing import Literal
 from memagent.compaction import Change, Tier
 from memagent.messages import ToolCall
 from memagent.session.context.clip import clip_result
-from memagent.session.context.layout import Layout, Past
+from memagent.session.context.layout import Layout, State
 from memagent.session.context.ledger import describe, normalise_json
 from memagent.session.context.turns import Turn
 
@@ -20,36 +20,37 @@ MIN_LONG = 64
 
 
 @dataclass(frozen=True)
-class Lighter:
-    """A state that was made smaller without a summary."""
+class Split:
+    """What a compaction is to do with each turn."""
 
-    turns: tuple[Turn, ...]
-    tokens: int
-    """Of the prompt."""
+    summarised: tuple[Turn, ...] = ()
+    left: Turn | None = None
+    """The last one, where it leaves without being summarised."""
+    again: str = ""
+    """As what it is shown behind the summary; empty where it is dropped."""
+    kept: tuple[Turn, ...] = ()
+    """Stay as turns."""
+    lines: tuple[Change, ...] = ()
+    """Results that became a line before."""
     changes: tuple[Change, ...] = ()
+    """To turns that are kept or shown again."""
     tiers: tuple[Tier, ...] = ()
-    enough: bool = False
-    """A tenth of the working context is free, and the prompt is well below the limit."""
+    """The cheap ones that counted."""
+    summary: bool = True
+    """False: what is kept is small enough without one."""
 
 
-def lighten(layout: Layout, past: Past, turns: tuple[Turn, ...], before: int) -> Lighter:
-    """What the cheap tiers make of a state. Blocks.
+def lighten(layout: Layout, state: State) -> Split | None:
+    """What the cheap tiers make of a state; None where a summary is needed. Blocks.
 
-    Where they are not enough nothing is clipped: the summary is to be made of the whole texts.
-
-    Args:
-        layout: the session's.
-        past: what stands for the turns that left.
-        turns: those since.
-        before: tokens of the prompt that they make.
+    Enough is a tenth of the working context, for a prompt that is well below the limit.
     """
-    turns, changes = drop_repetition(layout, turns)
-    tokens = layout.count(layout.render(past, turns)) if changes else before
-    tiers: tuple[Tier, ...] = ("stale",) if before - tokens >= layout.progress else ()
-    if tiers and tokens <= layout.calm:
-        return Lighter(turns, tokens, changes, tiers, enough=True)
-    plain = Lighter(turns, tokens, changes, tiers)
-    most = min(layout.calm, before - layout.progress)
+    turns, changes = drop_repetition(layout, state.turns)
+    tokens = layout.state(state.past, turns).tokens if changes else state.tokens
+    tiers: tuple[Tier, ...] = ("stale",) if changes else ()
+    most = min(layout.calm, state.tokens - layout.progress)
+    if tokens <= most:
+        return Split(kept=turns, changes=changes, tiers=tiers, summary=False)
     long = max(layout.window // LONG_SHARE, MIN_LONG)
     clipped: list[Change] = []
     # Older ones first, and never the last turn: what a model has just asked for it is to see.
@@ -69,11 +70,11 @@ def lighten(layout: Layout, past: Past, turns: tuple[Turn, ...], before: int) ->
             clipped.append(turn.change("clipped", size, size - less, handle, place=place))
             tokens -= less
         if clipped and tokens <= most:
-            tokens = layout.count(layout.render(past, turns))
+            tokens = layout.state(state.past, turns).tokens
             if tokens <= most:
-                done: tuple[Tier, ...] = (*(("stale",) if changes else ()), "clip")
-                return Lighter(turns, tokens, (*changes, *clipped), done, enough=True)
-    return plain
+                changes = (*changes, *clipped)
+                return Split(kept=turns, changes=changes, tiers=(*tiers, "clip"), summary=False)
+    return None
 
 
 def drop_repetition(
@@ -109,7 +110,8 @@ def drop_repetition(
         if result is None or (size := layout.counter.count(result.text)) < MIN_DUPLICATE:
             continue
         handle = result.handle or layout.archive.put(result.text)
-        line = layout.render_replacement(what, describe(call), handle)
+        later = layout.neutraliser.safe(describe(call))
+        line = layout.prompts.render(what, call=later, handle=handle, can_read=layout.can_read)
         left = layout.counter.count(line)
         if left >= size:
             continue
@@ -117,13 +119,3 @@ def drop_repetition(
         other = turns[at].with_result(place, replace(result, text=line, handle=handle, fixed=True))
         turns = (*turns[:at], other, *turns[at + 1 :])
     return turns, tuple(changes)
-
-
-def record_clips(layout: Layout, before: Turn, after: Turn) -> tuple[Change, ...]:
-    """A record of each result of a turn that was clipped. Blocks."""
-    count = layout.counter.count
-    return tuple(
-        before.change("clipped", count(old.text), count(new.text), new.handle or "", place=place)
-        for place, (old, new) in enumerate(zip(before.results, after.results, strict=True))
-        if old is not None and new is not None and old != new
-    )

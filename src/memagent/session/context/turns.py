@@ -6,12 +6,16 @@ right behind its message, and each result a call.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from memagent.compaction import Change, What
 from memagent.messages import Message, ToolCall
+from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
+from memagent.texts import map_texts, repair_surrogates
 from memagent.tools.protocol import read_calls, write_call, write_result
 
 
@@ -42,11 +46,6 @@ class Turn:
     """One for each call, None for those still to come."""
 
     @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """Of its head."""
-        return self.head.tool_calls
-
-    @property
     def pending(self) -> bool:
         """Whether results are still to come."""
         return None in self.results
@@ -54,7 +53,7 @@ class Turn:
     @property
     def steps(self) -> tuple[tuple[ToolCall, ToolResult | None], ...]:
         """Each call with its result."""
-        return tuple(zip(self.calls, self.results, strict=True))
+        return tuple(zip(self.head.tool_calls, self.results, strict=True))
 
     def shown(self, missing: str | None) -> list[tuple[ToolCall, ToolResult]]:
         """Each call with its result: `missing` stands for one that has not come, None leaves its call out."""
@@ -70,7 +69,7 @@ class Turn:
         self, what: What, before: int, after: int, handle: str, *, place: int | None = None
     ) -> Change:
         """The record of what became of the turn, or of the result at a place; tokens before and after."""
-        call = None if place is None else self.calls[place]
+        call = None if place is None else self.head.tool_calls[place]
         return Change(
             turn=self.number,
             what=what,
@@ -80,6 +79,56 @@ class Turn:
             tokens_after=after,
             handle=handle,
         )
+
+
+# --- messages become turns
+
+
+def neutralise(message: Message, results: Neutraliser, spoken: Neutraliser) -> Message:
+    """The message as it is safe to show; itself where it is safe already.
+
+    Results may hold neither control tokens nor the prompt's tags. What the model and the user say may hold tags, since
+    these are theirs to write: in the text protocol a call is one.
+    """
+    safe, name = spoken.safe, message.tool_call_id
+    calls = (
+        call.model_copy(
+            update={
+                "id": safe(call.id),
+                "name": safe(call.name),
+                "arguments": neutralise_arguments(spoken, call.arguments),
+                "extra": map_texts(dict(call.extra), safe),
+            }
+        )
+        for call in message.tool_calls
+    )
+    fields = {
+        "content": (results if message.role == "tool" else spoken).safe(message.content),
+        "tool_calls": tuple(calls),
+        "tool_call_id": name and safe(name),  # as the call's id
+        "extra": map_texts(dict(message.extra), safe),
+    }
+    return message.model_copy(update=fields)
+
+
+def neutralise_arguments(neutraliser: Neutraliser, text: str) -> str:
+    """Arguments without control tokens and half surrogate pairs: JSON stays JSON, of the same form but for those.
+
+    Templates may write the values instead of the JSON, so an escaped `<` is looked at as one.
+    """
+    try:
+        value = json.loads(text)
+        safe = map_texts(value, lambda part: neutraliser.safe(repair_surrogates(part)))
+        if safe != value:
+            text = json.dumps(safe, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return neutraliser.safe(text)
+    whole = neutraliser.safe(text)  # a look-alike may begin in one text and end in the next
+    try:
+        json.loads(whole)
+    except (ValueError, RecursionError):
+        return text
+    return whole
 
 
 def place_message(
@@ -112,7 +161,7 @@ def place_message(
         head = message.model_copy(update={"tool_calls": tuple(named), "tool_call_id": None})
         return (*turns, Turn(number, head, ids, (None,) * len(ids)))
     at = _turn_of(turns, message.tool_call_id)
-    if at is None or not turns[at].calls:
+    if not turns or not turns[at].results:
         text = f"{prompts.render('stray')}\n{message.content}"
         return (*turns, Turn(number, Message(role="user", content=text)))
     place = _place_of(turns[at], message.tool_call_id)
@@ -124,31 +173,28 @@ def place_message(
 
 
 def _unique(ids: tuple[str, ...], number: int) -> list[str]:
-    taken = set(ids)
-    unique: list[str] = []
-    for place, name in enumerate(ids):
-        own = place
-        # Nine letters and digits: what Mistral's templates want.
-        while not name.strip() or name in unique:
-            name = f"c{number % 100_000:05d}{own:03d}"
-            name, own = ("" if name in taken else name), own + 1
-        unique.append(name)
-    return unique
+    # Nine letters and digits: what Mistral's templates want.
+    made = (f"c{number % 100_000:05d}{place:03d}" for place in count())
+    fresh = (name for name in made if name not in ids)
+    return [
+        name if name.strip() and name not in ids[:place] else next(fresh)
+        for place, name in enumerate(ids)
+    ]
 
 
 def _named(turn: Turn, name: str | None) -> list[int]:
     """Places of the calls with an id."""
-    ids = enumerate(zip(turn.calls, turn.given, strict=True))
-    return [place for place, (call, given) in ids if name is not None and name in (call.id, given)]
+    ids = enumerate(zip(turn.head.tool_calls, turn.given, strict=True))
+    return [place for place, (call, given) in ids if name in (call.id, given)]
 
 
-def _turn_of(turns: tuple[Turn, ...], name: str | None) -> int | None:
+def _turn_of(turns: tuple[Turn, ...], name: str | None) -> int:
     """Which turn a result belongs to: the last where a call of that name is open, else the last of all."""
     if name is not None and name.strip():
         for at in range(len(turns) - 1, -1, -1):
             if any(turns[at].results[place] is None for place in _named(turns[at], name)):
                 return at
-    return len(turns) - 1 if turns else None
+    return len(turns) - 1
 
 
 def _place_of(turn: Turn, name: str | None) -> int:
@@ -157,6 +203,9 @@ def _place_of(turn: Turn, name: str | None) -> int:
     waiting = [place for place, result in enumerate(turn.results) if result is None]
     both = [place for place in named if place in waiting]
     return (*both, *waiting, *named, len(turn.results) - 1)[0]
+
+
+# --- turns become messages
 
 
 def fill_missing(turn: Turn, missing: str) -> Turn:
@@ -186,8 +235,10 @@ def render_text(turns: Sequence[Turn], missing: str) -> list[Message]:
     messages: list[Message] = []
     for place, turn in enumerate(turns, 1):
         content = turn.head.content
-        if turn.calls and not read_calls(content)[1]:  # else they stand in it as they were written
-            content = "\n".join(filter(None, (content, *map(write_call, turn.calls))))
+        if (
+            turn.results and not read_calls(content)[1]
+        ):  # else they stand in it as they were written
+            content = "\n".join(filter(None, (content, *map(write_call, turn.head.tool_calls))))
         messages.append(Message(role=turn.head.role, content=content))
         shown = [
             write_result(call.name, result.text, ok=result.ok)
