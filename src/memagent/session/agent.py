@@ -121,7 +121,7 @@ class ToolAgent(Agent):
 
     def stream(self, task: str, *, run_id: str | None = None) -> SessionStream:
         """Runs the session as an async iterator of events; `.result` when it is through."""
-        return self._stream(task, run_id)
+        return SessionStream(ToolLoop(self, partial(self.plan, task)), run_id)
 
     def resume(self, run_id: str, *, on_event: OnEvent | None = None) -> SessionResult:
         """Finishes a run of this agent: no committed call is sent again, and no finished tool runs again.
@@ -147,7 +147,7 @@ class ToolAgent(Agent):
             raise RunMismatch(
                 f"run {run_id!r} reads a document: resume it with MemoryAgent, or `memagent resume`"
             )
-        return self._stream(binding["questions"][0], run_id)
+        return self.stream(binding["questions"][0], run_id=run_id)
 
     async def plan(self, task: str, working_context: int | None = None) -> ToolPlan:
         """Asks the model for its window and counter, and renders the prompt.
@@ -179,9 +179,6 @@ class ToolAgent(Agent):
     def recipe(self) -> dict[str, Any]:
         """See `Agent.recipe`."""
         return {**self.model.recipe, **self.settings.model_dump(mode="json")}
-
-    def _stream(self, task: str, run_id: str | None) -> SessionStream:
-        return SessionStream(ToolLoop(self, partial(self.plan, task)), run_id)
 
     def _reseed(self, seed: int | None) -> None:
         if seed is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
-from memagent.compaction import Compaction
+from memagent.compaction import conversation_of
 from memagent.errors import CompactionFailed, ConfigError, LimitReached, OutOfSummaries
 from memagent.events import Acted, Answered, Compacted, Event, SessionStarted, Stopped
 from memagent.messages import Completion, FinishReason, Message, Usage
@@ -19,7 +19,6 @@ from memagent.run.stream import Loop
 from memagent.runstore import RunRecord
 from memagent.session.act import Act, read_act
 from memagent.session.plan import ToolPlan
-from memagent.session.segments import conversation_of, segments
 from memagent.session.tool_calls import ToolCalls
 from memagent.threads import in_thread
 from memagent.trajectory import Conversation, StopReason, Trajectory
@@ -112,23 +111,23 @@ class ToolLoop(Loop[SessionResult]):
         Raises:
             ConfigError: more was made than may be.
         """
-        settings = self.plan.settings
+        log, settings = self._log, self.plan.settings
+
+        def written() -> int:
+            events = log.store.events(log.run_id)
+            stages = (event.compaction.stage for event in events if event.type == "compacted")
+            return max(stages, default=0)
+
         made = (
-            ("max_steps", settings.max_steps, await self._log.count("act")),
-            ("max_summaries", settings.max_summaries, await in_thread(self._written)),
+            ("max_steps", settings.max_steps, await log.count("act")),
+            ("max_summaries", settings.max_summaries, await in_thread(written)),
         )
         for name, most, count in made:
             if count > most:
                 raise ConfigError(
-                    f"{name}={most!r} is less than run {self._log.run_id!r} has used, which is {count}: "
-                    f"resume it with {name}={count} or more"
+                    f"{name}={most!r} is less than run {log.run_id!r} has used, which is {count}: resume it with "
+                    f"{name}={count} or more"
                 )
-
-    def _written(self) -> int:
-        """Summaries that earlier sessions wrote. Blocks."""
-        events = self._log.store.events(self._log.run_id)
-        stages = [event.compaction.stage for event in events if event.type == "compacted"]
-        return stages[-1] if stages else 0
 
     async def _log_stop(self, stop: _Stop) -> None:
         """Commits that the session stopped, unless that is the last that the log says."""
@@ -212,20 +211,16 @@ class ToolLoop(Loop[SessionResult]):
         Raises:
             _Stop: a limit is reached, or no reply was usable.
         """
-        buffer, final = self._buffer, after is not None
+        buffer, step, final = self._buffer, self._steps, after is not None
 
         def record(reply: Reply[Act]) -> Record:
-            act = reply.value
+            act, usage = reply.value, reply.completion.usage
             if act.is_cut_off and not final:
                 return {}, ()
-            acted = Acted(
-                step=self._steps,
-                text=act.said,
-                calls=act.calls,
-                prompt_tokens=buffer.tokens,
-                usage=reply.completion.usage,
-            )
-            return {}, [acted]
+            tokens = buffer.tokens
+            return {}, [
+                Acted(step=step, text=act.said, calls=act.calls, prompt_tokens=tokens, usage=usage)
+            ]
 
         exchange = Exchange(
             key=key,
@@ -269,10 +264,7 @@ class ToolLoop(Loop[SessionResult]):
     # --- the context
 
     async def _compact(self, *, force: bool = False) -> bool:
-        """Compacts once, and returns whether anything was done.
-
-        Args:
-            force: also where it is not due, after a reply that was cut off; it may be that nothing can be spared.
+        """Compacts once, and returns whether anything was done: by force after a reply that was cut off.
 
         Raises:
             _Stop: it cannot be done.
@@ -294,19 +286,15 @@ class ToolLoop(Loop[SessionResult]):
         if done is None:
             return False
         self._summaries = buffer.summaries
-        await self._keep(segments(before, done), done)
-        return True
-
-    async def _keep(self, conversations: Sequence[Conversation], done: Compaction) -> None:
-        """Commits conversations that are over, the last one with what ended it."""
-        bodies = [{"conversation": _dump(conversation)} for conversation in conversations]
         # The conversations are in the store already.
         bare = done.model_copy(update={"conversations": ()})
-        compacted = Compacted(step=self._steps, compaction=bare)
-        for place, body in enumerate(bodies, start=1):
-            events = [compacted] if place == len(bodies) else []
-            await self._log.record(f"segment-{self._segments}", body, *events)
+        ended = done.segments(before)
+        for place, conversation in enumerate(ended, start=1):
+            last = [Compacted(step=self._steps, compaction=bare)] if place == len(ended) else []
+            key, body = f"segment-{self._segments}", {"conversation": _dump(conversation)}
+            await self._log.record(key, body, *last)
             self._segments += 1
+        return True
 
     async def _end(self, messages: tuple[Message, ...], answer: str, *, truncated: bool) -> None:
         """Commits the answer with the last conversation."""

@@ -43,22 +43,15 @@ class Anchors:
     """Smaller prompts first."""
 
     def bound(self, messages: Sequence[Message], counted: int, counter: TokenCounter) -> int:
-        """An upper bound on the tokens of a prompt. Blocks.
+        """An upper bound on the tokens of a prompt, which takes `counted` by the counter. Blocks.
 
         A report counts for the messages that it was made for. Some of their texts may have changed since: what the old
         ones took is known where the counter has the tokenizer; else they are taken to be there still.
-
-        Args:
-            messages: of the prompt.
-            counted: its tokens by the counter.
-            counter: exact for texts, but for `ByteBound`.
         """
         fitting = self._fitting(messages, exact=counter.name != ByteBound.name)
         if not fitting:
             return counted
-        slack, report = min(
-            fitting, key=lambda found: (found[0], -found[1].size, -found[1].counted)
-        )
+        slack, report = min(fitting, key=lambda found: (found[0], -found[1].size))
         more = report.tokens - report.counted
         # The counter's own number is a bound too, unless it was too low for the report.
         return counted + min(more + slack, max(more, 0))
@@ -73,14 +66,7 @@ class Anchors:
     def with_report(
         self, messages: tuple[Message, ...], tokens: int, counted: int, most: int
     ) -> Anchors:
-        """The anchors with a report more; without it where it cannot be true.
-
-        Args:
-            messages: of the prompt that was sent.
-            tokens: that the server said it took.
-            counted: tokens by the counter.
-            most: tokens that the model's window holds.
-        """
+        """The anchors with a report more; without it where it cannot be true: over the model's window (`most`), say."""
         kept = tuple(report for slack, report in self._fitting(messages, exact=False) if not slack)
         least = [_least(messages)]
         for report in kept:

@@ -55,15 +55,22 @@ def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) 
 
 def clip_turn(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Change, ...]]:
     """The turn with results that take so many tokens together, the longest made shorter; and their record. Blocks."""
-    count, changes = layout.counter.count, list[Change]()
-    sizes = [0 if result is None else count(result.text) for result in turn.results]
+    sizes = [0 if result is None else layout.counter.count(result.text) for result in turn.results]
     share = _level(sizes, limit)
+    return clip_results(layout, turn, sizes, share, share)
+
+
+def clip_results(
+    layout: Layout, turn: Turn, sizes: list[int], long: int, limit: int
+) -> tuple[Turn, tuple[Change, ...]]:
+    """The turn with its results that take more than `long` of their tokens clipped, and their record. Blocks."""
+    changes: list[Change] = []
     for place, (call, result) in enumerate(turn.steps):
-        if result is None or sizes[place] <= share:
+        if result is None or sizes[place] <= long:
             continue
-        short = clip_result(layout, call, result, share)
-        if short != result:
-            size, handle = count(short.text), short.handle or ""
+        short = clip_result(layout, call, result, limit)
+        if (size := layout.counter.count(short.text)) < sizes[place]:
+            handle = short.handle or ""
             changes.append(turn.change("clipped", sizes[place], size, handle, place=place))
             turn = turn.with_result(place, short)
     return turn, tuple(changes)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from memagent.compaction import Change, Tier
 from memagent.messages import ToolCall
-from memagent.session.context.clip import clip_result
+from memagent.session.context.clip import clip_results
 from memagent.session.context.layout import Layout, State
 from memagent.session.context.ledger import describe, normalise_json
 from memagent.session.context.turns import Turn
@@ -52,24 +52,16 @@ def lighten(layout: Layout, state: State) -> Split | None:
     if tokens <= most:
         return Split(kept=turns, changes=changes, tiers=tiers, summary=False)
     long = max(layout.window // LONG_SHARE, MIN_LONG)
-    clipped: list[Change] = []
+    limit = max(long // 2, 2 * layout.line)
+    clipped: tuple[Change, ...] = ()
     # Older ones first, and never the last turn: what a model has just asked for it is to see.
     for at, turn in enumerate(turns[:-1]):
-        for place, (call, result) in enumerate(turn.steps):
-            if result is None or result.handle or result.fixed:
-                continue
-            size = layout.counter.count(result.text)
-            if size <= long:
-                continue
-            shorter = clip_result(layout, call, result, max(long // 2, 2 * layout.line))
-            less = size - layout.counter.count(shorter.text)
-            if less <= 0:
-                continue
-            turns = (*turns[:at], turns[at].with_result(place, shorter), *turns[at + 1 :])
-            handle = shorter.handle or ""
-            clipped.append(turn.change("clipped", size, size - less, handle, place=place))
-            tokens -= less
-        if clipped and tokens <= most:
+        whole = ("" if r is None or r.handle or r.fixed else r.text for r in turn.results)
+        sizes = [layout.counter.count(text) for text in whole]
+        shorter, made = clip_results(layout, turn, sizes, long, limit)
+        turns, clipped = (*turns[:at], shorter, *turns[at + 1 :]), (*clipped, *made)
+        tokens -= sum(change.tokens_before - change.tokens_after for change in made)
+        if made and tokens <= most:
             tokens = layout.state(state.past, turns).tokens
             if tokens <= most:
                 changes = (*changes, *clipped)
