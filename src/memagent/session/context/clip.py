@@ -14,15 +14,9 @@ from memagent.session.context.turns import ToolResult, Turn, transcript
 
 
 def clip_text(layout: Layout, text: str, limit: int) -> tuple[str, str]:
-    """Head and tail of a text, with a line between them that names the handle of the whole. Blocks.
+    """Head and tail of a text, with a line between them that names the handle of the whole; and that handle. Blocks.
 
-    Args:
-        layout: counts, and keeps the text.
-        text: what is to be made shorter.
-        limit: most tokens; the line is there even if it takes more.
-
-    Returns:
-        The shorter text and the handle; the text itself where it takes no more than `limit`.
+    A text of at most `limit` tokens stays as it is. The line is there even if it takes more.
     """
     handle = layout.archive.put(text)
     if layout.counter.count(text) <= limit:

@@ -28,21 +28,11 @@ async def compact_state(
     A summary that was begun early and still suits is what is used, and the cheap tiers are not asked first: so what is
     done does not depend on `max_summaries`, and a larger one continues the same session.
 
-    Args:
-        layout: the session's.
-        summariser: asks the model, and knows what that has cost.
-        before: is not changed.
-        max_summaries: no more than so many are written.
-        force: room is made even below the limit.
-
     Returns:
         The new state and what was done; None while there are results to wait for.
 
     Raises:
-        CompactionFailed: no usable summary, or nothing that could be made smaller.
-        OutOfSummaries: one more is needed than there may be.
-        ModelError: a summary call failed.
-        LimitReached: a summary call was not sent.
+        MemagentError: as `SummaryBuffer.compact`.
     """
     work = _Work(layout, before, max_summaries)
     begun = await summariser.begun()

@@ -30,10 +30,8 @@ class Ledger:
     ) -> Ledger:
         """The ledger after turns left the context.
 
-        Args:
-            turns: that left.
-            idempotent: tools whose calls are `read`, unless they failed.
-            dropped: the turns left without being summarised: nothing of them was seen, so they are `pending`.
+        Calls of idempotent tools are `read`, unless they failed. Of turns that were dropped, not summarised, nothing
+        was seen, so they are `pending`.
         """
         lines = dict(self.lines)
         for turn in turns:

@@ -59,11 +59,7 @@ class Summariser:
     ) -> Summary:
         """Summarises turns, and what stands for those before them.
 
-        Args:
-            layout: the session's, as it is now.
-            past: what stands for the turns before.
-            turns: what is summarised.
-            early: the requests say so (`parts`): nobody waits for them yet.
+        The requests of an early one say so (`parts`): nobody waits for them yet.
 
         Raises:
             CompactionFailed: no reply was a summary.

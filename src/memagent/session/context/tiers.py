@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from memagent.compaction import Change, Tier
 from memagent.messages import ToolCall
@@ -79,7 +78,7 @@ def drop_repetition(
     """
     calls: set[tuple[str, str]] = set()
     texts: dict[tuple[bool, str], ToolCall] = {}
-    lines: list[tuple[int, int, Literal["stale", "duplicate"], ToolCall]] = []
+    changes: list[Change] = []
     for at in range(len(turns) - 1, -1, -1):
         if at == len(turns) - 1 and turns[at].pending:
             continue
@@ -87,27 +86,22 @@ def drop_repetition(
             call, result = turns[at].steps[place]
             if result is None or result.fixed:
                 continue
-            key = (call.name, normalise_json(call.arguments))
+            key, text = (call.name, normalise_json(call.arguments)), (result.ok, result.text)
+            what, later = "duplicate", texts.setdefault(text, call)
             # Of other tools each call may have told something else: the next page, another throw of a die.
             if key in calls and call.name in layout.idempotent:
-                lines.append((at, place, "stale", call))
-            elif (result.ok, result.text) in texts:
-                lines.append((at, place, "duplicate", texts[result.ok, result.text]))
+                what, later = "stale", call
+            elif later is call:
+                what = None
             if result.ok:
                 calls.add(key)
-            texts.setdefault((result.ok, result.text), call)
-    changes: list[Change] = []
-    for at, place, what, call in reversed(lines):
-        _, result = turns[at].steps[place]
-        if result is None or (size := layout.counter.count(result.text)) < MIN_DUPLICATE:
-            continue
-        handle = result.handle or layout.archive.put(result.text)
-        later = layout.neutraliser.safe(describe(call))
-        line = layout.prompts.render(what, call=later, handle=handle, can_read=layout.can_read)
-        left = layout.counter.count(line)
-        if left >= size:
-            continue
-        changes.append(turns[at].change(what, size, left, handle, place=place))
-        other = turns[at].with_result(place, replace(result, text=line, handle=handle, fixed=True))
-        turns = (*turns[:at], other, *turns[at + 1 :])
-    return turns, tuple(changes)
+            if what is None or (size := layout.counter.count(result.text)) < MIN_DUPLICATE:
+                continue
+            handle = result.handle or layout.archive.put(result.text)
+            said = layout.neutraliser.safe(describe(later))
+            line = layout.prompts.render(what, call=said, handle=handle, can_read=layout.can_read)
+            if (left := layout.counter.count(line)) < size:
+                changes.append(turns[at].change(what, size, left, handle, place=place))
+                short = replace(result, text=line, handle=handle, fixed=True)
+                turns = (*turns[:at], turns[at].with_result(place, short), *turns[at + 1 :])
+    return turns, tuple(reversed(changes))
