@@ -23,10 +23,10 @@ def test_the_shares_add_up(whole: int) -> None:
     assert layout.summary == max(whole // 8, 64)
     assert layout.limit <= min(int(0.95 * whole), whole - ask - layout.summary)
     assert layout.limit >= min(int(0.95 * whole), whole - ask - layout.summary) - 16
-    assert layout.shares.base + layout.again + whole // 10 <= layout.limit
+    assert layout.base + layout.again + whole // 10 <= layout.limit
     full = Past(7, "s" * layout.summary, again="r" * layout.again)
     assert (
-        layout.count(layout.render(full, ())) + layout.shares.ledger <= layout.limit - whole // 10
+        layout.count(layout.render(full, ())) + layout.ledger <= layout.limit - whole // 10
     )
 
 
@@ -34,7 +34,7 @@ def test_the_published_context_of_4096_tokens_has_room_for_turns() -> None:
     prompts = SessionPrompts.load()
     layout = lay_out(counter=BPE, window=4096, prompts=prompts, native=False, can_read=True)
     assert layout.limit > 3000
-    assert layout.limit - layout.shares.base > 2000
+    assert layout.limit - layout.base > 2000
 
 
 @pytest.mark.parametrize(

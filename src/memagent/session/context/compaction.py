@@ -106,7 +106,7 @@ class _Work:
                 self.changes.append(turn.change(what, size, 0, handle))
             ledger = past.ledger.with_turns((*parts.summarised, *repeated), layout.idempotent)
             ledger = ledger.with_turns(dropped, layout.idempotent, dropped=True)
-            ledger = ledger.within(layout.shares.ledger, layout.counter, layout.neutraliser)
+            ledger = ledger.within(layout.ledger, layout.counter, layout.neutraliser)
             past = Past(past.stage + 1, summary.text, ledger, parts.again)
         self.changes += parts.changes
         self.state = layout.state(past, parts.kept)
@@ -160,7 +160,7 @@ def _gains(layout: Layout, state: State, parts: Split) -> bool:
     if state.tokens >= layout.limit and not any(turn.pending for turn in parts.kept):
         return True  # the working context was divided so
     bare = layout.state(Past(stage=state.past.stage + 1), parts.kept)
-    return state.tokens - bare.tokens - layout.summary - layout.shares.ledger >= layout.progress
+    return state.tokens - bare.tokens - layout.summary - layout.ledger >= layout.progress
 
 
 # --- which turns are summarised, and what becomes of the one that made the context overflow
@@ -181,7 +181,7 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
         return _alone(layout, past, last)
     if last.results and all(call.name in layout.idempotent for call in last.head.tool_calls):
         # One that could never stand behind a summary would be called, and dropped, again and again.
-        if layout.shares.base + _size(layout, last) < layout.limit:
+        if layout.base + _size(layout, last) < layout.limit:
             return Split(summarised=older, left=last)
     elif layout.fits(layout.ask(past, turns)):
         return Split(summarised=turns)
@@ -203,7 +203,7 @@ def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
 def _said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
     """A user's message is never dropped: it stays behind the summary."""
     summary = bool(older or past.again)
-    if summary and layout.shares.base + _size(layout, last) <= layout.limit - layout.progress:
+    if summary and layout.base + _size(layout, last) <= layout.limit - layout.progress:
         return Split(summarised=older, kept=(last,))
     most = layout.again if summary else layout.calm - layout.state(past, ()).tokens
     text, handle = clip_text(layout, last.head.content, most)

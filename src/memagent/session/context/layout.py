@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
+from memagent.budget import JOINT_SLACK
 from memagent.errors import ConfigError, WindowTooSmall
 from memagent.messages import Message, ToolSpec
 from memagent.prompts import Neutraliser
@@ -29,8 +29,6 @@ PROGRESS_SHARE = 10
 """A compaction frees at least a tenth of the working context, or a longer one follows."""
 CALM = 0.8
 """Without a summary a prompt has to come below this share of the limit: else the next one is due at once."""
-JOINT_SLACK = 16
-"""Texts counted apart may take more tokens once joined: four fields, two ends each, two tokens an end."""
 
 
 @dataclass(frozen=True)
@@ -62,19 +60,6 @@ class State:
     def pending(self) -> bool:
         """Whether the last turn waits for results."""
         return bool(self.turns) and self.turns[-1].pending
-
-
-class Shares(NamedTuple):
-    """How a working context is divided."""
-
-    limit: int
-    """L: a prompt of so many tokens is compacted."""
-    base: int
-    """Most tokens of the prompt right after a summary, without what is shown again."""
-    ledger: int
-    """Most tokens of the ledger."""
-    again: int
-    """What is left for what is shown again, which may be less than nothing."""
 
 
 @dataclass(frozen=True)
@@ -141,13 +126,13 @@ class Layout:
             frame_again=self.count(self.render(replace(widest, again="x"), ())) - frame,
             line=self.counter.count(self.render_gap("t" + "0" * 16, WIDEST, WIDEST)) + JOINT_SLACK,
         )
-        if layout.shares.again < 2 * layout.line:
+        if layout.rest < 2 * layout.line:
             raise layout._too_small(empty)
         return layout
 
     def _too_small(self, empty: int) -> WindowTooSmall:
         """Says what takes the working context, and which one would do."""
-        turns = self.turn_tokens + self.frame_again + 2 * self.line
+        turns = self.turns + self.frame_again + 2 * self.line
         overstated = (
             f"; tokens are counted by {ByteBound.name}, which overstates them about four times: give the model a "
             f"tokenizer"
@@ -157,12 +142,12 @@ class Layout:
             larger = replace(self, window=window)
             # The instruction names the words of a summary: a larger number may take a few tokens more.
             instruction = self.instruction + len(str(larger.summary)) - 1
-            return replace(larger, instruction=instruction).shares.again >= 2 * self.line
+            return replace(larger, instruction=instruction).rest >= 2 * self.line
 
         return WindowTooSmall(
             f"a working context of {self.window!r} tokens is too small for a session: the prompt takes {empty}, "
             f"the instruction to summarise {self.instruction}, a summary {self.summary} and what stands around it "
-            f"{self.frame - empty}, the ledger {self.shares.ledger}, and turns need {turns}; some of these grow with "
+            f"{self.frame - empty}, the ledger {self.ledger}, and turns need {turns}; some of these grow with "
             f"it, so that it takes at least {bisect_left(range(1 << 40), True, self.window, key=holds)}: use a larger "
             f"working_context, a shorter prompt or fewer tools"
             f"{overstated if self.counter.name == ByteBound.name else ''}"
@@ -174,29 +159,36 @@ class Layout:
         return self.summary_tokens or max(self.window // SUMMARY_SHARE, MIN_SUMMARY)
 
     @property
-    def turn_tokens(self) -> int:
-        """Fewest tokens for turns."""
-        return max(self.window // PROGRESS_SHARE, 2 * self.line)
-
-    @property
-    def shares(self) -> Shares:
-        """How the working context is divided, by what the prompt took where that is known."""
-        limit = min(int(LIMIT_SHARE * self.window), self.window - self.instruction - self.summary)
-        ledger = self.window // LEDGER_SHARE
-        frame = self.frame - self.anchors.overstated(self.prompt)
-        base = frame + self.summary + ledger + JOINT_SLACK
-        rest = limit - base - self.turn_tokens - self.frame_again - JOINT_SLACK
-        return Shares(limit, base, ledger, min(rest, self.window // 4))
-
-    @property
     def limit(self) -> int:
         """L: a prompt of so many tokens is compacted."""
-        return self.shares.limit
+        return min(int(LIMIT_SHARE * self.window), self.window - self.instruction - self.summary)
+
+    @property
+    def ledger(self) -> int:
+        """Most tokens of the ledger."""
+        return self.window // LEDGER_SHARE
+
+    @property
+    def base(self) -> int:
+        """Most tokens of the prompt right after a summary, without what is shown again."""
+        frame = self.frame - self.anchors.overstated(self.prompt)
+        return frame + self.summary + self.ledger + JOINT_SLACK
+
+    @property
+    def turns(self) -> int:
+        """Tokens that are kept for turns."""
+        return max(self.progress, 2 * self.line)
+
+    @property
+    def rest(self) -> int:
+        """Tokens that are left for what is shown again, which may be less than nothing."""
+        rest = self.limit - self.base - self.turns - self.frame_again - JOINT_SLACK
+        return min(rest, self.window // 4)
 
     @property
     def again(self) -> int:
         """Most tokens of what is shown again behind a summary."""
-        return max(self.shares.again, 2 * self.line)
+        return max(self.rest, 2 * self.line)
 
     @property
     def progress(self) -> int:

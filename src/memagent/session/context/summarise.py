@@ -7,13 +7,14 @@ from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from memagent.budget import JOINT_SLACK
 from memagent.chunking.fitting import within
 from memagent.errors import CompactionFailed, MemagentError
 from memagent.messages import FinishReason, Message, Usage
 from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Unusable
 from memagent.session.context.clip import clip_text
-from memagent.session.context.layout import JOINT_SLACK, Layout, Past, State
+from memagent.session.context.layout import Layout, Past, State
 from memagent.session.context.turns import Turn, fill_missing, join_users, transcript
 from memagent.threads import in_thread
 from memagent.trajectory import Conversation
