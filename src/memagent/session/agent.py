@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -121,7 +120,7 @@ class ToolAgent(Agent):
 
     def stream(self, task: str, *, run_id: str | None = None) -> SessionStream:
         """Runs the session as an async iterator of events; `.result` when it is through."""
-        return SessionStream(ToolLoop(self, partial(self.plan, task)), run_id)
+        return SessionStream(ToolLoop(self, task), run_id)
 
     def resume(self, run_id: str, *, on_event: OnEvent | None = None) -> SessionResult:
         """Finishes a run of this agent: no committed call is sent again, and no finished tool runs again.

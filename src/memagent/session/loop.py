@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from memagent.compaction import conversation_of
 from memagent.errors import CompactionFailed, ConfigError, LimitReached, OutOfSummaries
 from memagent.events import Acted, Answered, Compacted, Event, SessionStarted, Stopped
 from memagent.messages import Completion, FinishReason, Message, Usage
 from memagent.prompts import UnusableReply
-from memagent.run.agent import Agent
 from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Record, Reply, Unusable
 from memagent.run.log import Log
@@ -23,10 +21,11 @@ from memagent.session.tool_calls import ToolCalls
 from memagent.threads import in_thread
 from memagent.trajectory import Conversation, StopReason, Trajectory
 
+if TYPE_CHECKING:
+    from memagent.session.agent import ToolAgent
+
 CUT_OFF = "the reply was cut off by its token limit"
 ANSWER = "answer/q0"
-Prepare = Callable[[int | None], Awaitable[ToolPlan]]
-"""Makes the plan, with the working context of the run that is resumed."""
 
 
 class _Stop(Exception):
@@ -38,21 +37,14 @@ class _Stop(Exception):
 
 
 class ToolLoop(Loop[SessionResult]):
-    """One run of one task.
-
-    A resumed run walks the same steps; what was committed is handed back instead of made.
-
-    Args:
-        host: the agent.
-        prepare: makes the plan.
-    """
+    """One run of one task. A resumed run walks the same steps; what was committed is handed back instead of made."""
 
     agent: ClassVar[str] = "tools"
 
-    def __init__(self, host: Agent, prepare: Prepare) -> None:
-        self.host = host
+    def __init__(self, agent: ToolAgent, task: str) -> None:
+        self.host = self._agent = agent
+        self._task = task
         self.source = {"name": "", "path": None}
-        self._prepare = prepare
         self._steps = 0
         """Replies so far that called a tool, or meant to."""
         self._summaries = 0
@@ -65,9 +57,8 @@ class ToolLoop(Loop[SessionResult]):
 
     async def prepare(self, known: RunRecord | None) -> ToolPlan:
         """See `Loop.prepare`."""
-        self.plan = await self._prepare(
-            None if known is None else known.binding["budget"]["window"]
-        )
+        working_context = None if known is None else known.binding["budget"]["window"]
+        self.plan = await self._agent.plan(self._task, working_context)
         return self.plan
 
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> SessionResult:
@@ -203,10 +194,7 @@ class ToolLoop(Loop[SessionResult]):
     async def _ask(self, key: str, *, after: int | None = None) -> Reply[Act]:
         """Asks what to do next.
 
-        Args:
-            key: of the exchange.
-            after: attempts before, of a reply that was cut off: another one would be cut off again, and is taken as it
-                is. None: it is asked for again.
+        After `after` attempts of a reply that was cut off, another one would be cut off again, and is taken as it is.
 
         Raises:
             _Stop: a limit is reached, or no reply was usable.

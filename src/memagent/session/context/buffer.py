@@ -247,11 +247,6 @@ class SummaryBuffer:
         return self.tokens >= self.limit
 
     @property
-    def result_tokens(self) -> int:
-        """Most tokens of a result that is sure to fit behind a full summary."""
-        return self._ready.layout.again
-
-    @property
     def summaries(self) -> int:
         """Summaries written so far."""
         return self._ready.state.past.stage

@@ -10,7 +10,7 @@ from memagent.compaction import Change
 from memagent.messages import ToolCall
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.layout import Layout
-from memagent.session.context.turns import ToolResult, Turn, transcript
+from memagent.session.context.turns import ToolResult, Turn
 
 
 def clip_text(layout: Layout, text: str, limit: int) -> tuple[str, str]:
@@ -72,13 +72,12 @@ def clip_results(
 
 def show_again(layout: Layout, turn: Turn) -> tuple[str, Change]:
     """A turn as one safe text that fits behind a summary, and the record of it. Blocks."""
-    missing = layout.prompts.render("missing")
 
     def shown(turn: Turn) -> str:
-        return layout.neutraliser.safe(transcript(turn, missing))
+        return layout.neutraliser.safe(layout.transcript(turn))
 
     def record(text: str, handle: str) -> tuple[str, Change]:
-        size = layout.counter.count(transcript(turn, ""))
+        size = layout.counter.count(layout.transcript(turn))
         return text, turn.change("shown_again", size, layout.counter.count(text), handle)
 
     text = whole = shown(turn)

@@ -11,7 +11,7 @@ from memagent.session.context.clip import clip_text, clip_turn, show_again
 from memagent.session.context.layout import Layout, Past, State
 from memagent.session.context.summarise import Summariser, Summary
 from memagent.session.context.tiers import Split, drop_repetition, lighten
-from memagent.session.context.turns import ToolResult, Turn, transcript
+from memagent.session.context.turns import ToolResult, Turn
 from memagent.threads import in_thread
 
 
@@ -96,11 +96,10 @@ class _Work:
             self.tiers.append("summary")
             conversations = (*self.summary.conversations, *summary.conversations)
             self.summary = replace(summary, conversations=conversations)
-            missing = layout.prompts.render("missing")
             dropped = (parts.left,) if parts.left is not None and not parts.again else ()
             repeated = (parts.left,) if parts.left is not None and parts.again else ()
             for turn in (*parts.summarised, *dropped):
-                text = transcript(turn, missing)
+                text = layout.transcript(turn)
                 size, handle = layout.counter.count(text), layout.archive.put(text)
                 what = "dropped" if turn is parts.left else "summarised"
                 self.changes.append(turn.change(what, size, 0, handle))

@@ -15,7 +15,7 @@ from memagent.prompts.session import WIDEST, SessionPrompts
 from memagent.session.context.anchors import Anchors
 from memagent.session.context.archive import Archive
 from memagent.session.context.ledger import Ledger
-from memagent.session.context.turns import Turn, join_users, render_native, render_text
+from memagent.session.context.turns import Turn, join_users, render_native, render_text, transcript
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -226,6 +226,10 @@ class Layout:
             messages.append(Message(role="user", content=text))
         rendered = render_native if self.native else render_text
         return join_users([*messages, *rendered(turns, self.prompts.render("missing"))])
+
+    def transcript(self, turn: Turn) -> str:
+        """A turn as one text."""
+        return transcript(turn, self.prompts.render("missing"))
 
     def add_instruction(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages with the wish for a summary behind them."""

@@ -15,7 +15,7 @@ from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Unusable
 from memagent.session.context.clip import clip_text
 from memagent.session.context.layout import Layout, Past, State
-from memagent.session.context.turns import Turn, fill_missing, join_users, transcript
+from memagent.session.context.turns import Turn, fill_missing
 from memagent.threads import in_thread
 from memagent.trajectory import Conversation
 
@@ -179,11 +179,10 @@ def next_pass(
     ):
         return layout.ask(past, turns[:taken]), taken
     head = layout.prompts.render("step")
-    text = layout.neutraliser.safe(transcript(turns[0], layout.prompts.render("missing")))
 
-    def shown(short: str) -> tuple[Message, ...]:
-        whole = Message(role="user", content=short)
-        return layout.add_instruction(join_users((*layout.render(past, ()), whole)))
+    def shown(text: str) -> tuple[Message, ...]:
+        return layout.ask(past, (Turn(0, Message(role="user", content=text)),))
 
     room = layout.window - layout.summary - layout.count(shown(head)) - JOINT_SLACK
+    text = layout.neutraliser.safe(layout.transcript(turns[0]))
     return shown(f"{head}\n{clip_text(layout, text, room)[0]}"), 1

@@ -7,7 +7,7 @@ right behind its message, and each result a call.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -144,12 +144,7 @@ def place_message(
     A result belongs to the open call of its id, else to the first open call of the last turn. Where there is none, it
     is one more text of the call of its id in the last turn, else of the last call there, else a user's message.
 
-    Args:
-        turns: so far.
-        message: to be added; a result's text is safe already.
-        number: of the next turn.
-        prompts: say what stands before a result without a call.
-        ok: False where a result tells of a failure.
+    `number` is that of the next turn; `ok` is False where a result, whose text is safe already, tells of a failure.
     """
     if message.role != "tool":
         calls = message.tool_calls if message.role == "assistant" else ()
@@ -216,37 +211,39 @@ def fill_missing(turn: Turn, missing: str) -> Turn:
 def render_native(turns: Sequence[Turn], missing: str) -> list[Message]:
     """The turns with calls and results in fields of their own.
 
-    Args:
-        turns: in order.
-        missing: stands for results that never came. The last turn's are left out, since they may still come.
+    `missing` stands for results that never came. The last turn's are left out, since they may still come.
     """
     messages: list[Message] = []
-    for place, turn in enumerate(turns, 1):
-        messages.append(turn.head)
-        messages += [
+    for turn, shown in _shown(turns, missing):
+        results = (
             Message(role="tool", content=result.text, tool_call_id=call.id)
-            for call, result in turn.shown(missing if place < len(turns) else None)
-        ]
+            for call, result in shown
+        )
+        messages += (turn.head, *results)
     return messages
 
 
 def render_text(turns: Sequence[Turn], missing: str) -> list[Message]:
     """The turns with calls and results in the text of messages; otherwise as `render_native`."""
     messages: list[Message] = []
-    for place, turn in enumerate(turns, 1):
+    for turn, shown in _shown(turns, missing):
         content = turn.head.content
         if (
             turn.results and not read_calls(content)[1]
         ):  # else they stand in it as they were written
             content = "\n".join(filter(None, (content, *map(write_call, turn.head.tool_calls))))
         messages.append(Message(role=turn.head.role, content=content))
-        shown = [
-            write_result(call.name, result.text, ok=result.ok)
-            for call, result in turn.shown(missing if place < len(turns) else None)
-        ]
         if shown:
-            messages.append(Message(role="user", content="\n".join(shown)))
+            results = (write_result(call.name, r.text, ok=r.ok) for call, r in shown)
+            messages.append(Message(role="user", content="\n".join(results)))
     return messages
+
+
+def _shown(
+    turns: Sequence[Turn], missing: str
+) -> Iterator[tuple[Turn, list[tuple[ToolCall, ToolResult]]]]:
+    for place, turn in enumerate(turns, 1):
+        yield turn, turn.shown(missing if place < len(turns) else None)
 
 
 def transcript(turn: Turn, missing: str) -> str:
