@@ -97,11 +97,7 @@ class ToolLoop(Loop[SessionResult]):
         return await in_thread(self._result)
 
     async def _check_limits(self) -> None:
-        """Refuses to replay a part of what was made.
-
-        Raises:
-            ConfigError: more was made than may be.
-        """
+        """Refuses to replay a part of what was made."""
         log, settings = self._log, self.plan.settings
 
         def written() -> int:
@@ -135,11 +131,7 @@ class ToolLoop(Loop[SessionResult]):
     # --- steps
 
     async def _act_until_answered(self) -> None:
-        """Makes steps until there is an answer.
-
-        Raises:
-            _Stop: there is none.
-        """
+        """Makes steps until there is an answer, or a `_Stop`."""
         buffer = self._buffer
         calls = ToolCalls(self._tools, self._log, self.plan.neutraliser)
         while True:
@@ -173,9 +165,6 @@ class ToolLoop(Loop[SessionResult]):
 
         A reply that its token limit cut off before it called a tool is asked for again, once, with as much room as
         there can be.
-
-        Raises:
-            _Stop: a limit is reached, or no reply was usable.
         """
         buffer = self._buffer
         reply = await self._ask(f"act-{self._steps}")
@@ -195,9 +184,6 @@ class ToolLoop(Loop[SessionResult]):
         """Asks what to do next.
 
         After `after` attempts of a reply that was cut off, another one would be cut off again, and is taken as it is.
-
-        Raises:
-            _Stop: a limit is reached, or no reply was usable.
         """
         buffer, step, final = self._buffer, self._steps, after is not None
 
@@ -234,11 +220,7 @@ class ToolLoop(Loop[SessionResult]):
             raise _Stop(StopReason.UNUSABLE_REPLY, f"step {self._steps}: {error}") from error
 
     def _read(self, completion: Completion, *, final: bool) -> Act:
-        """What a reply says.
-
-        Raises:
-            UnusableReply: nothing, or it broke off inside its reasoning and would do so again.
-        """
+        """What a reply says; one that broke off inside its reasoning is unusable only if it would do so again."""
         native, tools = self.plan.native, tuple(self._tools)
         try:
             return read_act(completion, native=native, step=self._steps, tools=tools)
@@ -252,11 +234,7 @@ class ToolLoop(Loop[SessionResult]):
     # --- the context
 
     async def _compact(self, *, force: bool = False) -> bool:
-        """Compacts once, and returns whether anything was done: by force after a reply that was cut off.
-
-        Raises:
-            _Stop: it cannot be done.
-        """
+        """Compacts once, and returns whether anything was done: by force after a reply that was cut off."""
         buffer = self._buffer
         before = buffer.messages
         try:

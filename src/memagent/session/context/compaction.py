@@ -28,18 +28,16 @@ async def compact_state(
     A summary that was begun early and still suits is what is used, and the cheap tiers are not asked first: so what is
     done does not depend on `max_summaries`, and a larger one continues the same session.
 
-    Returns:
-        The new state and what was done; None while there are results to wait for.
-
-    Raises:
-        MemagentError: as `SummaryBuffer.compact`.
+    Returns and raises what `SummaryBuffer.compact` does, with the new state.
     """
     work = _Work(layout, before, max_summaries)
     begun = await summariser.begun()
-    if begun is not None and _suits(begun[0], before):
-        work.check_allowed()
-        parts = Split(summarised=begun[0].turns, kept=before.turns[len(begun[0].turns) :])
-        await in_thread(work.leave, parts, begun[1])
+    if begun is not None:
+        (past, turns), summary = begun
+        # Whether what it was made of still stands first.
+        if (before.past, before.turns[: len(turns)]) == (past, turns):
+            work.check_allowed()
+            await in_thread(work.leave, Split(turns, kept=before.turns[len(turns) :]), summary)
     swapped = bool(work.tiers)
     gained = swapped and before.tokens - work.state.tokens >= layout.progress
     enough = swapped and work.state.tokens < layout.limit and (gained or not force)
@@ -111,11 +109,6 @@ class _Work:
         self.state = layout.state(past, parts.kept)
 
 
-def _suits(begun: State, state: State) -> bool:
-    """Whether what a summary was made of still stands first."""
-    return state.past == begun.past and state.turns[: len(begun.turns)] == begun.turns
-
-
 async def _make_room(work: _Work, summariser: Summariser) -> bool:
     """Makes the state smaller; False where nothing is worth it."""
     layout, before = work.layout, work.state
@@ -166,11 +159,7 @@ def _gains(layout: Layout, state: State, parts: Split) -> bool:
 
 
 def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
-    """Divides the turns of a prompt that is over the limit, at least one. Blocks.
-
-    Returns:
-        None where only a turn is left that still waits for results.
-    """
+    """Divides the turns of a prompt that is over the limit; None where the only one waits for results. Blocks."""
     older, last = turns[:-1], turns[-1]
     if last.pending:
         return Split(summarised=older, kept=(last,)) if older or past.again else None
@@ -191,8 +180,7 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
 def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
     """Divides the turns of a prompt that is below the limit: the last one fits, and is summarised with the others.
 
-    Returns:
-        None where there is nothing to summarise: one turn that waits for results or is the user's stays.
+    One that waits for results or is the user's stays; None where there is nothing else.
     """
     kept = tuple(turn for turn in turns[-1:] if turn.pending or turn.head.role != "assistant")
     older = turns[: len(turns) - len(kept)]

@@ -15,9 +15,12 @@ from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Unusable
 from memagent.session.context.clip import clip_text
 from memagent.session.context.layout import Layout, Past, State
-from memagent.session.context.turns import Turn, fill_missing
+from memagent.session.context.turns import Turn
 from memagent.threads import in_thread
 from memagent.trajectory import Conversation
+
+Of = tuple[Past, tuple[Turn, ...]]
+"""What a summary is made of."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Summariser:
         """Calls of each kind that are over: the next one's number."""
         self._passes: list[tuple[tuple[Message, ...], Summary]] = []
         """Passes of a summary that is not written yet: they are not made again where a later one fails."""
-        self._begun: tuple[State, asyncio.Task[Summary | None]] | None = None
+        self._begun: tuple[Of, asyncio.Task[Summary | None]] | None = None
         self.usage = Usage()
         """What calls have cost since the last compaction."""
         self.retried: list[str] = []
@@ -60,16 +63,12 @@ class Summariser:
     ) -> Summary:
         """Summarises turns, and what stands for those before them.
 
-        The requests of an early one say so (`parts`): nobody waits for them yet.
-
-        Raises:
-            CompactionFailed: no reply was a summary.
-            ModelError: a call failed.
-            LimitReached: a call was not sent.
+        The requests of an early one say so (`parts`): nobody waits for them yet. A reply that is none three times is a
+        `CompactionFailed`.
         """
         stage = past.stage + 1
         # They left: what has not come is not waited for.
-        turns = tuple(fill_missing(turn, layout.prompts.render("missing")) for turn in turns)
+        turns = tuple(turn.filled(layout.prompts.render("missing")) for turn in turns)
         number = 0
         while True:
             messages, taken = await in_thread(next_pass, layout, past, turns)
@@ -92,19 +91,17 @@ class Summariser:
         if self._share is None or self._begun is not None or not state.turns or state.pending:
             return
         if self._share * layout.limit <= state.tokens < layout.limit:
-            self._begun = state, asyncio.create_task(self._early(layout, state))
+            of = state.past, state.turns
+            self._begun = of, asyncio.create_task(self._early(layout, *of))
 
-    async def begun(self) -> tuple[State, Summary] | None:
-        """The summary that was begun and what it is of, once it is through; None without one, or where it failed.
-
-        It is handed out again until it is forgotten.
-        """
+    async def begun(self) -> tuple[Of, Summary] | None:
+        """The summary that was begun, once it is through, until it is forgotten; None without one, or where it failed."""
         if self._begun is None:
             return None
-        state, task = self._begun
+        of, task = self._begun
         await asyncio.wait([task])  # being cancelled here does not cancel it
         summary = None if task.cancelled() else task.result()
-        return None if summary is None else (state, summary)
+        return None if summary is None else (of, summary)
 
     async def forget(self) -> None:
         """Ends what is under way, and makes room for the next."""
@@ -113,9 +110,9 @@ class Summariser:
             begun[1].cancel()
             await asyncio.wait([begun[1]])
 
-    async def _early(self, layout: Layout, state: State) -> Summary | None:
+    async def _early(self, layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Summary | None:
         try:
-            return await self.summary(layout, state.past, state.turns, early=True)
+            return await self.summary(layout, past, turns, early=True)
         except MemagentError as error:  # it is made again when it is due
             self.retried.append(f"{type(error).__name__}: {error}")
             return None

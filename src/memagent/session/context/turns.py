@@ -61,6 +61,10 @@ class Turn:
         filled = ((call, result or blank) for call, result in self.steps)
         return [(call, result) for call, result in filled if result is not None]
 
+    def filled(self, missing: str) -> Turn:
+        """The turn with a text for each result that has not come."""
+        return replace(self, results=tuple(result for _, result in self.shown(missing)))
+
     def with_result(self, place: int, result: ToolResult) -> Turn:
         """The turn with one result more, or another one."""
         return replace(self, results=(*self.results[:place], result, *self.results[place + 1 :]))
@@ -179,8 +183,8 @@ def _unique(ids: tuple[str, ...], number: int) -> list[str]:
 
 def _named(turn: Turn, name: str | None) -> list[int]:
     """Places of the calls with an id."""
-    ids = enumerate(zip(turn.head.tool_calls, turn.given, strict=True))
-    return [place for place, (call, given) in ids if name in (call.id, given)]
+    ids = zip(turn.head.tool_calls, turn.given, strict=True)
+    return [place for place, (call, given) in enumerate(ids) if name in (call.id, given)]
 
 
 def _turn_of(turns: tuple[Turn, ...], name: str | None) -> int:
@@ -201,11 +205,6 @@ def _place_of(turn: Turn, name: str | None) -> int:
 
 
 # --- turns become messages
-
-
-def fill_missing(turn: Turn, missing: str) -> Turn:
-    """The turn with a text for each result that has not come."""
-    return replace(turn, results=tuple(result for _, result in turn.shown(missing)))
 
 
 def render_native(turns: Sequence[Turn], missing: str) -> list[Message]:
