@@ -111,9 +111,7 @@ class Wording(Leaf):
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]
 
 
-def check_shown(
-    who: str, render: Callable[[Mapping[str, str]], str], times: Mapping[str, int]
-) -> None:
+def check_shown(who: str, render: Callable[..., str], times: Mapping[str, int]) -> None:
     """Checks how often a text shows each field as it is, and that nothing else depends on it.
 
     Budgets add the fields to a frame that is rendered with empty ones, so a template that shows one twice, changes it,
@@ -123,7 +121,7 @@ def check_shown(
         PromptSetError: it does otherwise; the message begins with `who`.
     """
     marks = {field: MARK.format(field) for field in times}
-    shown = render(marks)
+    shown = render(**marks)
     for field, mark in marks.items():
         if (found := shown.count(mark)) != times[field]:
             raise PromptSetError(
@@ -131,7 +129,7 @@ def check_shown(
                 f"(as it is: a filter or slice that changes it does not count)"
             )
         shown = shown.replace(mark, "")
-    if shown != render(dict.fromkeys(times, "")):
+    if shown != render(**dict.fromkeys(times, "")):
         raise PromptSetError(
             f"{who} says something else because of what a field holds; "
             f"show each field once, and let nothing else depend on it"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
+from itertools import product
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -112,16 +113,9 @@ class PromptSet(Wording):
             "answer": {"question": 1, "memory": 1, "chunk": 0},
         }
         gates: tuple[Gate, ...] = ("off", "both")
-        for kind, times in wanted.items():
-            for gate in gates:
+        for kind, gate in product(wanted, gates):
+            shown = partial(self._shown, kind, gate)
+            check_shown(f"{name!r}: {kind!r}", shown, wanted[kind])
 
-                def shown(
-                    given: Mapping[str, str], kind: CallKind = kind, gate: Gate = gate
-                ) -> str:
-                    question, memory, chunk = given["question"], given["memory"], given["chunk"]
-                    messages = self.render(
-                        kind, question=question, memory=memory, chunk=chunk, gate=gate
-                    )
-                    return "\n".join(message.content for message in messages)
-
-                check_shown(f"{name!r}: {kind!r}", shown, times)
+    def _shown(self, kind: CallKind, gate: Gate, **fields: Any) -> str:
+        return "\n".join(message.content for message in self.render(kind, gate=gate, **fields))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -83,11 +83,8 @@ class SessionPrompts(Wording):
     def check(self, name: str) -> None:
         """See `Wording.check`."""
         for template, fields in _FIELDS.items():
-
-            def shown(given: Mapping[str, str], template: str = template) -> str:
-                return self.render(template, **given)
-
-            check_shown(f"{name!r}: {template!r}", shown, dict.fromkeys(fields, 1))
+            render = partial(self.render, template)
+            check_shown(f"{name!r}: {template!r}", render, dict.fromkeys(fields, 1))
         for template in ("missing", "stray", "step"):
             self.render(template)
         for can_read in (False, True):
@@ -109,14 +106,13 @@ class SessionPrompts(Wording):
         text = visible(completion) if completion.text.strip() or not completion.tool_calls else ""
         tag = re.escape(self.tags.summary)
         opened = re.search(rf"<\s*{tag}\s*>", text)
-        if completion.tool_calls and not opened:
+        call = rf"<\s*{re.escape(self.tags.call)}\s*>"
+        if not opened and (completion.tool_calls or re.search(call, text)):
             raise UnusableReply("the reply calls a tool instead of writing the summary")
         if opened:
             text = text[opened.end() :]
         ends = [match.start() for match in re.finditer(rf"<\s*/\s*{tag}\s*>", text)]
         text = (text[: ends[-1]] if ends else text).strip()
-        if not opened and re.search(rf"<\s*{re.escape(self.tags.call)}\s*>", text):
-            raise UnusableReply("the reply calls a tool instead of writing the summary")
         if not text:
             raise UnusableReply("the summary is empty")
         return text

@@ -153,27 +153,14 @@ class ToolAgent(Agent):
 
         Args:
             task: what to do.
-            working_context: that of the run that is resumed, used unless this agent was given one: a server's window
-                may have grown since.
+            working_context: that of the run that is resumed.
 
         Raises:
             ConfigError: the task is no text, or the working context is over the window.
             ModelError: the server had to be asked and did not answer.
         """
-        settings = self.settings
-        window = await self.reported_window(settings.working_context)
-        if settings.working_context is None:
-            settings = settings.model_copy(update={"working_context": working_context})
-        return await in_thread(
-            ToolPlan.make,
-            task,
-            settings,
-            self.prompts,
-            self.tools,
-            model=self.model.name,
-            counter=await self.model.counter(),
-            window=window,
-        )
+        found = (ToolPlan.make, task, self.settings, self.prompts, self.tools)
+        return await self._resolve(*found, window="working_context", resumed=working_context)
 
     def recipe(self) -> dict[str, Any]:
         """See `Agent.recipe`."""

@@ -19,6 +19,7 @@ from memagent.session.act import Act, read_act
 from memagent.session.plan import ToolPlan
 from memagent.session.tool_calls import ToolCalls
 from memagent.threads import in_thread
+from memagent.tools import Toolset
 from memagent.trajectory import Conversation, StopReason, Trajectory
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class ToolLoop(Loop[SessionResult]):
         async with plan.buffer(caller.model, log) as buffer:
             await buffer.open(plan.prompt)
             self._buffer = buffer
-            self._tools = plan.toolset(buffer)
+            self._tools = Toolset([*plan.tools.values(), buffer.archive_tool])
             try:
                 await self._act_until_answered()
             except _Stop as stop:

@@ -132,10 +132,6 @@ class ToolPlan(Plan):
             log=log,
         )
 
-    def toolset(self, buffer: SummaryBuffer) -> Toolset:
-        """All tools that the model is offered."""
-        return Toolset([*self.tools.values(), buffer.archive_tool])
-
     def binding(self) -> dict[str, Any]:
         """See `Plan.binding`."""
         offered = [

@@ -5,13 +5,13 @@ import json
 import pytest
 from tests.session.context.strict import acts, call, lay_out
 
-from memagent.session.context.clip import (
+from memagent.session.context.layout import Layout
+from memagent.session.context.tiers import (
     clip_result,
     clip_text,
     clip_turn,
     show_again,
 )
-from memagent.session.context.layout import Layout
 from memagent.session.context.turns import ToolResult, Turn
 
 LONG = "".join(f"{number:04d} " for number in range(1000))

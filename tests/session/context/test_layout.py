@@ -25,9 +25,7 @@ def test_the_shares_add_up(whole: int) -> None:
     assert layout.limit >= min(int(0.95 * whole), whole - ask - layout.summary) - 16
     assert layout.base + layout.again + whole // 10 <= layout.limit
     full = Past(7, "s" * layout.summary, again="r" * layout.again)
-    assert (
-        layout.count(layout.render(full, ())) + layout.ledger <= layout.limit - whole // 10
-    )
+    assert layout.count(layout.render(full, ())) + layout.ledger <= layout.limit - whole // 10
 
 
 def test_the_published_context_of_4096_tokens_has_room_for_turns() -> None:

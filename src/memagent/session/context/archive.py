@@ -67,11 +67,7 @@ class FileArchive:
         return handle
 
     def get(self, handle: str) -> str:
-        """The text of a handle.
-
-        Raises:
-            UnknownHandle: there is none.
-        """
+        """See `Archive.get`."""
         with self._lock:
             found = self._opened().execute("SELECT text FROM texts WHERE handle = ?", (handle,))
             row = found.fetchone()

@@ -7,10 +7,16 @@ from dataclasses import dataclass, field, replace
 from memagent.compaction import Change, Compaction, Tier
 from memagent.errors import CompactionFailed, OutOfSummaries
 from memagent.messages import Message
-from memagent.session.context.clip import clip_text, clip_turn, show_again
 from memagent.session.context.layout import Layout, Past, State
 from memagent.session.context.summarise import Summariser, Summary
-from memagent.session.context.tiers import Split, drop_repetition, lighten
+from memagent.session.context.tiers import (
+    Split,
+    clip_text,
+    clip_turn,
+    drop_repetition,
+    lighten,
+    show_again,
+)
 from memagent.session.context.turns import ToolResult, Turn
 from memagent.threads import in_thread
 
@@ -117,8 +123,6 @@ async def _make_room(work: _Work, summariser: Summariser) -> bool:
         return False
     summary = None
     if parts.summary:
-        if not await in_thread(_gains, layout, before, parts):
-            return False
         work.check_allowed()
         summary = await summariser.summary(layout, before.past, parts.summarised)
     await in_thread(work.leave, parts, summary)
@@ -131,16 +135,17 @@ async def _make_room(work: _Work, summariser: Summariser) -> bool:
 
 
 def _choose(layout: Layout, state: State) -> Split | None:
-    """Chooses what to do: cheap tiers if they are enough, else which turns leave; None if none can. Blocks."""
-    light = lighten(layout, state)
-    if light is not None or not state.turns:
-        return light or split_early(state.past, ())
+    """Chooses what to do: cheap tiers if they are enough, else which turns leave; None if it gains too little. Blocks."""
+    if (light := lighten(layout, state)) is not None:
+        return light
     # The last turn may leave without being summarised: it makes nothing stale, or takes the only copy with it.
     older, changes = drop_repetition(layout, state.turns[:-1])
-    turns = (*older, state.turns[-1])
-    over = state.tokens >= layout.limit
+    turns = (*older, *state.turns[-1:])
+    over = turns and state.tokens >= layout.limit
     parts = split(layout, state.past, turns) if over else split_early(state.past, turns)
-    if parts is None or not changes:
+    if parts is None or (parts.summary and not _gains(layout, state, parts)):
+        return None
+    if not changes:
         return parts
     stale = state.tokens - layout.state(state.past, turns).tokens >= layout.progress
     tiers = (*(("stale",) if stale else ()), *parts.tiers)

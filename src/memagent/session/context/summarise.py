@@ -13,8 +13,8 @@ from memagent.errors import CompactionFailed, MemagentError
 from memagent.messages import FinishReason, Message, Usage
 from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Unusable
-from memagent.session.context.clip import clip_text
 from memagent.session.context.layout import Layout, Past, State
+from memagent.session.context.tiers import clip_text
 from memagent.session.context.turns import Turn
 from memagent.threads import in_thread
 from memagent.trajectory import Conversation
@@ -95,7 +95,7 @@ class Summariser:
             self._begun = of, asyncio.create_task(self._early(layout, *of))
 
     async def begun(self) -> tuple[Of, Summary] | None:
-        """The summary that was begun, once it is through, until it is forgotten; None without one, or where it failed."""
+        """The summary that was begun, once it is through, until it is forgotten; None without one, or if it failed."""
         if self._begun is None:
             return None
         of, task = self._begun

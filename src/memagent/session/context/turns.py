@@ -159,11 +159,10 @@ def place_message(
         )
         head = message.model_copy(update={"tool_calls": tuple(named), "tool_call_id": None})
         return (*turns, Turn(number, head, ids, (None,) * len(ids)))
-    at = _turn_of(turns, message.tool_call_id)
-    if not turns or not turns[at].results:
+    if (found := _home(turns, message.tool_call_id)) is None:
         text = f"{prompts.render('stray')}\n{message.content}"
         return (*turns, Turn(number, Message(role="user", content=text)))
-    place = _place_of(turns[at], message.tool_call_id)
+    at, place = found
     old = turns[at].results[place]
     added = ToolResult(message.content, ok=ok)
     if old is not None:
@@ -187,21 +186,20 @@ def _named(turn: Turn, name: str | None) -> list[int]:
     return [place for place, (call, given) in enumerate(ids) if name in (call.id, given)]
 
 
-def _turn_of(turns: tuple[Turn, ...], name: str | None) -> int:
-    """Which turn a result belongs to: the last where a call of that name is open, else the last of all."""
+def _home(turns: tuple[Turn, ...], name: str | None) -> tuple[int, int] | None:
+    """The turn and the call that a result belongs to; None where the last turn has no calls."""
+    at = len(turns) - 1
     if name is not None and name.strip():
-        for at in range(len(turns) - 1, -1, -1):
-            if any(turns[at].results[place] is None for place in _named(turns[at], name)):
-                return at
-    return len(turns) - 1
-
-
-def _place_of(turn: Turn, name: str | None) -> int:
-    """Which call of a turn a result belongs to."""
-    named = _named(turn, name)
-    waiting = [place for place, result in enumerate(turn.results) if result is None]
+        for earlier in range(at, -1, -1):
+            if any(turns[earlier].results[place] is None for place in _named(turns[earlier], name)):
+                at = earlier
+                break
+    if not turns or not turns[at].results:
+        return None
+    named, last = _named(turns[at], name), len(turns[at].results) - 1
+    waiting = [place for place, result in enumerate(turns[at].results) if result is None]
     both = [place for place in named if place in waiting]
-    return (*both, *waiting, *named, len(turn.results) - 1)[0]
+    return at, (*both, *waiting, *named, last)[0]
 
 
 # --- turns become messages
