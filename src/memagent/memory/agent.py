@@ -213,26 +213,14 @@ class MemoryAgent(Agent):
 
         Args:
             questions: what is asked.
-            window: that of the run that is resumed, used unless this agent was given one: a server's window
-                may have grown since.
+            window: that of the run that is resumed.
 
         Raises:
             BudgetError: see `ContextBudget.divide`.
             ModelError: the server had to be asked and did not answer.
         """
-        settings = self.settings
-        reported = await self.reported_window(settings.window)
-        if settings.window is None:
-            settings = settings.model_copy(update={"window": window})
-        return await in_thread(
-            MemoryPlan.make,
-            questions,
-            settings,
-            self.prompts,
-            model=self.model.name,
-            counter=await self.model.counter(),
-            window=reported,
-        )
+        found = (MemoryPlan.make, questions, self.settings, self.prompts)
+        return await self._resolve(*found, window="window", resumed=window)
 
     def recipe(self) -> dict[str, Any]:
         """See `Agent.recipe`."""

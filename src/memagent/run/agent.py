@@ -6,6 +6,7 @@ import copy
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -19,11 +20,13 @@ from memagent.errors import (
     RequestRefused,
 )
 from memagent.events import Event
+from memagent.messages import Leaf
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
 from memagent.models.spec import open_model
 from memagent.run.sync import run_sync
 from memagent.runstore import RunStore
+from memagent.threads import in_thread
 
 if TYPE_CHECKING:
     from memagent.run.stream import EventStream
@@ -145,6 +148,28 @@ class Agent(ABC):
             if given is None:
                 raise
             return None  # some gateways list nothing, or other names
+
+    async def _resolve(
+        self,
+        make: Callable[..., R],
+        what: Any,
+        settings: Leaf,
+        *more: Any,
+        window: str,
+        resumed: int | None,
+    ) -> R:
+        """The plan of a run, made in a thread once the model has said what its window and counter are.
+
+        `window` names the window among the settings. That of a run that is resumed is used unless this agent was given
+        one: a server's window may have grown since.
+        """
+        given = getattr(settings, window)
+        reported = await self.reported_window(given)
+        if given is None:
+            settings = settings.model_copy(update={window: resumed})
+        counter, name = await self.model.counter(), self.model.name
+        make = partial(make, model=name, counter=counter, window=reported)
+        return await in_thread(make, what, settings, *more)
 
     def _finish(self, stream: EventStream[R], on_event: OnEvent | None = None) -> R:
         """Runs a stream from sync code; an interruption says how to resume.

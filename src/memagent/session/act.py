@@ -40,16 +40,21 @@ def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable
 
     Args:
         completion: the reply.
-        native: calls come in fields of the server's own; False: in the text.
-        step: makes the ids of calls in the text.
-        tools: names of those that there are, which a model is told if its call cannot be read.
+        native: calls come in fields of the server's own; False: in the text, where `step` makes their ids.
+        step: of the reply.
+        tools: names that a model is told if its call cannot be read.
 
     Raises:
         UnusableReply: it says nothing, broke off inside its reasoning, or was stopped by the engine.
     """
     cut = completion.finish_reason is FinishReason.LENGTH
     if native:
-        said = _beside(completion)
+        try:
+            said = visible(completion)
+        except UnusableReply:  # beside calls nothing need be said
+            if not completion.tool_calls or completion.finish_reason is FinishReason.OTHER:
+                raise
+            said = ""
         return Act(said, said, completion.tool_calls, truncated=cut)
     text = visible(completion)
     said, calls, problem = read_calls(text, tools)
@@ -58,13 +63,3 @@ def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable
         call.model_copy(update={"id": f"call-{step}-{place}"}) for place, call in enumerate(calls)
     )
     return Act(said, text, calls, problem, truncated=cut)
-
-
-def _beside(completion: Completion) -> str:
-    """What is said beside the calls of a reply: it may be nothing where there are any."""
-    try:
-        return visible(completion)
-    except UnusableReply:
-        if not completion.tool_calls or completion.finish_reason is FinishReason.OTHER:
-            raise
-        return ""

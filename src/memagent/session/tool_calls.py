@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from memagent.events import Event, ToolInterrupted, ToolReturned
 from memagent.messages import ToolCall, Usage
 from memagent.prompts import Neutraliser
@@ -18,27 +20,13 @@ INTERRUPTED = (
 
 
 class ToolCalls:
-    """Runs calls, and commits what came of them.
-
-    Args:
-        tools: that the model is offered.
-        log: of the run.
-        neutraliser: counts what is made harmless in an output before the model sees it.
-    """
+    """Runs calls, and commits what came of them; the neutraliser counts what is made harmless in an output."""
 
     def __init__(self, tools: Toolset, log: Log, neutraliser: Neutraliser) -> None:
         self._tools, self._log, self._neutraliser = tools, log, neutraliser
 
     async def run(self, step: int, calls: tuple[ToolCall, ...]) -> list[ToolOutput]:
-        """Runs the calls of one reply: together where none of them changes anything, else one after the other.
-
-        Args:
-            step: of the reply.
-            calls: in their order.
-
-        Returns:
-            Their outputs, in the same order.
-        """
+        """Runs the calls of one reply: together where none of them changes anything, else one after the other."""
         if calls and all(self._idempotent(call) for call in calls):
             return await together(self._once(step, *numbered) for numbered in enumerate(calls))
         return [await self._once(step, *numbered) for numbered in enumerate(calls)]
@@ -60,14 +48,9 @@ class ToolCalls:
             output = await self._tools.run(call)
         _, joiners = await in_thread(self._neutraliser, output.text)
         returned = ToolReturned(
-            step=step,
-            call=call,
-            output=output.text,
-            ok=output.ok,
-            neutralised=len(joiners),
+            step=step, call=call, output=output.text, ok=output.ok, neutralised=len(joiners)
         )
-        body = {"text": output.text, "ok": output.ok}
-        await self._log.commit(key, body, Usage(), [*events, returned])
+        await self._log.commit(key, asdict(output), Usage(), [*events, returned])
         return output
 
     def _idempotent(self, call: ToolCall) -> bool:

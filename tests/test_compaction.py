@@ -1,6 +1,5 @@
-from memagent.compaction import Compaction
+from memagent.compaction import Compaction, conversation_of
 from memagent.messages import Message, Usage
-from memagent.session.segments import conversation_of, segments
 from memagent.trajectory import Conversation
 
 TASK = Message(role="user", content="Add up.")
@@ -34,12 +33,12 @@ def test_a_context_ends_with_the_last_words_of_the_model() -> None:
 
 def test_a_summary_behind_all_that_was_said_is_the_end_of_the_context() -> None:
     whole = summed(TASK, SAID, HEARD)
-    assert segments((TASK, SAID, HEARD), done(whole)) == [whole]
+    assert done(whole).segments((TASK, SAID, HEARD)) == [whole]
 
 
 def test_a_context_stands_by_itself_where_its_summary_left_something_out() -> None:
     part = summed(TASK)
     kept = Conversation(messages=(TASK, SAID), kind="act")
-    assert segments((TASK, SAID, HEARD), done(part)) == [kept, part]
-    assert segments((TASK, SAID), done()) == [kept]
-    assert segments((TASK,), done())[0].messages == (TASK,)
+    assert done(part).segments((TASK, SAID, HEARD)) == [kept, part]
+    assert done().segments((TASK, SAID)) == [kept]
+    assert done().segments((TASK,))[0].messages == (TASK,)
