@@ -22,8 +22,8 @@ from memagent.events import Event
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
 from memagent.models.spec import open_model
-from memagent.run.sync import run_sync
 from memagent.runstore import RunStore
+from memagent.threads import run_sync
 
 if TYPE_CHECKING:
     from memagent.run.stream import EventStream

@@ -12,10 +12,9 @@ from typing import Any, NoReturn, cast
 
 from memagent.errors import BadArguments, ConfigError, ToolError
 from memagent.messages import ToolCall, ToolSpec
-from memagent.texts import quote, repair_surrogates
+from memagent.texts import clip, message, named, quote, repair_surrogates
 from memagent.tools.base import Tool, ToolOutput
 from memagent.tools.function import tool
-from memagent.tools.wording import clip, message, named
 
 logger = logging.getLogger("memagent")
 

@@ -13,12 +13,12 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolSpec
+from memagent.texts import clip
+from memagent.threads import in_own_thread
 from memagent.tools import docstring
 from memagent.tools.base import Run, Tool
 from memagent.tools.processes import Place, in_process
 from memagent.tools.signature import Signature
-from memagent.tools.thread import in_own_thread
-from memagent.tools.wording import clip
 
 NOTHING = "(done, nothing returned)"
 """What a model is told of None: an empty result would look like one that got lost."""

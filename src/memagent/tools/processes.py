@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import IO, Any, cast
 
 from memagent.errors import ConfigError, ToolError
+from memagent.threads import in_own_thread
 from memagent.tools.base import Tool
-from memagent.tools.thread import in_own_thread
 
 PROCESSES = max(1, os.cpu_count() or 1)
 """Run at once: they are for what keeps a core busy."""

@@ -16,8 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from memagent.messages import ToolCall, ToolSpec
-from memagent.texts import quote
-from memagent.tools.wording import clip
+from memagent.texts import clip, quote
 
 CALL = "call"
 RESULT = "result"

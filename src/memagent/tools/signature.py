@@ -23,9 +23,8 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from memagent.errors import BadArguments, ConfigError
-from memagent.texts import quote
+from memagent.texts import clip, message, quote
 from memagent.tools import docstring
-from memagent.tools.wording import clip, message
 
 PROBLEMS = 10
 """Wrong arguments that are told of at once: a model mends no more in one go."""

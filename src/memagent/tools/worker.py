@@ -15,10 +15,10 @@ from functools import cache
 from typing import IO, Any
 
 from memagent.errors import ToolError
+from memagent.texts import message, named
 from memagent.tools.function import as_text
 from memagent.tools.processes import Place
 from memagent.tools.signature import Signature
-from memagent.tools.wording import message, named
 
 
 def main() -> None:
