@@ -134,8 +134,7 @@ class Environment(ABC):
             if self.over:
                 raise ToolError(OVER)
             self.steps += method != self.done
-            by_place, by_name = signature.convert(arguments)
-            return method(*by_place, **by_name)
+            return signature.bind(arguments)()
 
         spec = ToolSpec(
             name=method.__name__, description=summary(method), parameters=signature.schema

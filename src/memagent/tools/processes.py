@@ -82,7 +82,9 @@ class Place:
         for name in self.name.split("."):
             found = getattr(found, name, None)
         # A function that `tool` decorates is replaced by its tool.
-        return getattr(found.run, "function", None) if isinstance(found, Tool) else found
+        if isinstance(found, Tool):
+            return getattr(getattr(found.run, "signature", None), "function", None)
+        return found
 
 
 async def in_process(place: Place, arguments: Mapping[str, Any]) -> str:
