@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from memagent.errors import ConfigError
 from memagent.messages import ToolSpec
 
-Run = Callable[[Mapping[str, Any]], Awaitable[str]]
+Run = Callable[[Mapping[str, Any]], Coroutine[Any, Any, str]]
 """Does what a tool does, with arguments as its JSON schema wants them.
 
 Raises:

@@ -15,9 +15,9 @@ from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolSpec
 from memagent.texts import clip
 from memagent.threads import in_own_thread
-from memagent.tools import docstring
+from memagent.tools import docstring, processes
 from memagent.tools.base import Tool
-from memagent.tools.processes import Place, in_process
+from memagent.tools.processes import Place, ProcessCall
 from memagent.tools.signature import Signature
 
 NOTHING = "(done, nothing returned)"
@@ -119,7 +119,7 @@ class FunctionRun:
         call = self.signature.bind(arguments)
         if self.place is not None:
             self.place.check(self.signature.function)
-            return await in_process(self.place, arguments)
+            return await processes.tool_pool.run(ProcessCall(self.place, arguments))
         if inspect.iscoroutinefunction(self.signature.function):
             return as_text(await call())
 
