@@ -11,15 +11,8 @@ from typing import Any
 
 import pytest
 
-from memagent import threads
 from memagent.errors import ConfigError, ToolError
 from memagent.threads import WORKERS, in_own_thread, in_thread, run_sync, widen
-
-
-@pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads of the test's own: what is widened stays wide."""
-    monkeypatch.setattr(threads, "_pool", threads._Pool())
 
 
 async def test_work_is_done_elsewhere_by_few() -> None:
@@ -49,7 +42,7 @@ def test_a_fork_gets_threads_of_its_own() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=20, check=False).returncode == 0
 
 
-async def test_more_threads_when_asked_for(pool: None) -> None:
+async def test_more_threads_when_asked_for() -> None:
     more = WORKERS + 3
     widen(more)
     widen(1)
@@ -62,7 +55,7 @@ async def test_more_threads_when_asked_for(pool: None) -> None:
     assert len(set(names)) <= more
 
 
-async def test_work_queued_before_there_were_more_threads_is_done(pool: None) -> None:
+async def test_work_queued_before_there_were_more_threads_is_done() -> None:
     gate = threading.Event()
     before = [asyncio.create_task(in_thread(gate.wait, 10)) for _ in range(2 * WORKERS + 1)]
     await asyncio.sleep(0.05)
@@ -73,7 +66,7 @@ async def test_work_queued_before_there_were_more_threads_is_done(pool: None) ->
     assert await asyncio.gather(*before) == [True] * len(before)
 
 
-def test_widening_under_way_loses_no_work(pool: None) -> None:
+def test_widening_under_way_loses_no_work() -> None:
     results: list[list[int]] = []
 
     async def much() -> list[int]:

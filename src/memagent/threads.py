@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any, ParamSpec, TypeVar
 
 from memagent.errors import ConfigError, ToolError
@@ -23,40 +23,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Pool:
-    """The threads, made on first use and again after a fork, which leaves none alive."""
-
-    def __init__(self) -> None:
-        self._workers = WORKERS
-        self.forget()
-
-    def forget(self) -> None:
-        """What a forked process does: the threads are not its own, nor is whoever held the lock."""
-        self._mutex = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-
-    def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Queues one call."""
-        # Under the lock, since an executor that `widen` has replaced takes no more work.
-        with self._mutex:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="memagent-work")
-            return self._pool.submit(call)
-
-    def widen(self, workers: int) -> None:
-        """Replaces the executor, which cannot grow."""
-        with self._mutex:
-            if workers <= self._workers:
-                return
-            self._workers = workers
-            if self._pool is not None:
-                self._pool.shutdown(wait=False)  # its queue is still worked off
-                self._pool = None
+allowed_workers = WORKERS
 
 
-_pool = _Pool()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.forget)
+@cache
+def _executor(process: int, workers: int) -> ThreadPoolExecutor:
+    """One for each process, since a fork leaves no thread alive, and for each size, since an executor cannot grow."""
+    return ThreadPoolExecutor(workers, thread_name_prefix="memagent-work")
 
 
 def widen(workers: int) -> None:
@@ -64,7 +37,8 @@ def widen(workers: int) -> None:
 
     Threads are still started only when all others are busy. A smaller number than before changes nothing.
     """
-    _pool.widen(workers)
+    global allowed_workers  # noqa: PLW0603 - one limit for the process
+    allowed_workers = max(allowed_workers, workers)
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -76,7 +50,8 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     """
     context = contextvars.copy_context()
     call: Callable[[], T] = partial(function, *args, **kwargs)
-    work = asyncio.wrap_future(_pool.submit(partial(context.run, call)))
+    executor = _executor(os.getpid(), allowed_workers)
+    work = asyncio.wrap_future(executor.submit(partial(context.run, call)))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from memagent.messages import ToolCall, ToolSpec
 from memagent.tools.protocol import (
+    CALL,
     FORM,
-    TAGS,
+    RESULT,
     describe,
     read_calls,
     write_call,
@@ -280,7 +281,6 @@ def test_a_result_names_its_tool_and_says_whether_it_failed() -> None:
 
 
 def test_results_and_calls_stand_in_the_tags_that_are_named() -> None:
-    call, result = TAGS
-    assert FORM.startswith(f"<{call}>")
-    assert write_call(made(FOG)[0]).endswith(f"</{call}>")
-    assert write_result("f", "", ok=True).endswith(f"</{result}>")
+    assert FORM.startswith(f"<{CALL}>")
+    assert write_call(made(FOG)[0]).endswith(f"</{CALL}>")
+    assert write_result("f", "", ok=True).endswith(f"</{RESULT}>")

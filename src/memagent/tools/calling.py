@@ -185,13 +185,9 @@ async def _end(name: str, task: asyncio.Task[Any]) -> None:
         logger.warning("tool %s goes on although it was cancelled; it is left alone", name)
         _left_alone.add(task)
         task.add_done_callback(_left_alone.discard)
-    task.add_done_callback(_look)
+    # Looked at, so that nobody reports it as lost.
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 _left_alone: set[asyncio.Task[Any]] = set()
 """The event loop itself keeps no task."""
-
-
-def _look(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()  # looked at, so that nobody reports it as lost

@@ -18,9 +18,7 @@ from typing import Any
 from memagent.messages import ToolCall, ToolSpec
 from memagent.texts import clip, quote
 
-CALL = "call"
-RESULT = "result"
-TAGS = (CALL, RESULT)
+CALL, RESULT = "call", "result"
 """Names of the tags, which texts that are shown to a model must not be able to close."""
 FORM = f'<{CALL}>{{"name": "...", "arguments": {{...}}}}</{CALL}>'
 """How a call is written, for prompts."""
