@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, JsonValue, ValidationError
 
@@ -63,18 +63,14 @@ def repair_surrogates(text: str) -> str:
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """Changes each text in plain JSON data, the names of members too."""
-    match value:
-        case str():
-            return change(value)
-        case list():
-            return [map_texts(item, change) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        case dict():
-            return {
-                change(name): map_texts(item, change)  # pyright: ignore[reportUnknownArgumentType]
-                for name, item in value.items()  # pyright: ignore[reportUnknownVariableType]
-            }
-        case _:
-            return value
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [map_texts(item, change) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {change(name): map_texts(item, change) for name, item in items}
+    return value
 
 
 def describe_problem(error: ValidationError) -> str:

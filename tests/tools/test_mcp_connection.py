@@ -16,6 +16,7 @@ from tests.tools.conftest import SERVER, free_port
 
 from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolCall
+from memagent.threads import in_background
 from memagent.tools import Toolset
 from memagent.tools.mcp import McpServer
 from memagent.tools.mcp_connection import SAID_LINES, Connection, Log
@@ -139,7 +140,7 @@ async def test_a_call_that_comes_while_the_connection_breaks_does_not_wait_for_e
         def __init__(self) -> None:
             self.broken = asyncio.Event()
 
-        async def list_tools(self) -> Any:
+        async def list_tools(self, cursor: str | None) -> Any:
             return SimpleNamespace(tools=[], next_cursor=None)
 
         async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
@@ -162,16 +163,16 @@ async def test_a_call_that_comes_while_the_connection_breaks_does_not_wait_for_e
             yield client
 
     connection = Connection("a server", connect, 10)
-    assert await connection.open() == []
-    first = asyncio.create_task(connection.call("first", {}))
+    assert await in_background(connection.open()) == []
+    first = asyncio.create_task(in_background(connection.call("first", {})))
     await asyncio.to_thread(going.wait, 10)
-    second = asyncio.create_task(connection.call("second", {}))
+    second = asyncio.create_task(in_background(connection.call("second", {})))
     await asyncio.sleep(0.1)
     released.set()
     for task in (first, second):
         with pytest.raises(ToolError, match=r"ended while it ran|is closed"):
             await asyncio.wait_for(task, 10)
-    await connection.close()
+    await in_background(connection.close())
 
 
 async def test_connecting_may_be_cancelled() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from memagent.errors import BadArguments, ConfigError
-from memagent.tools.signature import Signature
+from memagent.tools.signature import Signature, summary
 
 
 class Order(Enum):
@@ -193,3 +193,62 @@ def test_what_a_model_is_told_is_short_whatever_it_wrote() -> None:
         call(find, pages=["x" * 1_000_000] * 5000, **{"y" * 1_000_000: 1})
     assert len(str(caught.value)) < 6000
     assert "- and 4991 more" in str(caught.value)
+
+
+# --- what a docstring says
+
+
+def full(query: str, limit: int, mode: str, rest: str) -> None:
+    """Searches the pages
+    for a word.
+
+    More about it, which is not the summary.
+
+    Args:
+        query: what to look for:
+            a word, or several.
+        limit (int, optional): most results.
+
+        mode (Literal["a", "b"]):
+            Which one.
+        rest: the others
+
+    Returns:
+        results: not a parameter.
+    """
+
+
+def only_arguments(a: int) -> None:
+    """Args:
+    a: one.
+    """
+
+
+def bare(a: int) -> None:
+    pass
+
+
+def described(function: Callable[..., Any]) -> dict[str, str | None]:
+    properties: Any = Signature.of(function).schema["properties"]
+    return {name: about.get("description") for name, about in properties.items()}
+
+
+def test_the_first_paragraph_is_the_summary() -> None:
+    assert summary(full) == "Searches the pages for a word."
+
+
+def test_each_parameter_is_described() -> None:
+    assert described(full) == {
+        "query": "what to look for: a word, or several.",
+        "limit": "most results.",
+        "mode": "Which one.",
+        "rest": "the others",
+    }
+
+
+def test_no_docstring_says_nothing() -> None:
+    assert (summary(bare), described(bare)) == ("", {"a": None})
+
+
+def test_a_docstring_without_a_summary_has_none() -> None:
+    assert summary(only_arguments) == ""

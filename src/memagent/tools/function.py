@@ -15,10 +15,10 @@ from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolSpec
 from memagent.texts import clip
 from memagent.threads import in_own_thread
-from memagent.tools import docstring, processes
+from memagent.tools import processes
 from memagent.tools.base import Tool
 from memagent.tools.processes import Place, ProcessCall
-from memagent.tools.signature import Signature
+from memagent.tools.signature import Signature, summary
 
 NOTHING = "(done, nothing returned)"
 """What a model is told of None: an empty result would look like one that got lost."""
@@ -91,7 +91,7 @@ def tool(
     try:
         spec = ToolSpec(
             name=function.__name__ if name is None else name,
-            description=docstring.summary(function) if description is None else description,
+            description=summary(function) if description is None else description,
             parameters=signature.schema,
         )
     except ValidationError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 
 from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolSpec
-from memagent.threads import run_sync
+from memagent.threads import in_background, run_sync
 from memagent.tools.base import Tool
 from memagent.tools.mcp_connection import Connect, Connection, Log
 
@@ -153,7 +154,7 @@ class McpServer:
             )
         self._connection = Connection(self._who, self._connect, self._connect_timeout)
         try:
-            served = await self._connection.open()
+            served = await in_background(self._connection.open())
             names = valid_names([tool.name for tool in served], self._prefix)
             self._tools = [
                 _tool(self._connection, tool, name, self._timeout)
@@ -171,7 +172,7 @@ class McpServer:
         """Closes the connection, and ends the server that was started for it (within 4 seconds)."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            await connection.close()
+            await asyncio.shield(in_background(connection.close()))
 
     def __enter__(self) -> Self:
         return run_sync(self.__aenter__())
@@ -202,7 +203,7 @@ def valid_names(names: Sequence[str], prefix: str) -> list[str]:
 
 def _tool(connection: Connection, served: ServedTool, name: str, timeout: float) -> Tool:
     async def run(arguments: Mapping[str, Any]) -> str:
-        result = await connection.call(served.name, arguments)
+        result = await in_background(connection.call(served.name, arguments))
         text = result_text(result)
         if result.is_error:
             raise ToolError(text or "the server does not say why")
@@ -224,10 +225,9 @@ def result_text(result: CallToolResult) -> str:
     What is no text is named by its kind and size.
     """
     parts = [_part(block) for block in result.content]
-    if not any(block.type == "text" for block in result.content):
-        structured: Any = result.structured_content
-        if structured is not None:
-            parts.append(json.dumps(structured, ensure_ascii=False))
+    structured: Any = result.structured_content
+    if structured is not None and all(block.type != "text" for block in result.content):
+        parts.append(json.dumps(structured, ensure_ascii=False))
     return "\n".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""A connection to an MCP server that any task, thread and event loop may use."""
+"""A connection to an MCP server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from memagent.errors import ConfigError, MemagentError, ToolError
 from memagent.texts import clip, message, named
-from memagent.threads import in_background
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -61,10 +60,10 @@ Connect = Callable[[Log], AbstractAsyncContextManager["Client"]]
 
 
 class Connection:
-    """One connection, held by a task of the background loop.
+    """One connection, held by a task: await its methods on the background loop.
 
     The cancel scopes of the client have to be left by the task that entered them, and its streams belong to one event
-    loop. Here it has both, so calls may come from anywhere.
+    loop.
 
     Args:
         who: the server, as errors name it.
@@ -85,21 +84,6 @@ class Connection:
             ConfigError: it cannot be started.
             ToolError: there is no connection; the message says why.
         """
-        return await in_background(self._open())
-
-    async def close(self) -> None:
-        """Ends the connection. Returns when all of it is gone, the server's process too."""
-        await asyncio.shield(in_background(self._close()))
-
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        """Calls a tool. Cancelling cancels it at the server.
-
-        Raises:
-            ToolError: the server is gone, or refuses.
-        """
-        return await in_background(self._call(name, arguments))
-
-    async def _open(self) -> list[ServedTool]:
         log = Log(self._who)
         opened: asyncio.Future[list[ServedTool]] = asyncio.get_running_loop().create_future()
         self._holding = asyncio.create_task(self._hold(log, opened))
@@ -108,6 +92,36 @@ class Connection:
             return opened.result()
         error = _leaf(self._holding.result() or asyncio.CancelledError())
         raise self._translated(error, await asyncio.to_thread(log.said)) from error
+
+    async def close(self) -> None:
+        """Ends the connection. Returns when all of it is gone, the server's process too."""
+        self._ending.set()
+        if self._holding is not None:
+            if self._client is None:
+                self._holding.cancel()  # not open yet: nobody waits for it any more
+            await asyncio.wait([self._holding])
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+        """Calls a tool. Cancelling cancels it at the server.
+
+        Raises:
+            ToolError: the server is gone, or refuses.
+        """
+        if self._client is None or self._holding is None or self._ending.is_set():
+            raise ToolError(f"the connection to {self._who} is closed, so its tools cannot be used")
+        work = asyncio.ensure_future(self._client.call_tool(name, dict(arguments)))
+        try:
+            # Not every call ends with its connection.
+            await asyncio.wait([work, self._holding], return_when=asyncio.FIRST_COMPLETED)
+            if not work.done() or work.cancelled():
+                raise ToolError(f"the connection to {self._who} ended while it ran")
+            if error := work.exception():
+                raise ToolError(f"{self._who}: {_reason(error)}") from error
+            return work.result()
+        finally:
+            work.cancel()
+            # Looked at, so that nobody reports it as lost.
+            work.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _hold(
         self, log: Log, opened: asyncio.Future[list[ServedTool]]
@@ -126,31 +140,6 @@ class Connection:
         finally:
             self._client = None
             log.output.close()
-
-    async def _close(self) -> None:
-        self._ending.set()
-        if self._holding is None:
-            return
-        if self._client is None:
-            self._holding.cancel()  # not open yet: nobody waits for it any more
-        await asyncio.wait([self._holding])
-
-    async def _call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        if self._client is None or self._holding is None or self._ending.is_set():
-            raise ToolError(f"the connection to {self._who} is closed, so its tools cannot be used")
-        work = asyncio.ensure_future(self._client.call_tool(name, dict(arguments)))
-        try:
-            # Not every call ends with its connection.
-            await asyncio.wait([work, self._holding], return_when=asyncio.FIRST_COMPLETED)
-            if not work.done() or work.cancelled():
-                raise ToolError(f"the connection to {self._who} ended while it ran")
-            if error := work.exception():
-                raise ToolError(f"{self._who}: {_reason(error)}") from error
-            return work.result()
-        finally:
-            work.cancel()
-            # Looked at, so that nobody reports it as lost.
-            work.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _translated(self, error: BaseException, said: str) -> MemagentError:
         match error:
@@ -171,13 +160,14 @@ class Connection:
 
 async def _listed(client: Client) -> list[ServedTool]:
     """All pages of the server's list of tools."""
-    page = await client.list_tools()
-    tools = [*page.tools]
+    tools: list[ServedTool] = []
+    cursor: str | None = None
     for _ in range(PAGES):
-        if not page.next_cursor:
-            break
-        page = await client.list_tools(cursor=page.next_cursor)
+        page = await client.list_tools(cursor=cursor)
         tools += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            break
     return tools
 
 

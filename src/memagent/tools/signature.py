@@ -1,9 +1,10 @@
-"""The arguments of a Python function: their JSON schema, and what is made of a model's JSON."""
+"""The arguments of a Python function: what a model is told of them, and what is made of a model's JSON."""
 
 from __future__ import annotations
 
 import inspect
 import json
+import re
 import typing
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -26,7 +27,6 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from memagent.errors import BadArguments, ConfigError
 from memagent.texts import clip, message, quote
-from memagent.tools import docstring
 
 PROBLEMS = 10
 """Wrong arguments that are told of at once: a model mends no more in one go."""
@@ -34,6 +34,10 @@ SCHEMA_CHARS = 1000
 """Of the schema, where arguments do not fit: the model has the whole one in its prompt."""
 _UNFIT = (PydanticUserError, PydanticUndefinedAnnotation, TypeError, NameError, SyntaxError)
 """What pydantic and typing raise for an annotation that they cannot work with."""
+
+_HEADING = r"(?:Args|Arguments|Parameters):[^\S\n]*"
+_SECTION = re.compile(rf"^{_HEADING}\n((?:[^\S\n].*\n|\n)*)", re.MULTILINE)
+_ENTRY = re.compile(r"(\w+)\s*(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?\s*:(.*)", re.DOTALL)
 
 
 class _Schema(GenerateJsonSchema):
@@ -65,7 +69,7 @@ class Signature:
             raise ConfigError(
                 f"{who} does not say what it takes; write a function around it"
             ) from error
-        documented = docstring.parameters(function)
+        documented = _described(function)
         fields: dict[str, Any] = {}
         name = "?"
         try:
@@ -142,6 +146,27 @@ def _hint(who: str, function: Callable[..., Any], parameter: inspect.Parameter) 
             f"{who}: the type hint {parameter.annotation!r} of its parameter {name!r} cannot be resolved "
             f"({error}); import or define that type at the top level of the module"
         ) from error
+
+
+def summary(function: Callable[..., Any]) -> str:
+    """The first paragraph, as one line."""
+    text = (inspect.getdoc(function) or "").strip()
+    # A docstring that begins with its arguments has no summary.
+    if re.match(rf"{_HEADING}$", text, re.MULTILINE):
+        return ""
+    return " ".join(re.split(r"\n\s*\n", text, maxsplit=1)[0].split())
+
+
+def _described(function: Callable[..., Any]) -> dict[str, str]:
+    """What the section `Args:` says of each parameter, as one line each."""
+    section = _SECTION.search(f"{inspect.getdoc(function) or ''}\n")
+    text = section[1] if section else ""
+    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    # What is indented more than the first line goes on with the line before.
+    depth = len(lines[0]) - len(lines[0].lstrip())
+    entries = re.split(rf"\n(?!\s{{{depth + 1}}})", "\n".join(lines))
+    found = (_ENTRY.fullmatch(entry.strip()) for entry in entries)
+    return {entry[1]: " ".join(entry[2].split()) for entry in found if entry}
 
 
 def _untitled(node: Any) -> Any:
