@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -61,8 +61,9 @@ class ToolCall(_Sparse):
     def values(self) -> dict[str, JsonValue]:
         """The arguments as chat templates take them, empty where they are no JSON object: vLLM reads them so too."""
         try:
-            found: object = json.loads(self.arguments, parse_constant=_refuse)
-            json.dumps(found, ensure_ascii=False).encode()  # half surrogate pairs fail here
+            found: object = json.loads(self.arguments)
+            # Half surrogate pairs fail here, and numbers that are none in JSON.
+            json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
@@ -335,12 +336,3 @@ class Completion(_Sparse):
     tokens: TokenIds | None = None
     failures: tuple[Failure, ...] = ()
     """Attempts that failed before this reply; `usage.retries` counts them."""
-
-
-def _refuse(constant: str) -> NoReturn:
-    """NaN and the infinities are Python's, not JSON's.
-
-    Raises:
-        ValueError: always.
-    """
-    raise ValueError(constant)

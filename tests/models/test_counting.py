@@ -292,7 +292,7 @@ async def test_threads_that_wait_for_the_server_are_more(
 ) -> None:
     server.be_vllm()
     await found(server, tokenizer=tokenizer)
-    assert (threads._pool._workers == COUNTING_THREADS) == more
+    assert (threads.allowed_workers == COUNTING_THREADS) == more
 
 
 async def test_a_tokenizer_that_undercounts_is_found_out_by_a_reply(

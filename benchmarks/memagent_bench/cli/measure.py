@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memagent_bench.costs import Share
     from memagent_bench.grid import Grid
     from memagent_bench.runner import Summary
-    from memagent_bench.session import Benchmark
+    from memagent_bench.benchmark import Benchmark
     from memagent_bench.watch import Board, SilentWatcher
 
 BAD_SETTING = 2
@@ -120,8 +120,8 @@ async def run(bench: Benchmark, display: Display, going: Going) -> Summary:
         return watcher(display, board, title)
 
     try:
-        async with bench.open() as session:
-            return await session.run(watch)
+        async with bench.open() as opened:
+            return await opened.run(watch)
     finally:
         await bench.model.aclose()
 
@@ -135,7 +135,7 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     from memagent.models.policy import policy_of
     from memagent.models.spec import open_model
     from memagent.prompts import PromptSet
-    from memagent_bench.session import Benchmark
+    from memagent_bench.benchmark import Benchmark
 
     model = open_model(given.model, tokenizer=given.tokenizer, **given.server())
     policy = policy_of(model)

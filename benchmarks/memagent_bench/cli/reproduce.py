@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from memagent_bench.reproduce.protocol import Part
     from memagent_bench.reproduce.verdict import Verdict
     from memagent_bench.runner import Summary
-    from memagent_bench.session import Benchmark
+    from memagent_bench.benchmark import Benchmark
 
 
 def reproduce(given: Reproduce) -> None:
@@ -87,7 +87,7 @@ def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
     from memagent.prompts import PromptSet
     from memagent_bench.grid import Grid
     from memagent_bench.reproduce.protocol import SYSTEM, settings
-    from memagent_bench.session import Benchmark
+    from memagent_bench.benchmark import Benchmark
     from memagent_bench.suites import tasks_of
 
     if given.prompts is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from memagent_bench.costs import Cost, Share
     from memagent_bench.record import Record
     from memagent_bench.runner import Summary
-    from memagent_bench.session import Benchmark
+    from memagent_bench.benchmark import Benchmark
     from memagent_bench.table import Mean
 
 REASONS = 8

@@ -20,9 +20,8 @@ from memagent.prompts import Gate, PromptSet
 from memagent.run.agent import Agent, OnEvent
 from memagent.run.result import Estimate, Result
 from memagent.run.stream import EventStream
-from memagent.run.sync import run_sync
 from memagent.runstore import RunStore
-from memagent.threads import in_thread
+from memagent.threads import in_thread, run_sync
 
 
 class MemoryAgent(Agent):

@@ -24,9 +24,8 @@ from memagent.messages import Leaf
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
 from memagent.models.spec import open_model
-from memagent.run.sync import run_sync
 from memagent.runstore import RunStore
-from memagent.threads import in_thread
+from memagent.threads import in_thread, run_sync
 
 if TYPE_CHECKING:
     from memagent.run.stream import EventStream

@@ -40,7 +40,7 @@ class Benchmark:
     settings: MemorySettings
     out: Path
     limits: Limits = field(default_factory=Limits)
-    """Of all sessions together, but for the seconds."""
+    """Of all runs of the command together, but for the seconds."""
     concurrency: int = 16
     """Samples at work at once, and calls."""
 
@@ -77,8 +77,8 @@ class Benchmark:
         return list(self.grid.jobs(_known(self.out, self.grid.suite)[0]))
 
     @asynccontextmanager
-    async def open(self) -> AsyncGenerator[Session]:
-        """Holds the folder for a session.
+    async def open(self) -> AsyncGenerator[OpenBenchmark]:
+        """Holds the folder, so that what is left can be done.
 
         Raises:
             RunBusy: another process holds it.
@@ -90,13 +90,13 @@ class Benchmark:
         held = open_folder(self.out, binding)
         folder = await in_thread(held.__enter__)
         try:
-            yield Session(self, plan, folder)
+            yield OpenBenchmark(self, plan, folder)
         finally:
             await in_thread(held.__exit__, None, None, None)
 
 
 @dataclass(frozen=True)
-class Session:
+class OpenBenchmark:
     """An open folder, and what is to be done in it."""
 
     benchmark: Benchmark
@@ -112,7 +112,7 @@ class Session:
         """Does what is left.
 
         Args:
-            watch: shows the session.
+            watch: shows how far it is.
             open_system: makes a system of a name and a setting.
 
         Raises:
@@ -152,10 +152,10 @@ class Session:
 
 
 def sum_spent(folder: Folder, plan: MemoryPlan) -> Usage:
-    """What earlier sessions took of the benchmark's model.
+    """What earlier runs of the command took of the benchmark's model.
 
     That is: of the runs that are kept, unfinished ones too, of the other records, and of what else ended in order.
-    What a killed session sent for samples that keep no run is not known. Blocks.
+    What a killed one sent for samples that keep no run is not known. Blocks.
 
     Args:
         folder: an open one.

@@ -16,9 +16,10 @@ from tests.tools.conftest import SERVER, free_port
 
 from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolCall
+from memagent.threads import in_background
 from memagent.tools import Toolset
 from memagent.tools.mcp import McpServer
-from memagent.tools.mcp_session import SAID_LINES, Log, Session
+from memagent.tools.mcp_connection import SAID_LINES, Connection, Log
 
 
 def stdio(*args: str, **settings: Any) -> McpServer:
@@ -33,7 +34,7 @@ def call(name: str, **arguments: Any) -> ToolCall:
 
 
 def test_a_sync_program_may_use_a_server(mcp_url: str) -> None:
-    from memagent.run.sync import run_sync
+    from memagent.threads import run_sync
 
     with McpServer.http(mcp_url) as server:
         tools = Toolset(server.tools)
@@ -69,7 +70,8 @@ async def test_an_exception_within_passes_and_closes(mcp_url: str) -> None:
     with pytest.raises(KeyError):
         async with server:
             raise KeyError
-    assert server._session is None
+    tools = Toolset(server.tools)
+    assert "is closed" in (await tools.run(call("add", a=1))).text
 
 
 async def test_closing_while_a_call_runs_ends_the_call(mcp_url: str) -> None:
@@ -138,7 +140,7 @@ async def test_a_call_that_comes_while_the_connection_breaks_does_not_wait_for_e
         def __init__(self) -> None:
             self.broken = asyncio.Event()
 
-        async def list_tools(self) -> Any:
+        async def list_tools(self, cursor: str | None) -> Any:
             return SimpleNamespace(tools=[], next_cursor=None)
 
         async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
@@ -160,17 +162,17 @@ async def test_a_call_that_comes_while_the_connection_breaks_does_not_wait_for_e
             group.create_task(client.fail())
             yield client
 
-    session = Session("a server", connect, 10)
-    await asyncio.wrap_future(session.opened)
-    first = asyncio.create_task(session.call("first", {}))
+    connection = Connection("a server", connect, 10)
+    assert await in_background(connection.open()) == []
+    first = asyncio.create_task(in_background(connection.call("first", {})))
     await asyncio.to_thread(going.wait, 10)
-    second = asyncio.create_task(session.call("second", {}))
+    second = asyncio.create_task(in_background(connection.call("second", {})))
     await asyncio.sleep(0.1)
     released.set()
     for task in (first, second):
         with pytest.raises(ToolError, match=r"ended while it ran|is closed"):
             await asyncio.wait_for(task, 10)
-    await asyncio.wrap_future(session.closed)
+    await in_background(connection.close())
 
 
 async def test_connecting_may_be_cancelled() -> None:
@@ -184,9 +186,9 @@ async def test_connecting_may_be_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.perf_counter() - started < 15
-    assert server._session is None
+    await server.aclose()
     del task
-    await asyncio.sleep(0.3)  # until the thread of the session is gone
+    await asyncio.sleep(0.3)
     gc.collect()
     assert not complaints
 
@@ -194,7 +196,7 @@ async def test_connecting_may_be_cancelled() -> None:
 def test_the_last_lines_of_the_error_output_are_told() -> None:
     log = Log("a server")
     log.output.write("".join(f"line {i}\n" for i in range(100)) + "x" * 10_000 + "\n")
-    log.close()
+    log.output.close()
     said = log.said()
     assert said.startswith(f"; its error output ends with:\nline {101 - SAID_LINES}\n")
     assert len(said) < 1000
@@ -202,7 +204,7 @@ def test_the_last_lines_of_the_error_output_are_told() -> None:
 
 def test_no_error_output_is_not_told_of() -> None:
     log = Log("a server")
-    log.close()
+    log.output.close()
     assert log.said() == ""
 
 
