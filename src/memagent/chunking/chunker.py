@@ -137,7 +137,7 @@ class Chunker:
         self._closed = False
         self._verified = 0
         self._before: Window | None = None
-        self._behind = 0  # where in it the next window starts
+        self._behind: int = 0  # where in it the next window starts
         self._long = max(3, int(limit * BLANK_SHARE))
         self._fresh = self._start == self._covered  # there may be long white space before the text
         self._blank = False  # inside long white space, which belongs to the chunk that is held
