@@ -13,7 +13,7 @@ from tests.engines.tiny_model import chat_settings
 from memagent.messages import Message, ToolCall, ToolSpec
 from memagent.tokens import ByteBound, TokenizerFile
 from memagent.tokens.base import MESSAGE_ALLOWANCE, REQUEST_ALLOWANCE, TOOLS_ALLOWANCE
-from memagent.tokens.bounds import byte_count, prompt_bound
+from memagent.tokens.byte_bound import byte_count, prompt_bound
 
 TOKENIZER = Path(__file__).parents[1] / "data" / "tokenizer"
 HERMES: str = chat_settings()["chat_template"]

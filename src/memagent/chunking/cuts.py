@@ -34,7 +34,6 @@ _SENTENCE = re.compile(
     rf"|(?P<line>){_LINE}(?![{_LOWER}])"
 )
 _WORD = re.compile(r"(?P<end>)\s++")
-_SPACE = re.compile(r"\s*+")
 _CLUSTER = regex.compile(r"\X")
 _FIRST_FLAG, _LAST_FLAG = "\U0001f1e6", "\U0001f1ff"  # regional indicators, which pair up to flags
 
@@ -51,11 +50,23 @@ def place(text: str, bound: int, cuts: Cuts, floor: int = 0) -> int:
     Returns:
         A position in (floor, bound].
     """
-    wanted = _sentence(text, bound, floor) if cuts == "sentence" else None
-    end = grapheme_floor(text, bound if wanted is None else wanted)
-    if end <= floor and wanted is not None:
-        end = grapheme_floor(text, bound)
+    if cuts == "sentence":
+        late = max(floor, int(bound * (1 - PARAGRAPH_SHARE)))
+        half = max(floor, int(bound * (1 - SENTENCE_SHARE)))
+        for pattern, low in ((_PARAGRAPH, late), (_SENTENCE, half), (_WORD, half)):
+            if (end := _last(pattern, text, low, bound)) is not None:
+                # The white space after it goes along as far as it fits.
+                end = grapheme_floor(text, end + blanks(text[end:bound]))
+                if end > floor:
+                    return end
+                break
+    end = grapheme_floor(text, bound)
     return end if end > floor else bound
+
+
+def blanks(text: str) -> int:
+    """Characters of white space that a text begins with."""
+    return len(text) - len(text.lstrip())
 
 
 def grapheme_floor(text: str, at: int) -> int:
@@ -72,9 +83,7 @@ def grapheme_floor(text: str, at: int) -> int:
         run = at - 1
         while run > 0 and _is_flag(text[run - 1]):
             run -= 1
-        if (
-            at - run > MAX_GRAPHEME
-        ):  # too long for the look below, which has to see where pairing begins
+        if at - run > MAX_GRAPHEME:  # the look below has to see where pairing begins
             return at - (at - run) % 2
     # A cluster that begins before this start is over the limit; all others are seen whole.
     start = max(0, at - 2 * MAX_GRAPHEME)
@@ -106,22 +115,11 @@ def start_near(text: str, at: int) -> int:
     for pattern in (_SENTENCE, _WORD):
         found = pattern.search(text, at, middle + 1)
         if found is not None:
-            start = _after_space(text, found.end(), len(text))
+            start = found.end() + blanks(text[found.end() :])
             if start <= middle:
                 return start
     cluster = grapheme_floor(text, at)
     return cluster if cluster == at else max(at, next_grapheme(text, cluster))
-
-
-def _sentence(text: str, bound: int, floor: int) -> int | None:
-    """The best paragraph, sentence or word end, with the white space after it as far as that fits."""
-    late = max(floor, int(bound * (1 - PARAGRAPH_SHARE)))
-    half = max(floor, int(bound * (1 - SENTENCE_SHARE)))
-    for pattern, low in ((_PARAGRAPH, late), (_SENTENCE, half), (_WORD, half)):
-        end = _last(pattern, text, low, bound)
-        if end is not None:
-            return _after_space(text, end, bound)
-    return None
 
 
 def _last(pattern: re.Pattern[str], text: str, low: int, bound: int) -> int | None:
@@ -138,11 +136,6 @@ def _last(pattern: re.Pattern[str], text: str, low: int, bound: int) -> int | No
         if last is not None:
             return last
     return None
-
-
-def _after_space(text: str, at: int, bound: int) -> int:
-    match = _SPACE.match(text, at, bound)
-    return match.end() if match else at
 
 
 def _is_flag(char: str) -> bool:

@@ -6,20 +6,19 @@ import gzip
 import hashlib
 import json
 import logging
-import unicodedata
 import zlib
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolSpec
 from memagent.texts import repair_surrogates
 from memagent.tokens.base import JOINER
-from memagent.tokens.bounds import prompt_bound
+from memagent.tokens.byte_bound import prompt_bound
 from memagent.tokens.locality import is_local
-from memagent.tokens.measured import MeasuredText, chars_of_bytes
+from memagent.tokens.measured import MeasuredText
 from memagent.tokens.template import ChatTemplate, find_template
 
 logger = logging.getLogger("memagent")
@@ -53,7 +52,6 @@ class TokenizerFile:
             # Ids as the library gave them: those in the file may be others.
             added = self._tokenizer.get_added_tokens_decoder()
             self._local = is_local(content)
-            self._lengths = _byte_lengths(content, {i: token.content for i, token in added.items()})
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(
                 f"{str(file)!r} is no tokenizer.json that can be loaded: {error!r}"
@@ -65,7 +63,6 @@ class TokenizerFile:
         self._template = find_template(file.parent)
         self.exact = self._template is not None
         """Whether conversations are counted as they are rendered: else above that."""
-        self._normalizes = content.get("normalizer") is not None
         self.name = f"tokenizer.json:{_digest(raw, self._template)}"
         control = {
             i: token.content for i, token in added.items() if _steers(token.content, token.special)
@@ -129,13 +126,11 @@ class TokenizerFile:
         return self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
 
     def _cut(self, text: str, encoding: Any, limit: int) -> int:
-        """Characters within the first `limit` tokens: by the tokens' bytes, else by offsets."""
-        nfc = not self._normalizes or unicodedata.is_normalized("NFC", text)
-        if self._lengths is not None and nfc:
-            lengths = list(map(self._lengths.__getitem__, encoding.ids))
-            # They differ where an added token swallows white space or the vocabulary lacks a byte.
-            if sum(lengths) == (len(text) if text.isascii() else len(text.encode())):
-                return chars_of_bytes(text, sum(lengths[:limit]))
+        """Characters within the first `limit` tokens: by their text where that is the original's, else by offsets."""
+        head = self._tokenizer.decode(encoding.ids[:limit], skip_special_tokens=False)
+        head = head.rstrip("\ufffd")  # a character that the last token ends inside of
+        if head and text.startswith(head):
+            return len(head)
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         # Single lookups: listing all offsets of a chunk costs as much as tokenising a good part of it.
         last, following = (encoding.token_to_chars(i) or (0, 0) for i in (limit - 1, limit))
@@ -174,20 +169,6 @@ def _digest(raw: bytes, template: ChatTemplate | None) -> str:
         digest.update(json.dumps([template.source, template.special_tokens]).encode())
         digest.update((template.tool_source or "").encode())
     return digest.hexdigest()[:12]
-
-
-def _byte_lengths(content: Mapping[str, Any], added: Mapping[int, str]) -> list[int] | None:
-    """Bytes of each id, None unless the vocabulary writes every byte as one character (byte-level)."""
-    model = cast("Mapping[str, Any]", content["model"])
-    if model.get("type", "BPE") != "BPE" or '"ByteLevel"' not in json.dumps(
-        content.get("pre_tokenizer")
-    ):
-        return None
-    if (content.get("normalizer") or {"type": "NFC"})["type"] != "NFC":
-        return None
-    sizes = {i: len(token) for token, i in cast("Mapping[str, int]", model["vocab"]).items()}
-    sizes |= {i: len(token.encode()) for i, token in added.items()}
-    return [sizes.get(i, 0) for i in range(max(sizes, default=-1) + 1)]
 
 
 def _steers(text: str, special: bool) -> bool:

@@ -15,11 +15,6 @@ STEP_SHARE, STEP_CHARS = 1 / 48, 128
 cost as much in calls."""
 
 
-def chars_of_bytes(text: str, size: int) -> int:
-    """Characters within the first `size` UTF-8 bytes; one that ends behind them is left out."""
-    return size if text.isascii() else len(text.encode()[:size].decode(errors="ignore"))
-
-
 class MeasuredText:
     """A text whose parts are tokenised one after the other.
 

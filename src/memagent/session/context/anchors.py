@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from memagent.messages import Message
 from memagent.tokens.base import TokenCounter
-from memagent.tokens.bounds import byte_count
-from memagent.tokens.byte_bound import ByteBound
+from memagent.tokens.byte_bound import ByteBound, byte_count
 
 BYTES_PER_TOKEN = 16
 """Texts take fewer bytes a token with every vocabulary in use, but for long runs of one character: a report below that
