@@ -21,7 +21,7 @@ from memagent.messages import Sampling
 from memagent.models.limit import Limits
 from memagent.models.scripted import ScriptedModel
 from memagent.run.agent import Agent
-from memagent.run.plan import Plan
+from memagent.run.plan import Plan, Settings
 from memagent.run.stream import EventStream, Loop
 from memagent.runstore import RunRecord
 from memagent.tokens.byte_bound import ByteBound
@@ -36,16 +36,13 @@ class Closing(ScriptedModel):
         self.closed += 1
 
 
-class Plain(Agent):
+class Plain(Agent[Settings]):
     """Only what every agent has."""
 
-    seed = 0
+    settings = Settings()
 
     def recipe(self) -> dict[str, Any]:
-        return {"seed": self.seed}
-
-    def _reseed(self, seed: int | None) -> None:
-        self.seed = self.seed if seed is None else seed
+        return self.settings.model_dump(mode="json")
 
 
 def agent(model: ScriptedModel | str | None = None, **settings: Any) -> Plain:
@@ -115,7 +112,8 @@ def test_the_same_agent_over_another_model(tmp_path: Path) -> None:
     path, models = tmp_path / "runs.sqlite", [Closing([]), Closing([])]
     first = agent(models[0], store=path, limits=Limits(calls=3))
     other = first.with_model(models[1], seed=7)
-    assert (first.seed, other.seed, first.with_model(models[1]).seed) == (0, 7, 0)
+    seeds = [a.settings.seed for a in (first, other, first.with_model(models[1]))]
+    assert seeds == [0, 7, 0]
     assert other.store is first.store
     assert (other.limits, type(other)) == (first.limits, Plain)
     other.close()
@@ -130,7 +128,7 @@ class Interrupted(Loop[str]):
 
     agent = "plain"
 
-    def __init__(self, host: Agent, *, prepared: bool) -> None:
+    def __init__(self, host: Plain, *, prepared: bool) -> None:
         self.host, self.source, self.prepared = host, {"name": ""}, prepared
 
     async def prepare(self, known: RunRecord | None) -> Plan:

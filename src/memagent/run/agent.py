@@ -7,8 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from memagent.errors import (
     AuthenticationFailed,
@@ -22,6 +21,7 @@ from memagent.events import Event
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
 from memagent.models.spec import open_model
+from memagent.run.plan import Settings
 from memagent.run.sync import run_sync
 from memagent.runstore import RunStore
 
@@ -29,24 +29,21 @@ if TYPE_CHECKING:
     from memagent.run.stream import EventStream
 
 R = TypeVar("R")
+S = TypeVar("S", bound=Settings)
 OnEvent = Callable[[Event], object]
 
 
-class Agent(ABC):
+class Agent(ABC, Generic[S]):
     """Opens its store when it is first needed, and closes what it opened.
 
-    Args:
-        model: a spec (`vllm:NAME`), any `ChatModel`, or None for `MEMAGENT_MODEL`; the agent closes it.
-        base_url: the server's address, or a list of several; default as `open_model` finds it.
-        concurrency: most calls in flight at once.
-        limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money.
-        store: where runs are kept: a file, a `RunStore`, None for a temporary one, `"default"` for a file in the
-            user's state folder.
+    Args: as `MemoryAgent` has them.
 
     Raises:
         ConfigError: `limits` is something else.
         NoModel: no model was named or found.
     """
+
+    settings: S
 
     def __init__(
         self,
@@ -70,23 +67,13 @@ class Agent(ABC):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @abstractmethod
@@ -114,12 +101,9 @@ class Agent(ABC):
         other = copy.copy(self)
         other.model = ConcurrencyLimit(model, self._concurrency)
         other._store, other._opened = self.store, None
-        other._reseed(seed)
+        if seed is not None:
+            other.settings = self.settings.model_copy(update={"seed": seed})
         return other
-
-    @abstractmethod
-    def _reseed(self, seed: int | None) -> None:
-        """Sets the seed of later runs, unless it is None."""
 
     async def aclose(self) -> None:
         """Closes the model's connections. The store is closed when no result of this agent needs it any more."""
@@ -154,14 +138,14 @@ class Agent(ABC):
             on_event: called with each event, in the caller's thread; what it raises stops the run.
         """
         try:
-            if on_event is not None:
-                try:
-                    while (event := run_sync(_next(stream))) is not None:
-                        on_event(event)
-                finally:
-                    run_sync(stream.aclose())
-                return stream.outcome
-            return run_sync(stream.finish())
+            if on_event is None:
+                return run_sync(stream.finish())
+            try:
+                while (event := run_sync(_next(stream))) is not None:
+                    on_event(event)
+            finally:
+                run_sync(stream.aclose())
+            return stream.outcome
         except BaseException as error:
             if not isinstance(error, MemagentError) and self.store.find(stream.run_id) is not None:
                 error.add_note(f"Resume the run with agent.resume({stream.run_id!r}).")

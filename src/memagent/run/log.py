@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Concatenate, ParamSpec, Protocol, cast
+from typing import Any, Concatenate, ParamSpec, cast
 
 from memagent.errors import MemagentError, RunMismatch
-from memagent.events import Event
+from memagent.events import Event, Stopped
 from memagent.messages import Usage
 from memagent.runstore import Begun, RunRecord, RunStore, list_differences
 from memagent.threads import in_thread
 
 P = ParamSpec("P")
+NOTHING = Usage()
 FOLLOWING = ("budget.prompt", "budget.question", "budget.frame")
 """Parts of a binding that follow from others: a difference in them explains nothing."""
 
 
-class Outlet(Protocol):
-    """Where committed events go."""
-
-    async def hand_out(self, events: deque[Event]) -> None:
-        """Takes the events from the left, and returns when there are none left."""
-        ...
+Outlet = asyncio.Queue[Event | None]
+"""Where a run's events go, and None behind the last one. The run waits until they are taken."""
 
 
 class Log:
@@ -95,19 +93,14 @@ class Log:
         count = 0
         while (event := await in_thread(next, events, None)) is not None:
             count += 1
-            self._news.append(event)
             if self._outlet is not None:
-                await self._outlet.hand_out(self._news)
-        self._news.clear()
+                self._outlet.put_nowait(event)
+                await self._outlet.join()
         return count
 
     async def effect(self, key: str) -> dict[str, Any] | None:
         """What was committed under a key, None if nothing was."""
         return await in_thread(self.store.effect, self.run_id, key)
-
-    async def latest(self, kind: str) -> tuple[int, dict[str, Any]] | None:
-        """Number and body of the last committed effect of a kind, None before the first."""
-        return await in_thread(self.store.latest, self.run_id, kind)
 
     async def count(self, kind: str) -> int:
         """How many effects of a kind are committed."""
@@ -118,45 +111,35 @@ class Log:
         return await in_thread(self.store.begin, self.run_id, key)
 
     async def commit(
-        self, key: str, body: Mapping[str, Any], usage: Usage, events: Sequence[Event] = ()
-    ) -> None:
-        """Commits what an effect was, with its events.
-
-        Args:
-            key: of an effect that was begun.
-            body: what it was, as JSON can hold it.
-            usage: what it cost, beside what is spent on it already.
-            events: what to log with it.
-        """
-        await self._write(self.store.commit, key, dict(body), usage, events)
-
-    async def record(self, key: str, body: dict[str, Any], *events: Event) -> None:
-        """Commits an effect that needs nobody else, unless it is committed."""
-        await self._write(self.store.record, key, body, events)
-
-    async def spend(
         self,
         key: str,
-        usage: Usage,
-        events: Sequence[Event],
-        *,
-        wasted: int = 0,
-        again: bool = False,
+        body: Mapping[str, Any],
+        usage: Usage = NOTHING,
+        events: Sequence[Event] = (),
     ) -> None:
-        """Commits what led to nothing; the effect is still to be made.
+        """See `RunStore.commit`."""
+        await self._write(self.store.commit, key, dict(body), usage, events)
 
-        Args:
-            key: of the effect.
-            usage: what was spent on it.
-            events: what to log with it.
-            wasted: how many unusable replies there were.
-            again: it is being made again right now.
-        """
+    async def spend(
+        self, key: str, usage: Usage, events: Sequence[Event], *, wasted: int, again: bool
+    ) -> None:
+        """See `RunStore.spend`."""
         await self._write(self.store.spend, key, usage, events, wasted=wasted, again=again)
 
     async def add(self, *events: Event) -> None:
         """Commits events that belong to no effect."""
         await self._write(self.store.log, events)
+
+    async def add_stop(self, stopped: Stopped, *, among: int = 1) -> None:
+        """Commits that a question stopped, unless that is among the last events: it was resumed for nothing."""
+
+        def last() -> list[Event]:
+            return list(self.store.events(self.run_id, self.store.last_seq(self.run_id) - among))
+
+        for event in await in_thread(last):
+            if event.model_copy(update={"seq": stopped.seq}) == stopped:
+                return
+        await self.add(stopped)
 
     async def _write(
         self, work: Callable[Concatenate[str, P], list[Event]], *args: P.args, **kwargs: P.kwargs
@@ -167,10 +150,12 @@ class Log:
                 self._news.extend(work(self.run_id, *args, **kwargs))
 
         await in_thread(write)
-        if self._outlet is not None:
-            await self._outlet.hand_out(self._news)
-        else:
+        if self._outlet is None:
             self._news.clear()  # the store has them
+            return
+        while self._news:
+            self._outlet.put_nowait(self._news.popleft())
+        await self._outlet.join()
 
 
 def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
@@ -183,22 +168,19 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     before, after = _flatten(record.binding), _flatten(json.loads(json.dumps(binding)))
     if before == after:
         return
-    for key in FOLLOWING:
-        before.pop(key, None)
-        after.pop(key, None)
+    shown = [{k: v for k, v in fields.items() if k not in FOLLOWING} for fields in (before, after)]
     raise RunMismatch(
-        f"run {record.id!r} was made with other settings: {list_differences(before, after)}. "
+        f"run {record.id!r} was made with other settings: {list_differences(*shown)}. "
         f"Use the same ones to resume it, or another --run-id"
     )
 
 
-def _flatten(binding: dict[str, Any]) -> dict[str, Any]:
+def _flatten(binding: dict[str, Any], within: str = "") -> dict[str, Any]:
     """The binding with nested fields by their path, `budget.memory`."""
     flat: dict[str, Any] = {}
     for key, value in binding.items():
         if isinstance(value, dict):
-            fields = _flatten(cast("dict[str, Any]", value))
-            flat |= {f"{key}.{field}": value for field, value in fields.items()}
+            flat |= _flatten(cast("dict[str, Any]", value), f"{within}{key}.")
         else:
-            flat[key] = value
+            flat[within + key] = value
     return flat

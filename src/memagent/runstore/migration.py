@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
-from memagent.errors import RunBusy
-from memagent.runstore.files import back_up
+from memagent.errors import RunBusy, StoreError
 from memagent.runstore.lock import remove_lock, run_lock
 from memagent.runstore.records import split_key
 from memagent.runstore.schema import EFFECTS, VERSION
@@ -140,7 +140,7 @@ def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
 
     Raises:
         RunBusy: a run is being worked on.
-        StoreError: the copy cannot be written.
+        OSError, sqlite3.Error: the copy cannot be written.
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version >= VERSION:
@@ -158,10 +158,10 @@ def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
             # Of finished runs there may be thousands, more than a process may have files open.
             if status != "finished":
                 held.enter_context(lock.pop_all())
-    back_up(path, path.with_name(f"{path.name}.version{version}"))
+    _back_up(path, path.with_name(f"{path.name}.version{version}"))
     for name, function in (
-        ("kind_of", _kind_of),
-        ("number_of", _number_of),
+        ("kind_of", lambda key: split_key("answer/q0" if key == "answer" else key)[0]),
+        ("number_of", lambda key: split_key(key)[1]),
         ("reply_of", _reply_of),
     ):
         db.create_function(name, 1, function, deterministic=True)
@@ -169,16 +169,37 @@ def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
         db.execute(statement)
 
 
-def _kind_of(key: str) -> str:
-    return split_key("answer/q0" if key == "answer" else key)[0]
+def make_file(path: Path) -> None:
+    """Makes the file with mode 0600 before SQLite would make it with the umask's (WAL files inherit it).
+
+    Raises:
+        StoreError: its name is `:memory:`.
+        OSError: it cannot be made.
+    """
+    if path.name == ":memory:":
+        raise StoreError("':memory:' would be a file of that name; None is the temporary store")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
-def _number_of(key: str) -> int:
-    return split_key(key)[1]
+def _back_up(path: Path, copy: Path) -> None:
+    """Copies a store as a whole; a copy that is there is replaced once the new one is complete."""
+    part = copy.with_name(f"{copy.name}.part")
+    make_file(part)
+    try:
+        # By a connection of its own: SQLite copies nothing for one that is in a transaction.
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(part)) as target:
+            source.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")  # one plain file
+        part.replace(copy)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _reply_of(conversation: str | None) -> str | None:
     """What is left of the reply that a conversation ends with."""
+    # Not by json_extract, which ends a text at its first NUL.
     if conversation is None:
         return None
     return json.dumps({"text": json.loads(conversation)["messages"][-1]["content"]})

@@ -7,26 +7,29 @@ APPLICATION_ID = 0x6D656D61
 VERSION = 3
 """2 had tables of chunks and steps, and effects for tool sessions alone; 1 had no effects."""
 EFFECTS = """
-CREATE TABLE effects (
+CREATE TABLE IF NOT EXISTS effects (
   place INTEGER PRIMARY KEY, run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, kind TEXT NOT NULL,
   number INTEGER NOT NULL, sent INTEGER NOT NULL, wasted INTEGER NOT NULL DEFAULT 0, committed REAL, usage TEXT,
   body TEXT,
   UNIQUE (run, kind, number)
-) STRICT;
+) STRICT
 """
 """What runs got from outside. Their `place` is in the order in which they were begun."""
-SCHEMA = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE runs (
-  id TEXT PRIMARY KEY, created REAL NOT NULL, updated REAL NOT NULL, status TEXT NOT NULL,
-  binding TEXT NOT NULL, settings TEXT NOT NULL, source TEXT NOT NULL
-) STRICT;
-CREATE TABLE events (
-  run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, seq INTEGER NOT NULL, body TEXT NOT NULL,
-  PRIMARY KEY (run, seq)
-) STRICT, WITHOUT ROWID;
-{EFFECTS}
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {VERSION};
-COMMIT;
-"""
+SCHEMA = (
+    """
+    CREATE TABLE IF NOT EXISTS runs (
+      id TEXT PRIMARY KEY, created REAL NOT NULL, updated REAL NOT NULL, status TEXT NOT NULL,
+      binding TEXT NOT NULL, settings TEXT NOT NULL, source TEXT NOT NULL
+    ) STRICT
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS events (
+      run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, seq INTEGER NOT NULL, body TEXT NOT NULL,
+      PRIMARY KEY (run, seq)
+    ) STRICT, WITHOUT ROWID
+    """,
+    EFFECTS,
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {VERSION}",
+)
+"""Another process may have made the same tables a moment ago."""

@@ -24,7 +24,7 @@ from memagent.threads import in_thread
 from memagent.tools import Tool, Toolset
 
 
-class ToolAgent(Agent):
+class ToolAgent(Agent[ToolSettings]):
     """Works on a task with tools, for as many steps as it takes, within a working context of fixed size.
 
     When the context is full, its older part is replaced by a summary that the model writes (see `SummaryBuffer`).
@@ -182,10 +182,6 @@ class ToolAgent(Agent):
 
     def _stream(self, task: str, run_id: str | None) -> SessionStream:
         return SessionStream(ToolLoop(self, partial(self.plan, task)), run_id)
-
-    def _reseed(self, seed: int | None) -> None:
-        if seed is not None:
-            self.settings = self.settings.model_copy(update={"seed": seed})
 
     def __repr__(self) -> str:
         return f"ToolAgent({self.model.name!r}, tools={list(self.tools)})"

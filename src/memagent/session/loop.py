@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from memagent.compaction import Compaction
 from memagent.errors import CompactionFailed, ConfigError, LimitReached, OutOfSummaries
-from memagent.events import Acted, Answered, Compacted, Event, SessionStarted, Stopped
+from memagent.events import Acted, Answered, Compacted, SessionStarted, Stopped
 from memagent.messages import Completion, FinishReason, Message, Usage
 from memagent.prompts import UnusableReply
 from memagent.run.agent import Agent
@@ -50,7 +50,7 @@ class ToolLoop(Loop[SessionResult]):
 
     agent: ClassVar[str] = "tools"
 
-    def __init__(self, host: Agent, prepare: Prepare) -> None:
+    def __init__(self, host: Agent[Any], prepare: Prepare) -> None:
         self.host = host
         self.source = {"name": "", "path": None}
         self._prepare = prepare
@@ -103,7 +103,8 @@ class ToolLoop(Loop[SessionResult]):
             except _Stop as stop:
                 self._stopped = stop
                 self._unfinished = conversation_of(buffer.messages)
-                await self._log_stop(stop)
+                stopped = Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
+                await log.add_stop(stopped)
         return await in_thread(self._result)
 
     async def _check_limits(self) -> None:
@@ -129,18 +130,6 @@ class ToolLoop(Loop[SessionResult]):
         events = self._log.store.events(self._log.run_id)
         stages = [event.compaction.stage for event in events if event.type == "compacted"]
         return stages[-1] if stages else 0
-
-    async def _log_stop(self, stop: _Stop) -> None:
-        """Commits that the session stopped, unless that is the last that the log says."""
-        store, run_id = self._log.store, self._log.run_id
-        stopped = Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
-
-        def last() -> Event | None:
-            return next(store.events(run_id, after=store.last_seq(run_id) - 1), None)
-
-        said = await in_thread(last)
-        if said is None or said.model_copy(update={"seq": stopped.seq}) != stopped:
-            await self._log.add(stopped)
 
     # --- steps
 
@@ -305,7 +294,7 @@ class ToolLoop(Loop[SessionResult]):
         compacted = Compacted(step=self._steps, compaction=bare)
         for place, body in enumerate(bodies, start=1):
             events = [compacted] if place == len(bodies) else []
-            await self._log.record(f"segment-{self._segments}", body, *events)
+            await self._log.commit(f"segment-{self._segments}", body, events=events)
             self._segments += 1
 
     async def _end(self, messages: tuple[Message, ...], answer: str, *, truncated: bool) -> None:
@@ -320,7 +309,7 @@ class ToolLoop(Loop[SessionResult]):
             "conversation": _dump(conversation),
         }
         answered = Answered(answer=answer, form_found=True, truncated=truncated, usage=Usage())
-        await self._log.record(ANSWER, body, answered)
+        await self._log.commit(ANSWER, body, events=[answered])
 
     def _result(self) -> SessionResult:
         """Blocks."""
