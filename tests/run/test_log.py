@@ -165,10 +165,10 @@ async def test_what_follows_from_others_is_committed_once(store: RunStore) -> No
 async def test_what_led_to_nothing_is_paid_for_and_heard_of(store: RunStore) -> None:
     log, heard = session(store)
     await log.begin("act-0")
-    await log.spend("act-0", Usage(retries=1), [HEARD], wasted=1, again=True)
+    await log.write(store.spend, "act-0", Usage(retries=1), [HEARD], wasted=1, again=True)
     begun = await log.begin("act-0")
     assert (begun.body, begun.sent, begun.wasted) == (None, 1, 1)
-    await log.spend("act-0", Usage(retries=2), [HEARD], wasted=1, again=False)
+    await log.write(store.spend, "act-0", Usage(retries=2), [HEARD], wasted=1, again=False)
     assert (await log.begin("act-0")).sent == 0
     await log.commit("act-0", {}, Usage(calls=1))
     assert await asyncio.to_thread(store.usage, "r1") == Usage(calls=1, retries=3)

@@ -211,10 +211,7 @@ class MemoryAgent(Agent[MemorySettings]):
     async def plan(self, questions: tuple[str, ...], window: int | None = None) -> MemoryPlan:
         """Asks the model for its window and counter, and divides the budget.
 
-        Args:
-            questions: what is asked.
-            window: that of the run that is resumed, used unless this agent was given one: a server's window
-                may have grown since.
+        The window of a run that is resumed is used unless this agent was given one: a server's may have grown since.
 
         Raises:
             BudgetError: see `ContextBudget.divide`.

@@ -42,23 +42,16 @@ if TYPE_CHECKING:
 
 
 class MemoryLoop(Loop[list[Result]]):
-    """One run over one document, for one or more questions.
-
-    Args:
-        host: the agent.
-        questions: what is asked.
-        document: the source; None for a run that needs nothing more of its document.
-    """
+    """One run over one document, None for a run that needs nothing more of it, for one or more questions."""
 
     agent: ClassVar[str] = "memory"
-    host: MemoryAgent
 
     def __init__(
         self, host: MemoryAgent, questions: tuple[str, ...], document: Source | None
     ) -> None:
         self.host = host
         self.source = {"name": "", "path": None}
-        self._questions, self._given = questions, document
+        self._make_plan, self._given = partial(host.plan, questions), document
         self._document: Document | None = None
         self._limit: str | None = None
         """The usage limit that was reached."""
@@ -70,16 +63,11 @@ class MemoryLoop(Loop[list[Result]]):
             path = document.path if document.rereadable else None
             self.source = {"name": document.name, "path": path, "options": document.options}
         window = None if known is None else known.binding["budget"]["window"]
-        self.plan = await self.host.plan(self._questions, window)
+        self.plan = await self._make_plan(window)
         return self.plan
 
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> list[Result]:
-        """See `Loop.run`.
-
-        Raises:
-            DocumentError: the source cannot be read.
-            RunMismatch: the document is not the one that the run began with.
-        """
+        """See `Loop.run`. A document other than the one that the run began with is a `RunMismatch`."""
         self._log, self._caller, plan = log, caller, self.plan
         if fresh:
             started = RunStarted(
@@ -243,7 +231,7 @@ class MemoryLoop(Loop[list[Result]]):
 
     def _answered(self, state: State, so_far: bool, reply: Reply[Answer]) -> Record:
         answer = reply.value
-        facts = {
+        facts: dict[str, Any] = {
             "answer": answer.text,
             "truncated": answer.truncated,
             "form_found": answer.form_found,

@@ -84,19 +84,15 @@ class Agent(ABC, Generic[S]):
     def store(self) -> RunStore:
         """The run store, opened on first use."""
         with self._opening:
-            if isinstance(self._store, RunStore):
-                return self._store
             if self._opened is None:
-                path = RunStore.default_path() if self._store == "default" else self._store
-                self._opened = RunStore(path)
+                given = RunStore.default_path() if self._store == "default" else self._store
+                self._opened = given if isinstance(given, RunStore) else RunStore(given)
             return self._opened
 
     def with_model(self, model: ChatModel, *, seed: int | None = None) -> Self:
-        """The same agent over another model, with the same store. Cheap: nothing is read or checked again.
+        """The same agent over another model, which the new agent closes; the store stays this one's.
 
-        Args:
-            model: where its requests go; the new agent closes it, and leaves the store to this one.
-            seed: of its runs; default this agent's.
+        Cheap: nothing is read or checked again. The seed is by default this agent's.
         """
         other = copy.copy(self)
         other.model = ConcurrencyLimit(model, self._concurrency)
@@ -115,10 +111,7 @@ class Agent(ABC, Generic[S]):
         run_sync(self.aclose())
 
     async def reported_window(self, given: int | None) -> int | None:
-        """What the model reports of its window, None if it doesn't.
-
-        Args:
-            given: a window that was set; without one the model must be asked with success.
+        """What the model reports of its window, None if it doesn't, and may not where one was given.
 
         Raises:
             ModelError: the server had to be asked and did not answer.
@@ -131,12 +124,7 @@ class Agent(ABC, Generic[S]):
             return None  # some gateways list nothing, or other names
 
     def _finish(self, stream: EventStream[R], on_event: OnEvent | None = None) -> R:
-        """Runs a stream from sync code; an interruption says how to resume.
-
-        Args:
-            stream: not begun yet.
-            on_event: called with each event, in the caller's thread; what it raises stops the run.
-        """
+        """Runs a stream from sync code, events heard in the caller's thread; an interruption says how to resume."""
         try:
             if on_event is None:
                 return run_sync(stream.finish())

@@ -29,14 +29,8 @@ T = TypeVar("T")
 class Caller:
     """Makes the exchanges of one run. Safe to use for several at once.
 
-    Args:
-        model: where requests go.
-        counter: counts prompts.
-        window: most tokens of prompt plus output.
-        sampling: of the calls.
-        seed: theirs are derived from it.
-        log: commits each reply, and returns it instead of sending the request when a run is replayed; None keeps
-            nothing.
+    The window is the most tokens of prompt plus output; seeds of calls are derived from the seed. A log commits each
+    reply, and returns it instead of sending the request when a run is replayed; None keeps nothing.
     """
 
     def __init__(
@@ -140,12 +134,10 @@ class Caller:
         )
         try:
             completion = await self.model.complete(request)
-        except ModelError as error:
-            exchange.charge(Usage(retries=error.attempts))
-            await self._fail(exchange, str(error), error.attempts)
-            raise
-        except LimitReached as limit:
-            await self._fail(exchange, str(limit), 0)
+        except (ModelError, LimitReached) as error:
+            attempts = error.attempts if isinstance(error, ModelError) else 0
+            exchange.charge(Usage(retries=attempts))
+            await self._fail(exchange, str(error), attempts)
             raise
         if min(completion.usage.prompt_tokens, completion.usage.completion_tokens) <= 0:
             completion = await in_thread(metered, request, completion, self._counter)
@@ -173,23 +165,6 @@ class Caller:
             tools=exchange.tools,
         )
 
-    def room(self, exchange: Exchange[Any], prompt: int) -> int:
-        """Tokens of output: promise 1 is kept here, whatever the parts were counted as.
-
-        Raises:
-            ContextOverflow: fewer than the exchange needs.
-        """
-        room = min(exchange.most, self._window - prompt)
-        least = (exchange.most + 1) // 2 if exchange.least is None else exchange.least
-        if room < least:
-            raise ContextOverflow(
-                f"{exchange.key}: the prompt takes {prompt} tokens of a window of {self._window}, which leaves "
-                f"{max(room, 0)} for the reply, and {least} are needed: the counter {self._counter.name!r} does not "
-                f"count as this model does; name the model's own with --tokenizer",
-                attempts=0,
-            )
-        return room
-
     async def _fail(
         self, exchange: Exchange[Any], why: str, attempts: int, *, wasted: int = 0
     ) -> None:
@@ -205,7 +180,8 @@ class Caller:
         if self.log is not None:
             spent, exchange.unsaved = exchange.unsaved, Usage()
             events, exchange.retried = exchange.retried, []
-            await self.log.spend(exchange.key, spent, events, wasted=wasted, again=again)
+            spend = self.log.store.spend
+            await self.log.write(spend, exchange.key, spent, events, wasted=wasted, again=again)
 
     async def _committed(self, exchange: Exchange[T], reply: Reply[T]) -> Record:
         """Body and events of a reply."""
@@ -222,12 +198,7 @@ class Caller:
         return {"reply": dump, **tried, **asked, **more}, (*exchange.retried, *events)
 
     def _replay(self, exchange: Exchange[T], body: Mapping[str, Any]) -> Reply[T]:
-        """The reply that was committed.
-
-        Raises:
-            ModelError: a failure was committed.
-            RunMismatch: a summary of other messages was committed.
-        """
+        """The reply that was committed; raises the failure that was, or `RunMismatch` if it was for other messages."""
         if "failed" in body:
             raise ModelError(body["failed"], attempts=body["attempts"])
         if exchange.kind == "summary" and body.get("prompt") != digest(exchange.messages):

@@ -7,7 +7,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Concatenate, ParamSpec, cast
 
 from memagent.errors import MemagentError, RunMismatch
@@ -27,12 +27,9 @@ Outlet = asyncio.Queue[Event | None]
 
 
 class Log:
-    """One run in the store, held by one loop. Its events are handed out in the order in which they were committed.
+    """One run that is in the store, held by one loop.
 
-    Args:
-        store: where the run is.
-        run_id: the run; it exists, and the caller holds it.
-        outlet: where events go; default nowhere.
+    Its events go to the outlet, if there is one, in the order in which they were committed.
     """
 
     def __init__(self, store: RunStore, run_id: str, outlet: Outlet | None = None) -> None:
@@ -65,24 +62,22 @@ class Log:
         lock = store.hold(run_id)
         dropped = False
         try:
-            await in_thread(lock.__enter__)
-            try:
+            async with AsyncExitStack() as ends:
+                await in_thread(lock.__enter__)
+                ends.push_async_callback(in_thread, lock.__exit__, None, None, None)
                 found = await in_thread(store.find, run_id)
                 if found is None:
                     await in_thread(store.create, run_id, binding, settings, source)
                 else:
                     check_binding(found, binding)
                     await in_thread(store.set_status, run_id, at_work=True)
+                ends.push_async_callback(in_thread, store.set_status, run_id, at_work=False)
                 try:
                     yield cls(store, run_id, outlet)
                 except MemagentError:
                     # An empty or missing document is no run: there is nothing to resume.
                     dropped = found is None and await in_thread(store.drop_unread, run_id)
                     raise
-                finally:
-                    await in_thread(store.set_status, run_id, at_work=False)
-            finally:
-                await in_thread(lock.__exit__, None, None, None)
         except MemagentError as error:
             error.run_id = None if dropped else run_id
             raise
@@ -118,17 +113,11 @@ class Log:
         events: Sequence[Event] = (),
     ) -> None:
         """See `RunStore.commit`."""
-        await self._write(self.store.commit, key, dict(body), usage, events)
-
-    async def spend(
-        self, key: str, usage: Usage, events: Sequence[Event], *, wasted: int, again: bool
-    ) -> None:
-        """See `RunStore.spend`."""
-        await self._write(self.store.spend, key, usage, events, wasted=wasted, again=again)
+        await self.write(self.store.commit, key, dict(body), usage, events)
 
     async def add(self, *events: Event) -> None:
         """Commits events that belong to no effect."""
-        await self._write(self.store.log, events)
+        await self.write(self.store.log, events)
 
     async def add_stop(self, stopped: Stopped, *, among: int = 1) -> None:
         """Commits that a question stopped, unless that is among the last events: it was resumed for nothing."""
@@ -141,9 +130,11 @@ class Log:
                 return
         await self.add(stopped)
 
-    async def _write(
+    async def write(
         self, work: Callable[Concatenate[str, P], list[Event]], *args: P.args, **kwargs: P.kwargs
     ) -> None:
+        """Calls a method of the store that commits events, and hands them out."""
+
         def write() -> None:
             # Under a lock, and here: several effects may be committed at once, or by a task that is cancelled.
             with self._order:

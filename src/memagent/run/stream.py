@@ -36,20 +36,11 @@ class Loop(ABC, Generic[R]):
 
     @abstractmethod
     async def prepare(self, known: RunRecord | None) -> Plan:
-        """Resolves everything that is needed before the first call.
-
-        Args:
-            known: the stored run of this id and kind, None if there is none.
-        """
+        """Resolves everything that is needed before the first call; `known` is the run, if it is stored already."""
 
     @abstractmethod
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> R:
-        """Runs to the end.
-
-        Args:
-            log: of the run; the events committed before have been handed out.
-            caller: makes the run's exchanges.
-            fresh: nothing was committed before.
+        """Runs to the end. It is `fresh` where nothing was committed before; else those events were handed out.
 
         Raises:
             ModelError: a call failed for good; the run stays resumable.
@@ -58,13 +49,7 @@ class Loop(ABC, Generic[R]):
 
 
 async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
-    """Runs a loop to its end, or to what stops it.
-
-    Args:
-        loop: what is to be done.
-        run_id: names the run; an existing one with the same binding is finished.
-        outlet: where events go.
-    """
+    """Runs a loop to its end, or to what stops it; an existing run with the same binding is finished."""
     host = loop.host
     store: RunStore = await in_thread(getattr, host, "store")
     known = await in_thread(store.find, run_id)

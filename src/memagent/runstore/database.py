@@ -24,9 +24,7 @@ BUSY_SECONDS = 30
 class Database:
     """One SQLite connection behind a mutex; foreign errors leave as `StoreError`s.
 
-    Args:
-        path: the file; None is SQLite's temporary database (on disk beyond a small cache, gone on close).
-        durable: synchronous=FULL instead of NORMAL.
+    Without a path it is SQLite's temporary database: on disk beyond a small cache, gone on close.
     """
 
     def __init__(self, path: Path | None, *, durable: bool) -> None:

@@ -115,7 +115,7 @@ _REWRITE = (
     """,
     """
     INSERT INTO effects (run, kind, number, sent, wasted, committed, usage, body)
-    SELECT run, kind_of(key), number_of(key), sent,
+    SELECT run, key_part(key, 0), key_part(key, 1), sent,
       MAX(0, COALESCE(json_extract(usage, '$.retries'), 0) - (key GLOB '*/room')), committed, usage,
       CASE
         WHEN key GLOB 'segment-*' AND body IS NOT NULL THEN json_object('conversation', json(body))
@@ -133,14 +133,11 @@ _REWRITE = (
 def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
     """Makes the store a file of this version, unless another process was faster.
 
-    Args:
-        db: in a transaction, which the caller commits.
-        path: the file. A copy is left beside it, with `.version` and the version behind its name.
-        held: takes the locks of the runs; the caller closes it behind the transaction.
+    The caller commits the transaction, and lets go of the locks that `held` takes behind that. A copy of the file is
+    left beside it, with `.version` and the version behind its name.
 
     Raises:
         RunBusy: a run is being worked on.
-        OSError, sqlite3.Error: the copy cannot be written.
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version >= VERSION:
@@ -159,23 +156,14 @@ def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
             if status != "finished":
                 held.enter_context(lock.pop_all())
     _back_up(path, path.with_name(f"{path.name}.version{version}"))
-    for name, function in (
-        ("kind_of", lambda key: split_key("answer/q0" if key == "answer" else key)[0]),
-        ("number_of", lambda key: split_key(key)[1]),
-        ("reply_of", _reply_of),
-    ):
-        db.create_function(name, 1, function, deterministic=True)
+    db.create_function("key_part", 2, _key_part, deterministic=True)
+    db.create_function("reply_of", 1, _reply_of, deterministic=True)
     for statement in _REWRITE:
         db.execute(statement)
 
 
 def make_file(path: Path) -> None:
-    """Makes the file with mode 0600 before SQLite would make it with the umask's (WAL files inherit it).
-
-    Raises:
-        StoreError: its name is `:memory:`.
-        OSError: it cannot be made.
-    """
+    """Makes the file with mode 0600 before SQLite would make it with the umask's (WAL files inherit it)."""
     if path.name == ":memory:":
         raise StoreError("':memory:' would be a file of that name; None is the temporary store")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -195,6 +183,11 @@ def _back_up(path: Path, copy: Path) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _key_part(key: str, place: int) -> str | int:
+    """Kind or number of a key of version 2."""
+    return split_key("answer/q0" if key == "answer" else key)[place]
 
 
 def _reply_of(conversation: str | None) -> str | None:

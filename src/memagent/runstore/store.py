@@ -202,7 +202,8 @@ class RunStore:
         """Commits what an effect was, with its events, all or nothing; nothing is done where it is committed.
 
         Args:
-            run_id, key: of the effect.
+            run_id: the run.
+            key: of the effect.
             body: JSON values. The text of the chunk that its `conversation` shows is cut out of that, and `hole` says
                 where it was.
             usage: what it cost, beside what was spent on it before.
@@ -212,14 +213,15 @@ class RunStore:
         with self._db.write() as db:
             if self.effect(run_id, key) is not None:
                 return []
-            number = (body.get("conversation") or {}).get("chunk")
-            if number is not None and (chunk := self.effect(run_id, f"chunk-{number}")):
+            shown: Any = body.get("conversation") or {}
+            if shown.get("chunk") is not None:
+                chunk = self.effect(run_id, f"chunk-{shown['chunk']}") or {"text": ""}
                 body = without_text(body, chunk["text"])
             # Most scripts are not ASCII, and an escape takes six bytes. SQLite refuses half a surrogate pair without.
             raw = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
             db.execute(
-                "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) "
-                "ON CONFLICT DO UPDATE SET committed = excluded.committed, usage = excluded.usage, body = excluded.body",
+                "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) ON "
+                "CONFLICT DO UPDATE SET committed = excluded.committed, usage = excluded.usage, body = excluded.body",
                 (*place, time.time(), _spent(db, place, usage), raw.decode()),
             )
             return _log(db, run_id, events)
@@ -237,7 +239,8 @@ class RunStore:
         """Commits what an effect cost that led to nothing, with its events; it stays to be made.
 
         Args:
-            run_id, key: of the effect.
+            run_id: the run.
+            key: of the effect.
             usage: what it cost since this was last committed.
             events: what to log with it.
             wasted: how many replies came to nothing since then.
