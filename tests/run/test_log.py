@@ -10,7 +10,14 @@ import pytest
 from tests.run.heard import HEARD, Heard, session, temporary
 
 from memagent import threads
-from memagent.errors import ConfigError, EmptyDocument, RunBusy, RunMismatch, StoreError
+from memagent.errors import (
+    ConfigError,
+    EmptyDocument,
+    ModelNotFound,
+    RunBusy,
+    RunMismatch,
+    StoreError,
+)
 from memagent.events import Event
 from memagent.messages import Usage
 from memagent.run.log import Log
@@ -109,6 +116,19 @@ async def test_a_new_run_that_failed_before_its_first_effect_is_dropped(file: Ru
         await fails(file, ConfigError("no"), begun="act-0")
     assert kept.value.run_id == "r1"
     assert await status(file) == "stopped"
+
+
+async def test_a_new_run_at_a_wrong_address_is_dropped(file: RunStore) -> None:
+    with pytest.raises(ModelNotFound) as error:
+        await fails(file, ModelNotFound("404"), begun="act-0")
+    assert error.value.run_id is None
+    assert await asyncio.to_thread(file.find, "r1") is None
+
+    async with opened(file) as log:
+        await log.commit("act-0", {})
+    with pytest.raises(ModelNotFound) as kept:
+        await fails(file, ModelNotFound("404"), begun="act-1")
+    assert kept.value.run_id == "r1"
 
 
 async def test_a_run_that_was_there_is_not_dropped(file: RunStore) -> None:

@@ -277,6 +277,11 @@ def test_a_run_without_effects_is_dropped(store: RunStore) -> None:
     assert store.drop_unread("r2")
     store.begin("r1", "act-0")
     assert not store.drop_unread("r1")
+    store.commit("r1", "chunk-0", {})
+    assert store.drop_unread("r1", unanswered=True)
+    store.create("r1", BINDING, {}, SOURCE)
+    store.commit("r1", "act-0", {})
+    assert not store.drop_unread("r1", unanswered=True)
     assert [run.id for run in store.runs()] == ["r1"]
 
 

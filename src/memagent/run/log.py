@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Concatenate, ParamSpec, cast
 
-from memagent.errors import MemagentError, RunMismatch
+from memagent.errors import MemagentError, ModelNotFound, RunMismatch
 from memagent.events import Event, Stopped
 from memagent.messages import Usage
 from memagent.runstore import Begun, RunRecord, RunStore, list_differences
@@ -53,7 +53,7 @@ class Log:
         """Creates the run, or takes up an existing one with the same binding, and holds it.
 
         Errors that pass through carry the run's id, and leave it resumable; a new run that failed before its
-        first effect is dropped.
+        first effect is dropped, and so is one whose model was not found before its first reply.
 
         Raises:
             RunMismatch: the id belongs to a run with another binding; the message names what differs.
@@ -74,9 +74,11 @@ class Log:
                 ends.push_async_callback(in_thread, store.set_status, run_id, at_work=False)
                 try:
                     yield cls(store, run_id, outlet)
-                except MemagentError:
-                    # An empty or missing document is no run: there is nothing to resume.
-                    dropped = found is None and await in_thread(store.drop_unread, run_id)
+                except MemagentError as error:
+                    # An empty or missing document is no run, nor is a wrong address: there is nothing to resume.
+                    wrong = isinstance(error, ModelNotFound)
+                    if found is None:
+                        dropped = await in_thread(store.drop_unread, run_id, unanswered=wrong)
                     raise
         except MemagentError as error:
             error.run_id = None if dropped else run_id

@@ -140,11 +140,12 @@ class RunStore:
                 db.execute("DELETE FROM runs WHERE id = ?", (run_id,))
             remove_lock(self.path, run_id)
 
-    def drop_unread(self, run_id: str) -> bool:
-        """Forgets a run without effects, and returns whether it was one; its caller holds the run."""
+    def drop_unread(self, run_id: str, *, unanswered: bool = False) -> bool:
+        """Forgets a run without effects (or without replies), and returns whether it was one; its caller holds it."""
+        kept = "AND kind != 'chunk' AND committed IS NOT NULL" if unanswered else ""
         with self._db.write() as db:
             gone = db.execute(
-                "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id)",
+                f"DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id {kept})",
                 (run_id,),
             ).rowcount
         if gone:
