@@ -20,7 +20,7 @@ from memagent.errors import (
 from memagent.messages import Sampling
 from memagent.models.limit import Limits
 from memagent.models.scripted import ScriptedModel
-from memagent.run.agent import Agent
+from memagent.run.agent import Agent, OnEvent
 from memagent.run.plan import Plan, Settings
 from memagent.run.stream import EventStream, Loop
 from memagent.runstore import RunRecord
@@ -43,6 +43,9 @@ class Plain(Agent[Settings]):
 
     def recipe(self) -> dict[str, Any]:
         return self.settings.model_dump(mode="json")
+
+    def run(self, loop: Loop[str], run_id: str, on_event: OnEvent | None) -> str:
+        return self._finish(EventStream(loop, run_id), on_event)
 
 
 def agent(model: ScriptedModel | str | None = None, **settings: Any) -> Plain:
@@ -153,10 +156,10 @@ def test_who_interrupts_a_run_is_told_how_to_resume_it(listens: bool) -> None:
     on_event = print if listens else None
     with agent() as plain:
         with pytest.raises(KeyboardInterrupt) as error:
-            plain._finish(EventStream(Interrupted(plain, prepared=True), "r1"), on_event)
+            plain.run(Interrupted(plain, prepared=True), "r1", on_event)
         assert error.value.__notes__ == ["Resume the run with agent.resume('r1')."]
         assert plain.store.get("r1").status == "stopped"
         # Where no run was made there is nothing to resume.
         with pytest.raises(KeyboardInterrupt) as error:
-            plain._finish(EventStream(Interrupted(plain, prepared=False), "r2"), on_event)
+            plain.run(Interrupted(plain, prepared=False), "r2", on_event)
         assert not hasattr(error.value, "__notes__")

@@ -132,19 +132,7 @@ class MemoryLoop(Loop[list[Result]]):
                     continue
                 if chunk.index > furthest:
                     self._last = mark
-                    body, said = {"mark": mark, "text": chunk.text}, list[Event]()
-                    said.append(
-                        ChunkRead(
-                            chunk=chunk.index,
-                            start=chunk.start,
-                            end=chunk.end,
-                            tokens=chunk.tokens,
-                            last=chunk.last,
-                        )
-                    )
-                    if chunk.neutralised:
-                        said.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
-                    await log.commit(f"chunk-{chunk.index}", body, events=said)
+                    await self._keep(chunk, mark)
                 await self._ask(*map(partial(self._update, chunk), shown))
                 if self._limit is not None:
                     return
@@ -160,6 +148,21 @@ class MemoryLoop(Loop[list[Result]]):
         body = await self._log.effect(f"chunk-{chunk}")
         assert body is not None, "an update is committed after its chunk"
         return body["mark"]
+
+    async def _keep(self, chunk: Chunk, mark: dict[str, Any]) -> None:
+        """Commits a chunk that nobody has seen yet."""
+        read = ChunkRead(
+            chunk=chunk.index,
+            start=chunk.start,
+            end=chunk.end,
+            tokens=chunk.tokens,
+            last=chunk.last,
+        )
+        events: list[Event] = [read]
+        if chunk.neutralised:
+            events.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
+        body = {"mark": mark, "text": chunk.text}
+        await self._log.commit(f"chunk-{chunk.index}", body, events=events)
 
     # --- calls
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memagent.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
-from memagent.runstore.migration import make_file, migrate
-from memagent.runstore.schema import APPLICATION_ID, SCHEMA, VERSION
+from memagent.runstore.migration import APPLICATION_ID, SCHEMA, VERSION, make_file, migrate
 
 BUSY_SECONDS = 30
 """How long a writer waits for another process's transaction (each lasts about a millisecond)."""

@@ -1,4 +1,4 @@
-"""Rewrites the file of an earlier version: a copy first, then everything in one transaction."""
+"""The tables of a run store, and the files of earlier versions rewritten: a copy first, then one transaction."""
 
 from __future__ import annotations
 
@@ -11,8 +11,38 @@ from pathlib import Path
 from memagent.errors import RunBusy, StoreError
 from memagent.runstore.lock import remove_lock, run_lock
 from memagent.runstore.records import split_key
-from memagent.runstore.schema import EFFECTS, VERSION
 
+APPLICATION_ID = 0x6D656D61
+"""`mema` in ASCII: marks the SQLite file as a run store."""
+VERSION = 3
+"""2 had tables of chunks and steps, and effects for tool sessions alone; 1 had no effects."""
+EFFECTS = """
+CREATE TABLE IF NOT EXISTS effects (
+  place INTEGER PRIMARY KEY, run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, kind TEXT NOT NULL,
+  number INTEGER NOT NULL, sent INTEGER NOT NULL, wasted INTEGER NOT NULL DEFAULT 0, committed REAL, usage TEXT,
+  body TEXT,
+  UNIQUE (run, kind, number)
+) STRICT
+"""
+"""What runs got from outside. Their `place` is in the order in which they were begun."""
+SCHEMA = (
+    """
+    CREATE TABLE IF NOT EXISTS runs (
+      id TEXT PRIMARY KEY, created REAL NOT NULL, updated REAL NOT NULL, status TEXT NOT NULL,
+      binding TEXT NOT NULL, settings TEXT NOT NULL, source TEXT NOT NULL
+    ) STRICT
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS events (
+      run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, seq INTEGER NOT NULL, body TEXT NOT NULL,
+      PRIMARY KEY (run, seq)
+    ) STRICT, WITHOUT ROWID
+    """,
+    EFFECTS,
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {VERSION}",
+)
+"""Another process may have made the same tables a moment ago."""
 _BOOLEAN = "json(CASE WHEN {} THEN 'true' ELSE 'false' END)"
 _CUT_OFF = json.dumps(
     {"text": "", "reasoning": "(not kept)", "finish_reason": "length", "usage": {"calls": 0}}
