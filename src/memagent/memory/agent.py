@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -24,7 +23,7 @@ from memagent.runstore import RunStore
 from memagent.threads import in_thread, run_sync
 
 
-class MemoryAgent(Agent):
+class MemoryAgent(Agent[MemorySettings]):
     """Reads a document of any length through a fixed-size memory, and answers questions about it.
 
     A model that brings settings of its own (`memagent.models.policy`) is read with those wherever an argument is left
@@ -131,7 +130,7 @@ class MemoryAgent(Agent):
         questions = (question,) if isinstance(question, str) else tuple(question)
         if cast("object", document) is None:
             open_document(document)  # says what a document can be; None is for stored runs
-        return self._stream(questions, document, run_id)
+        return RunStream(MemoryLoop(self, questions, document), run_id)
 
     def ask_many(
         self,
@@ -184,7 +183,8 @@ class MemoryAgent(Agent):
         unread = document is None and not self.store.is_answered(run_id)
         if unread and record.source["path"] is not None:
             document = open_document(Path(record.source["path"]), **record.source["options"])
-        return self._stream(tuple(record.binding["questions"]), document, run_id)
+        questions = tuple(record.binding["questions"])
+        return RunStream(MemoryLoop(self, questions, document), run_id)
 
     # --- before asking
 
@@ -225,15 +225,6 @@ class MemoryAgent(Agent):
         """See `Agent.recipe`."""
         settings = self.settings.model_dump(mode="json")
         return {**self.model.recipe, "prompts": self.prompts.source, **settings}
-
-    def _stream(
-        self, questions: tuple[str, ...], document: Source | None, run_id: str | None
-    ) -> RunStream:
-        return RunStream(MemoryLoop(self, partial(self.plan, questions), document), run_id)
-
-    def _reseed(self, seed: int | None) -> None:
-        if seed is not None:
-            self.settings = self.settings.model_copy(update={"seed": seed})
 
     def __repr__(self) -> str:
         return f"MemoryAgent({self.model.name!r}, prompts={self.prompts.name!r})"

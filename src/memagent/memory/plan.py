@@ -49,15 +49,9 @@ class MemoryPlan(Plan):
         counter: TokenCounter,
         window: int | None,
     ) -> Self:
-        """Measures frames and questions, and divides the window. Blocks: the counter may be a server.
+        """Measures frames and questions, and divides the window that the model reports, None if it doesn't.
 
-        Args:
-            questions: at least one, none empty.
-            settings: the agent's.
-            prompts: the wording.
-            model: the model's name.
-            counter: counts tokens.
-            window: what the model reports, None if it doesn't.
+        Blocks: the counter may be a server.
 
         Raises:
             ConfigError: no question, or an empty one.
@@ -140,14 +134,7 @@ class MemoryPlan(Plan):
         )
 
     def bound(self, kind: CallKind, question: int, memory: int, chunk: int = 0) -> int:
-        """Upper bound on the tokens of a prompt, from those of its parts.
-
-        Args:
-            kind: of the call.
-            question: its index.
-            memory: tokens of the memory, 0 before the first.
-            chunk: tokens of the chunk.
-        """
+        """Upper bound on the tokens of a prompt, from those of its memory (0 before the first) and chunk."""
         field = memory or self.empty_memory_tokens
         return self.frames[kind] + self.question_tokens[question] + field + chunk + JOINT_SLACK
 
@@ -168,10 +155,6 @@ class MemoryPlan(Plan):
 
     def bound_memory(self, text: str, *, cut_off: bool) -> tuple[str, int, int]:
         """Makes a memory safe to show again, and cuts it where a sentence ends within the budget. Blocks.
-
-        Args:
-            text: the memory as the model wrote it.
-            cut_off: the reply ended in the middle, so its last sentence is not one.
 
         Returns:
             The memory, its tokens (at most the budget's), and the tokens that it had before.

@@ -23,7 +23,7 @@ from memagent.threads import in_thread
 from memagent.tools import Tool, Toolset
 
 
-class ToolAgent(Agent):
+class ToolAgent(Agent[ToolSettings]):
     """Works on a task with tools, for as many steps as it takes, within a working context of fixed size.
 
     When the context is full, its older part is replaced by a summary that the model writes (see `SummaryBuffer`).
@@ -165,10 +165,6 @@ class ToolAgent(Agent):
     def recipe(self) -> dict[str, Any]:
         """See `Agent.recipe`."""
         return {**self.model.recipe, **self.settings.model_dump(mode="json")}
-
-    def _reseed(self, seed: int | None) -> None:
-        if seed is not None:
-            self.settings = self.settings.model_copy(update={"seed": seed})
 
     def __repr__(self) -> str:
         return f"ToolAgent({self.model.name!r}, tools={list(self.tools)})"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from memagent.compaction import conversation_of
 from memagent.errors import CompactionFailed, ConfigError, LimitReached, OutOfSummaries
-from memagent.events import Acted, Answered, Compacted, Event, SessionStarted, Stopped
+from memagent.events import Acted, Answered, Compacted, SessionStarted, Stopped
 from memagent.messages import Completion, FinishReason, Message, Usage
 from memagent.prompts import UnusableReply
 from memagent.run.caller import Caller
@@ -94,7 +94,8 @@ class ToolLoop(Loop[SessionResult]):
             except _Stop as stop:
                 self._stopped = stop
                 self._unfinished = conversation_of(buffer.messages)
-                await self._log_stop(stop)
+                stopped = Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
+                await log.add_stop(stopped)
         return await in_thread(self._result)
 
     async def _check_limits(self) -> None:
@@ -116,18 +117,6 @@ class ToolLoop(Loop[SessionResult]):
                     f"{name}={most!r} is less than run {log.run_id!r} has used, which is {count}: resume it with "
                     f"{name}={count} or more"
                 )
-
-    async def _log_stop(self, stop: _Stop) -> None:
-        """Commits that the session stopped, unless that is the last that the log says."""
-        store, run_id = self._log.store, self._log.run_id
-        stopped = Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
-
-        def last() -> Event | None:
-            return next(store.events(run_id, after=store.last_seq(run_id) - 1), None)
-
-        said = await in_thread(last)
-        if said is None or said.model_copy(update={"seq": stopped.seq}) != stopped:
-            await self._log.add(stopped)
 
     # --- steps
 
@@ -257,9 +246,9 @@ class ToolLoop(Loop[SessionResult]):
         bare = done.model_copy(update={"conversations": ()})
         ended = done.segments(before)
         for place, conversation in enumerate(ended, start=1):
-            last = [Compacted(step=self._steps, compaction=bare)] if place == len(ended) else []
+            events = [Compacted(step=self._steps, compaction=bare)] if place == len(ended) else []
             key, body = f"segment-{self._segments}", {"conversation": _dump(conversation)}
-            await self._log.record(key, body, *last)
+            await self._log.commit(key, body, events=events)
             self._segments += 1
         return True
 
@@ -275,7 +264,7 @@ class ToolLoop(Loop[SessionResult]):
             "conversation": _dump(conversation),
         }
         answered = Answered(answer=answer, form_found=True, truncated=truncated, usage=Usage())
-        await self._log.record(ANSWER, body, answered)
+        await self._log.commit(ANSWER, body, events=[answered])
 
     def _result(self) -> SessionResult:
         """Blocks."""
