@@ -16,18 +16,19 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 from memagent.errors import ConfigError, DeviceFull, ModelError, RequestRefused
 from memagent.messages import Sampling
 from memagent.models.once import Once
-from memagent.models.transformers.batching import closed, settle
-from memagent.models.transformers.device import is_out_of_memory
-from memagent.models.transformers.meter import Meter
 from memagent.models.transformers.sampler import (
     Sampled,
+    closed,
     end_ids,
     generation_settings,
+    is_out_of_memory,
     pad_id,
     read_drawn,
+    settle,
     window_of,
 )
 from memagent.threads import in_thread
+from memagent_train.rollout.meter import Meter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+import torch
 from tests.models.transformers.policies import WINDOW, policy, tokenizer
 from transformers import PreTrainedConfig
 
@@ -10,6 +11,7 @@ from memagent.models.transformers.sampler import (
     Sampled,
     end_ids,
     generation_settings,
+    is_out_of_memory,
     pad_id,
     read_drawn,
     window_of,
@@ -66,3 +68,13 @@ def test_what_was_drawn_is_checked() -> None:
     for broken in (math.nan, -math.inf):
         with pytest.raises(ModelError, match="weights"):
             read_drawn([5], [broken], [2])
+
+
+def test_what_says_that_there_is_no_memory_left() -> None:
+    assert is_out_of_memory(MemoryError())
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**60)
+    assert is_out_of_memory(caught.value)
+    assert not is_out_of_memory(RuntimeError("shapes do not fit"))
+    assert not is_out_of_memory(ValueError("out of memory"))

@@ -2,12 +2,12 @@ from collections.abc import Sequence
 
 import pytest
 from tests.models.transformers.policies import tokenizer
-from tests.models.transformers.test_template import FORGETFUL
+from tests.train.rollout.test_template import FORGETFUL
 
 from memagent.messages import Message, ToolCall
-from memagent.models.transformers.template import Template
 from memagent_train.rollout import conversations
 from memagent_train.rollout.conversations import Conversations
+from memagent_train.rollout.template import Template
 
 END = 2
 

@@ -15,11 +15,12 @@ from tests.train.rollout.policies import Echoes
 
 from memagent.errors import ConfigError, ContextOverflow, TokenizerError
 from memagent.messages import Completion, FinishReason, Sampling, ToolSpec, Usage
-from memagent.models.transformers.meter import Meter
 from memagent.models.transformers.padded import PaddedSampler
 from memagent_train.rollout import model as rollout_model
 from memagent_train.rollout.continuous import ContinuousSampler
+from memagent_train.rollout.meter import Meter
 from memagent_train.rollout.model import RolloutModel
+from memagent_train.rollout.sampler import MeteredSampler
 
 NAMES = tokenizer()
 
@@ -175,7 +176,7 @@ async def test_the_meter_sees_calls_and_an_engine_from_outside() -> None:
 
 
 def test_the_meter_of_an_engine_is_its_own() -> None:
-    sampler = PaddedSampler(policy(), NAMES)
+    sampler = MeteredSampler(policy(), NAMES)
     assert model(sampler).meter is sampler.meter
     assert isinstance(model().meter, Meter)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -11,7 +13,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from memagent.errors import ConfigError, DeviceFull
-from memagent.models.transformers.device import is_out_of_memory
+from memagent.models.transformers.sampler import is_out_of_memory
+from memagent.tokens import TokenizerFile
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -68,6 +71,23 @@ def load(
             f"it was made with"
         )
     return model, tokenizer
+
+
+def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
+    """The tokenizer as memagent counts with it. Blocks for up to a second: it goes through a file.
+
+    Raises:
+        ConfigError: the tokenizer is a slow one.
+        TokenizerError: memagent cannot use it.
+    """
+    with tempfile.TemporaryDirectory(prefix="memagent-") as folder:
+        tokenizer.save_pretrained(folder)
+        if not Path(folder, "tokenizer.json").is_file():
+            raise ConfigError(
+                f"the tokenizer {type(tokenizer).__name__} is a slow one: memagent needs a tokenizer.json; "
+                f"convert it (AutoTokenizer.from_pretrained(..., use_fast=True), then save_pretrained)"
+            )
+        return TokenizerFile(folder)
 
 
 @contextmanager
