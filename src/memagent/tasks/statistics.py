@@ -1,9 +1,7 @@
-"""Means of scores and amounts with their intervals.
+"""Means of scores (in [0, 1]) and amounts with their two-sided intervals at 95%.
 
-Scores are fractions in [0, 1]. A sample has a score for each task, so most functions take *strata*: one sequence of
-values a task. The mean over strata is unweighted, as RULER's: each task counts the same, however many samples it has.
-Intervals are two-sided at 95%. Everything random has a fixed seed, so the same records give the same page.
-numpy and scipy come with the extras `bench` and `train`.
+Most functions take *strata*, one sequence of values a task. The mean over strata is unweighted, as RULER's: each task
+counts the same, however many samples it has. numpy and scipy come with the extras `bench` and `train`.
 """
 
 from __future__ import annotations
@@ -80,9 +78,7 @@ def estimate(strata: Iterable[Sequence[float | None]]) -> Estimate:
         raise ConfigError("a mean of no samples was asked for; leave empty cells out")
     arrays = [np.array([score or 0.0 for score in scores]) for scores in given]
     scored = [[s for s in scores if s is not None] for scores in given]
-    means = [float(np.mean(scores)) for scores in scored if scores]
-    mean = float(np.mean([values.mean() for values in arrays]))
-    n = sum(map(len, given))
+    mean, n = _mean(*arrays), sum(map(len, given))
     binary = len(arrays) == 1 and bool(np.isin(arrays[0], (0.0, 1.0)).all())
     if binary or is_too_few(arrays):
         (low, high), method = wilson(mean, effective_samples(arrays)), "Wilson"
@@ -94,7 +90,7 @@ def estimate(strata: Iterable[Sequence[float | None]]) -> Estimate:
         high=max(high, mean),
         n=n,
         unscored=n - sum(map(len, scored)),
-        scored_mean=float(np.mean(means)) if means else None,
+        scored_mean=_mean(*(np.array(some) for some in scored if some)) if any(scored) else None,
         method=method,
     )
 
@@ -111,11 +107,19 @@ def amount_interval(strata: Iterable[Values]) -> tuple[float, float, float]:
     arrays = [np.array(list(values), dtype=float) for values in strata if len(values)]
     if not arrays:
         raise ConfigError("a mean of no amounts was asked for; leave empty cells out")
-    mean = float(np.mean([values.mean() for values in arrays]))
+    mean = _mean(*arrays)
     if all(values.min() == values.max() for values in arrays):
         return mean, mean, mean
     low, high = bootstrap_interval(arrays)
     return mean, min(low, mean), max(high, mean)
+
+
+def _mean(*arrays: Array) -> float:
+    return float(_means(*arrays))
+
+
+def _means(*arrays: Array, axis: int = -1) -> Array:
+    return np.mean([values.mean(axis=axis) for values in arrays], axis=0)
 
 
 def effective_samples(arrays: Sequence[Array]) -> float:
@@ -134,10 +138,6 @@ def bootstrap_interval(arrays: Sequence[Array]) -> tuple[float, float]:
     Args:
         arrays: the values of each stratum, at least one; each stratum has at least one value.
     """
-
-    def mean_of_means(*samples: Array, axis: int = -1) -> Array:
-        return np.mean([values.mean(axis=axis) for values in samples], axis=0)
-
     stats: Any = import_module("scipy.stats")  # a second to load, and it has no types
     # scipy takes no sample of one value; twice the same value is drawn like it.
     arrays = [values if len(values) > 1 else values.repeat(2) for values in arrays]
@@ -146,11 +146,9 @@ def bootstrap_interval(arrays: Sequence[Array]) -> tuple[float, float]:
         warnings.simplefilter("ignore")
         result = stats.bootstrap(
             tuple(arrays),
-            mean_of_means,
+            _means,
             n_resamples=RESAMPLES,
             batch=max(1, 2_000_000 // max(map(len, arrays))),
-            vectorized=True,
-            paired=False,
             method="BCa",
             rng=np.random.default_rng(SEED),
         )
