@@ -16,12 +16,12 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 from memagent.errors import ConfigError, DeviceFull, ModelError, RequestRefused
 from memagent.messages import Sampling
 from memagent.models.once import Once
+from memagent.models.transformers.drawing import generation_settings
+from memagent.models.transformers.loading import is_out_of_memory
 from memagent.models.transformers.sampler import (
     Sampled,
     closed,
     end_ids,
-    generation_settings,
-    is_out_of_memory,
     pad_id,
     read_drawn,
     settle,
@@ -250,7 +250,4 @@ class _Engine:
             if is_out_of_memory(RuntimeError(result.error)):
                 return DeviceFull(f"{words}; use a smaller max_batch or window")
             return ModelError(words)
-        try:
-            return read_drawn(result.generated_tokens, result.logprobs, self._ends)
-        except ModelError as error:
-            return error
+        return read_drawn(result.generated_tokens, result.logprobs, self._ends)

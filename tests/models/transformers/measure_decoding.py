@@ -14,8 +14,8 @@ from transformers.utils import logging
 
 from memagent.messages import Sampling
 from memagent.models.transformers.batching import Request
+from memagent.models.transformers.drawing import generation_settings
 from memagent.models.transformers.padded import PaddedSampler
-from memagent.models.transformers.sampler import generation_settings
 
 PROMPT, OUTPUT = 700, 40
 GREEDY = Sampling(temperature=0)

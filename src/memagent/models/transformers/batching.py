@@ -13,7 +13,8 @@ import torch
 
 from memagent.errors import DeviceFull, ModelError
 from memagent.messages import Sampling
-from memagent.models.transformers.sampler import Sampled, closed, is_out_of_memory, settle
+from memagent.models.transformers.loading import is_out_of_memory
+from memagent.models.transformers.sampler import Sampled, closed, settle
 
 LINGER = (0.002, 0.05)
 """Least and most seconds without a new request after which a batch is begun; between them it is half of what the last

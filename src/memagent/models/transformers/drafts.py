@@ -7,7 +7,6 @@ They are checked in the pass that reads the prompt: speculative decoding (Leviat
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from memagent.models.transformers.sampler import left_padded
+from memagent.models.transformers.drawing import left_padded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -58,21 +57,14 @@ class Drafts:
         best, found = "", 0
         for reply in reversed(self._replies):
             at = prompt.find(reply[:HEAD])
-            if at >= 0 and (long := _common(reply, prompt[at : at + len(reply)])) > found:
-                best, found = reply, long
+            while at >= 0 and found < len(reply) and prompt.startswith(reply[: found + 1], at):
+                best, found = reply, found + 1
         return [*map(ord, best[:most])]
 
 
 def _text(ids: Sequence[int]) -> str:
     """Ids as a string, which Python searches fast: a character each (a million would fit, vocabularies have less)."""
     return "".join(map(chr, ids))
-
-
-def _common(first: str, second: str) -> int:
-    """Characters that both begin with, found by halving: slices compare fast."""
-    return bisect.bisect_left(
-        range(min(len(first), len(second))), True, key=lambda n: first[: n + 1] != second[: n + 1]
-    )
 
 
 def verifies(model: PreTrainedModel) -> bool:

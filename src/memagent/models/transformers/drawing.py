@@ -5,13 +5,50 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import torch
-from transformers import LogitsProcessor, StoppingCriteria
+from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig, LogitsProcessor, PreTrainedModel, StoppingCriteria
 
 from memagent.messages import Sampling
+
+
+@contextmanager
+def generation_settings(
+    model: PreTrainedModel, *, ends: Sequence[int], pad: int
+) -> Generator[None]:
+    """Readies a module for drawing, with ids that end a reply and one that fills rows up; leaves it as it was.
+
+    Eval mode, since dropout would make log-probs of another model; and a generation config without anything of the
+    model's own, since a repetition penalty, say, would draw from another distribution than the one that is trained.
+    """
+    training = [module for module in model.modules() if module.training]
+    config = model.generation_config
+    model.eval()
+    model.generation_config = GenerationConfig(
+        do_sample=False, eos_token_id=list(ends), pad_token_id=pad, use_cache=True
+    )
+    try:
+        yield
+    finally:
+        model.generation_config = config
+        for module in training:
+            module.training = True
+
+
+def left_padded(
+    rows: Sequence[Sequence[int]], pad: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`(B, S)` ids of B rows, and their attention mask."""
+    ids = [torch.tensor(row) for row in rows]
+    whole, mask = (
+        pad_sequence(part, batch_first=True, padding_value=value, padding_side="left").to(device)
+        for part, value in ((ids, pad), ([torch.ones_like(row) for row in ids], 0))
+    )
+    return whole, mask
 
 
 class Drawing(LogitsProcessor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,13 +14,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from memagent.errors import ConfigError, DeviceFull
-from memagent.models.transformers.sampler import is_out_of_memory
 from memagent.tokens import TokenizerFile
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+UNALLOCATED = re.compile(
+    r"out of memory|can't allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED"
+)
+"""How torch says it: of devices other than CUDA's, and of the machine's own memory, in a plain RuntimeError."""
 
 
 def load(
@@ -88,6 +92,13 @@ def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
                 f"convert it (AutoTokenizer.from_pretrained(..., use_fast=True), then save_pretrained)"
             )
         return TokenizerFile(folder)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that a device or the machine has no memory left."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+        isinstance(error, RuntimeError) and UNALLOCATED.search(str(error)) is not None
+    )
 
 
 @contextmanager

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import LogitsProcessorList, StoppingCriteriaList
 
-from memagent.errors import ConfigError, ModelError
+from memagent.errors import ConfigError
 from memagent.messages import Sampling
 from memagent.models.transformers.batching import Batcher, Request
 from memagent.models.transformers.drafts import Drafts, Verified, verifies
-from memagent.models.transformers.drawing import Drawing, RowLimits
+from memagent.models.transformers.drawing import (
+    Drawing,
+    RowLimits,
+    generation_settings,
+    left_padded,
+)
 from memagent.models.transformers.sampler import (
     Sampled,
     closed,
     end_ids,
-    generation_settings,
-    left_padded,
     pad_id,
     read_drawn,
     window_of,
@@ -149,8 +152,14 @@ class PaddedSampler:
             more = self._generated([batch[row] for row in open_rows], limits, inputs)
             for row, (ids, logprobs) in zip(open_rows, more, strict=True):
                 drawn[row] = (drawn[row][0] + ids, drawn[row][1] + logprobs)
-        replies = [self._read(*row, r.max_tokens) for row, r in zip(drawn, batch, strict=True)]
-        for request, reply in zip(batch, replies, strict=True):
+        replies = list[Sampled | Exception]()
+        for request, (ids, logprobs) in zip(batch, drawn, strict=True):
+            places = (at for at, i in enumerate(ids[: request.max_tokens]) if i in self._ends)
+            end = (
+                next(places, request.max_tokens - 1) + 1
+            )  # what stands behind it was not asked for
+            reply = read_drawn(ids[:end], logprobs[:end], self._ends)
+            replies.append(reply)
             # A reply that nobody waits for any more was stopped in the midst of it.
             if drafts and isinstance(reply, Sampled) and not request.reply.done():
                 drafts.note([i for i in reply.ids if i not in self._ends])
@@ -171,12 +180,3 @@ class PaddedSampler:
             stopping_criteria=StoppingCriteriaList([stopping]),
         )[:, width:]
         return list(zip(ids_BT.tolist(), drawing.logprobs_BT().tolist(), strict=True))
-
-    def _read(self, ids: list[int], logprobs: list[float], limit: int) -> Sampled | Exception:
-        """What one row drew, without what stands behind its end."""
-        places = (place for place, i in enumerate(ids[:limit]) if i in self._ends)
-        length = next(places, limit - 1) + 1
-        try:
-            return read_drawn(ids[:length], logprobs[:length], self._ends)
-        except ModelError as error:
-            return error

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-import torch
-from torch.nn.utils.rnn import pad_sequence
-from transformers import GenerationConfig
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import FinishReason
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-UNALLOCATED = re.compile(
-    r"out of memory|can't allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED"
-)
-"""How torch says it: of devices other than CUDA's, and of the machine's own memory, in a plain RuntimeError."""
 
 
 @dataclass(frozen=True)
@@ -75,51 +65,20 @@ def window_of(model: PreTrainedModel) -> int:
     return window
 
 
-@contextmanager
-def generation_settings(
-    model: PreTrainedModel, *, ends: Sequence[int], pad: int
-) -> Generator[None]:
-    """Readies a module for drawing, with ids that end a reply and one that fills rows up; leaves it as it was.
+def read_drawn(
+    ids: Sequence[int], logprobs: Sequence[float], ends: Sequence[int]
+) -> Sampled | ModelError:
+    """What an engine drew, or what is wrong with it: no ids, or log-probabilities that are not as many or no numbers.
 
-    Eval mode, since dropout would make log-probs of another model; and a generation config without anything of the
-    model's own, since a repetition penalty, say, would draw from another distribution than the one that is trained.
-    """
-    training = [module for module in model.modules() if module.training]
-    config = model.generation_config
-    model.eval()
-    model.generation_config = GenerationConfig(
-        do_sample=False, eos_token_id=list(ends), pad_token_id=pad, use_cache=True
-    )
-    try:
-        yield
-    finally:
-        model.generation_config = config
-        for module in training:
-            module.training = True
-
-
-def left_padded(
-    rows: Sequence[Sequence[int]], pad: int, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """`(B, S)` ids of B rows, and their attention mask."""
-    ids = [torch.tensor(row) for row in rows]
-    whole, mask = (
-        pad_sequence(part, batch_first=True, padding_value=value, padding_side="left").to(device)
-        for part, value in ((ids, pad), ([torch.ones_like(row) for row in ids], 0))
-    )
-    return whole, mask
-
-
-def read_drawn(ids: Sequence[int], logprobs: Sequence[float], ends: Sequence[int]) -> Sampled:
-    """What an engine drew (ids, as many log-probabilities), checked; `ends` are the ids that end a reply.
-
-    Raises:
-        ModelError: there are none, or the log-probabilities are not as many, or no numbers.
+    Args:
+        ids: T ids.
+        logprobs: T log-probabilities.
+        ends: the ids that end a reply.
     """
     if not ids or len(ids) != len(logprobs):
-        raise ModelError(f"the engine gave {len(logprobs)} log-probabilities for {len(ids)} ids")
+        return ModelError(f"the engine gave {len(logprobs)} log-probabilities for {len(ids)} ids")
     if not all(map(math.isfinite, logprobs)):
-        raise ModelError(
+        return ModelError(
             "the model's logits are not numbers (NaN): its weights are broken, as after a step with too high a "
             "learning rate; go back to an earlier checkpoint"
         )
@@ -140,11 +99,4 @@ def closed() -> ModelError:
     """What requests get that come when nothing is generated."""
     return ModelError(
         "the sampler generates nothing now: ask it inside `with sampler.generating():`", attempts=0
-    )
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that a device or the machine has no memory left."""
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
-        isinstance(error, RuntimeError) and UNALLOCATED.search(str(error)) is not None
     )
