@@ -7,11 +7,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import cast
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from transformers import GenerationConfig, LogitsProcessor, PreTrainedModel, StoppingCriteria
+from transformers import GenerationConfig, LogitsProcessor, PreTrainedModel
 
 from memagent.messages import Sampling
 
@@ -56,10 +55,23 @@ class Drawing(LogitsProcessor):
 
     Each row draws with a stream of its own (seeded, or None), so what is drawn from given logits does not depend on the
     rows beside it. Of a step's `(B, V)` log-probabilities only those of the drawn ids are kept.
+
+    Args:
+        sampling: of all rows.
+        seeds: of each row; None draws afresh.
+        over: given the number of ids drawn before, which rows have enough: they are given `end` instead.
+        end: an id with which `generate` ends a row.
     """
 
-    def __init__(self, sampling: Sampling, seeds: Sequence[int | None]) -> None:
-        self._sampling = sampling
+    def __init__(
+        self,
+        sampling: Sampling,
+        seeds: Sequence[int | None],
+        *,
+        over: Callable[[int], Sequence[bool]],
+        end: int,
+    ) -> None:
+        self._sampling, self._over, self._end = sampling, over, end
         self._streams = [random.Random(seed) for seed in seeds]
         self._steps: list[torch.Tensor] = []
 
@@ -73,6 +85,8 @@ class Drawing(LogitsProcessor):
         else:
             logprobs_BV = torch.log_softmax(scores, dim=-1)
             chosen_B1 = scores.argmax(dim=-1, keepdim=True)
+        over_B = torch.tensor(self._over(len(self._steps)), device=scores.device)
+        chosen_B1 = chosen_B1.masked_fill(over_B.unsqueeze(-1), self._end)
         self._steps.append(logprobs_BV.gather(-1, chosen_B1))
         return torch.full_like(scores, -torch.inf).scatter_(-1, chosen_B1, 0.0)
 
@@ -100,21 +114,3 @@ def _nucleus(probs_BV: torch.Tensor, top_p: float) -> torch.Tensor:
     kept_BV = torch.zeros_like(probs_BV, dtype=torch.bool)
     kept_BV.scatter_(-1, order_BV, before_BV < top_p)
     return probs_BV * kept_BV
-
-
-class RowLimits(StoppingCriteria):
-    """Ends each row at its own limit of ids behind the prompts' columns, and rows that nobody waits for at once."""
-
-    def __init__(
-        self, limits: Sequence[int], prompt: int, dropped: Callable[[], Sequence[bool]]
-    ) -> None:
-        self._limits, self._prompt, self._dropped = limits, prompt, dropped
-
-    def __call__(
-        self, input_ids: torch.Tensor, scores: object = None, **_: object
-    ) -> torch.BoolTensor:
-        """`(B,)`: which rows are done."""
-        drawn = input_ids.shape[1] - self._prompt
-        rows = zip(self._limits, self._dropped(), strict=True)
-        done = [drawn >= limit or dropped for limit, dropped in rows]
-        return cast("torch.BoolTensor", torch.tensor(done, device=input_ids.device))

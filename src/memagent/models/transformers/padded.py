@@ -9,18 +9,13 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from transformers import LogitsProcessorList, StoppingCriteriaList
+from transformers import LogitsProcessorList
 
 from memagent.errors import ConfigError
 from memagent.messages import Sampling
 from memagent.models.transformers.batching import Batcher, Request
 from memagent.models.transformers.drafts import Drafts, Verified, verifies
-from memagent.models.transformers.drawing import (
-    Drawing,
-    RowLimits,
-    generation_settings,
-    left_padded,
-)
+from memagent.models.transformers.drawing import Drawing, generation_settings, left_padded
 from memagent.models.transformers.sampler import (
     Sampled,
     closed,
@@ -170,13 +165,19 @@ class PaddedSampler:
     ) -> list[tuple[list[int], list[float]]]:
         """At most `limits` ids for each row, and their log-probabilities; behind an end there may be more."""
         width = inputs["input_ids"].shape[1]
-        drawing = Drawing(batch[0].sampling, [request.seed for request in batch])
-        stopping = RowLimits(limits, width, lambda: [request.reply.done() for request in batch])
+        drawing = Drawing(
+            batch[0].sampling,
+            [request.seed for request in batch],
+            over=lambda drawn: [
+                drawn >= limit or request.reply.done()
+                for request, limit in zip(batch, limits, strict=True)
+            ],
+            end=self._ends[0],
+        )
         generate: Any = self._model.generate
         ids_BT = generate(
             **inputs,
             max_new_tokens=max(limits),
             logits_processor=LogitsProcessorList([drawing]),
-            stopping_criteria=StoppingCriteriaList([stopping]),
         )[:, width:]
         return list(zip(ids_BT.tolist(), drawing.logprobs_BT().tolist(), strict=True))
