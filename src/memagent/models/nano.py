@@ -13,10 +13,7 @@ WEIGHTS = "model.safetensors"
 
 
 def open_nano(window: int | None = None) -> TransformersModel:
-    """The package's own policy.
-
-    Args:
-        window: most tokens of prompt plus output; default its own.
+    """The package's own policy; `window` is the most tokens of prompt plus output, by default its own.
 
     Raises:
         ConfigError: this build came without the weights.

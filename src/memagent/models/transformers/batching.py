@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -48,7 +49,8 @@ class Batcher:
     """
 
     def __init__(self, serve: Serve, *, max_batch: int, max_tokens: int | None) -> None:
-        self._serve, self._most, self._max_tokens = serve, max_batch, max_tokens
+        self._serve, self._most = serve, max_batch
+        self._max_tokens = math.inf if max_tokens is None else max_tokens
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._waiting: list[Request] = []
         self._serving: list[Request] = []
@@ -75,12 +77,8 @@ class Batcher:
     def _run(self) -> None:
         while self._gather():
             self._serving = self._take()
-            parts = [self._serving]
-            while parts and not self._closing.is_set():
-                part = parts.pop(0)
-                if part and not self._answered(part):
-                    self._most = len(part) // 2
-                    parts[:0] = [part[: self._most], part[self._most :]]
+            if not self._closing.is_set():  # else its closing came too early to see them
+                self._answer(self._serving)
         while not self._queue.empty():  # more than a batch may have come
             late = self._queue.get()
             self._waiting += [] if late is None else [late]
@@ -106,44 +104,41 @@ class Batcher:
         batch = list[Request]()
         self._expected = len(waiting)
         if waiting:
-            sampling, length = waiting[0].sampling, _length(waiting[0])
-            alike = [request for request in waiting if request.sampling == sampling]
-            prompt = output = 0
-            for request in sorted(alike, key=lambda other: abs(_length(other) - length)):
+            first, prompt, output = waiting[0], 0, 0
+            length = len(first.prompt_ids) + first.max_tokens
+            alike = [request for request in waiting if request.sampling == first.sampling]
+            alike.sort(key=lambda r: abs(len(r.prompt_ids) + r.max_tokens - length))
+            for request in alike[: self._most]:
                 prompt = max(prompt, len(request.prompt_ids))
                 output = max(output, request.max_tokens)
-                if batch and not self._fits(len(batch) + 1, prompt + output):
+                if batch and (len(batch) + 1) * (prompt + output) > self._max_tokens:
                     break
                 batch.append(request)
         self._waiting = [request for request in waiting if request not in batch]
         return batch
 
-    def _fits(self, rows: int, length: int) -> bool:
-        tokens = rows * length
-        return rows <= self._most and (self._max_tokens is None or tokens <= self._max_tokens)
-
-    def _answered(self, batch: Sequence[Request]) -> bool:
-        """Serves a batch; False where it did not fit into memory, and a smaller one may."""
-        begun, full = time.perf_counter(), False
+    def _answer(self, batch: Sequence[Request]) -> None:
+        """Serves a batch, in halves where it does not fit into memory."""
+        batch = [request for request in batch if not request.reply.done()]
+        if not batch:
+            return
+        begun, half = time.perf_counter(), 0
         replies: Sequence[Sampled | Exception] = ()
         try:
             replies = self._serve(batch)
             least, most = LINGER
             self._linger = min(max((time.perf_counter() - begun) / 2, least), most)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is these requests' and the thread goes on
-            full = is_out_of_memory(error) and len(batch) > 1
-            replies = () if full else [_failure(batch[0], error)] * len(batch)
-        if full:  # here, where the error no longer holds the batch's tensors
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-            return False
+            half = len(batch) // 2 if is_out_of_memory(error) else 0
+            replies = () if half else [_failure(batch[0], error)] * len(batch)
+        if half:  # here, where the error no longer holds the batch's tensors
+            torch.cuda.empty_cache()
+            self._most = half
+            self._answer(batch[:half])
+            self._answer(batch[half:])
+            return
         for request, reply in zip(batch, replies, strict=True):
             settle(request.reply, reply)
-        return True
-
-
-def _length(request: Request) -> int:
-    return len(request.prompt_ids) + request.max_tokens
 
 
 def _failure(request: Request, error: Exception) -> ModelError:

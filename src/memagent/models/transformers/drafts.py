@@ -85,18 +85,7 @@ def verifies(model: PreTrainedModel) -> bool:
 
 
 class Verified:
-    """A batch of prompts and drafts after one pass: of each draft what greedy decoding would say, and the id after it.
-
-    Args:
-        model: the policy, in eval mode.
-        prompts: B prompts, each of at least one id.
-        drafts: B drafts, which may be empty.
-        pad: the id that fills rows up.
-
-    Attributes:
-        drawn: for each row the ids that are certain, one more than was right of its draft, and as many
-            log-probabilities.
-    """
+    """B prompts, each with its draft (which may be empty), after one pass of a model in eval mode."""
 
     def __init__(
         self,
@@ -124,6 +113,7 @@ class Verified:
             best_BK1 = logits_BKV.argmax(-1, keepdim=True)
             logprobs_BK = logits_BKV.gather(-1, best_BK1)[..., 0] - logits_BKV.logsumexp(-1)
         self.drawn: list[tuple[list[int], list[float]]] = []
+        """Of each row the ids that are certain, one more than was right of its draft, and their log-probabilities."""
         said = zip(drafts, best_BK1[..., 0].tolist(), logprobs_BK.tolist(), strict=True)
         for row, (draft, best, logprobs) in enumerate(said):
             first = keep - 1 - len(draft)  # its logits, of the prompt's last id, say the first

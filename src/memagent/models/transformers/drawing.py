@@ -78,12 +78,11 @@ class Drawing(LogitsProcessor):
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Draws; `(B, V)` scores of one step become 0 for the drawn id and -inf for the others."""
         temperature, top_p = self._sampling.temperature, self._sampling.top_p
+        logprobs_BV = torch.log_softmax(scores / (temperature or 1.0), dim=-1)
         if temperature:
-            logprobs_BV = torch.log_softmax(scores / temperature, dim=-1)
             uniforms_B = torch.tensor([stream.random() for stream in self._streams])
             chosen_B1 = _draw(logprobs_BV, top_p, uniforms_B.to(scores.device))
         else:
-            logprobs_BV = torch.log_softmax(scores, dim=-1)
             chosen_B1 = scores.argmax(dim=-1, keepdim=True)
         over_B = torch.tensor(self._over(len(self._steps)), device=scores.device)
         chosen_B1 = chosen_B1.masked_fill(over_B.unsqueeze(-1), self._end)
@@ -98,19 +97,12 @@ class Drawing(LogitsProcessor):
 def _draw(logprobs_BV: torch.Tensor, top_p: float, uniforms_B: torch.Tensor) -> torch.Tensor:
     """`(B, 1)` ids: where the cumulated probabilities first pass a uniform number from [0, 1)."""
     probs_BV = logprobs_BV.exp()
-    if top_p < 1:
-        probs_BV = _nucleus(probs_BV, top_p)
+    if top_p < 1:  # the likeliest ids that together have at least as much, and never fewer than one
+        sorted_BV, order_BV = probs_BV.sort(dim=-1, descending=True)
+        kept_BV = sorted_BV.cumsum(dim=-1) - sorted_BV < top_p
+        probs_BV = probs_BV * torch.zeros_like(kept_BV).scatter_(-1, order_BV, kept_BV)
     cumulated_BV = probs_BV.double().cumsum(dim=-1)
     # Relative to the last one: the sum is 1 only nearly, and less where top-p has cut.
     marks_B1 = uniforms_B.double().unsqueeze(-1) * cumulated_BV[:, -1:]
     chosen_B1 = torch.searchsorted(cumulated_BV, marks_B1, right=True)
     return chosen_B1.clamp_(max=probs_BV.shape[-1] - 1)
-
-
-def _nucleus(probs_BV: torch.Tensor, top_p: float) -> torch.Tensor:
-    """The likeliest ids that together have at least `top_p`, 0 for the others; never fewer than one."""
-    sorted_BV, order_BV = probs_BV.sort(dim=-1, descending=True)
-    before_BV = sorted_BV.cumsum(dim=-1) - sorted_BV
-    kept_BV = torch.zeros_like(probs_BV, dtype=torch.bool)
-    kept_BV.scatter_(-1, order_BV, before_BV < top_p)
-    return probs_BV * kept_BV

@@ -82,17 +82,15 @@ class TransformersModel:
         sampler, counter = await self._engine.get()
         ids = await in_thread(counter.prompt_ids, request.messages, thinking=request.thinking)
         refuse_overflow(self.name, len(ids), request.max_tokens, sampler.window)
-        if self._closed:
-            raise self._is_closed()
+        self._check_open()
         drawn = await sampler.sample(
             ids, max_tokens=request.max_tokens, sampling=request.sampling, seed=request.seed
         )
-        usage = Usage(calls=1, prompt_tokens=len(ids), completion_tokens=len(drawn.ids))
         tokens = TokenIds(prompt=ids, sampled=drawn.ids, logprobs=drawn.logprobs)
         return Completion(
             text=counter.decode(drawn.ids),
             finish_reason=drawn.finish,
-            usage=usage,
+            usage=Usage(calls=1, prompt_tokens=len(ids), completion_tokens=len(drawn.ids)),
             tokens=tokens if self._tokens else None,
         )
 
@@ -133,8 +131,7 @@ class TransformersModel:
         from memagent.models.transformers.padded import PaddedSampler
         from memagent.models.transformers.sampler import window_of
 
-        if self._closed:
-            raise self._is_closed()
+        self._check_open()
         model, tokenizer = load(self._source, device=self._device, dtype=self._dtype)
         most = window_of(model)
         if self._asked is not None and not 0 < self._asked <= most:
@@ -155,8 +152,7 @@ class TransformersModel:
             window=self._asked,
         )
         with self._closing:
-            if self._closed:
-                raise self._is_closed()
+            self._check_open()
             self._stop.enter_context(sampler.generating())
         return sampler, counter
 
@@ -164,8 +160,9 @@ class TransformersModel:
         with self._closing:
             self._stop.close()
 
-    def _is_closed(self) -> ModelError:
-        return ModelError(f"the model {self.name!r} is closed: open it again", attempts=0)
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ModelError(f"the model {self.name!r} is closed: open it again", attempts=0)
 
 
 def _find(source: str | Path) -> tuple[str, Policy | None]:

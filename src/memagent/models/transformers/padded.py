@@ -72,10 +72,9 @@ class PaddedSampler:
 
     @contextmanager
     def generating(self) -> Generator[None]:
-        """Serves requests inside the block, in which the weights must not change.
+        """Serves requests inside the block, in eval mode; the weights must not change.
 
-        The module is in eval mode inside, and as it was before after it. The block ends when the engine has stopped;
-        requests that are left fail. Blocks for as long as a step of the engine takes.
+        Its end fails the requests that are left, and blocks for as long as a step takes.
 
         Raises:
             ConfigError: the block is open already.
@@ -105,13 +104,10 @@ class PaddedSampler:
         sampling: Sampling,
         seed: int | None,
     ) -> Sampled:
-        """Draws a continuation.
+        """Draws at most `max_tokens` ids, > 0, that continue P ids, P > 0: both within the window together.
 
-        Args:
-            prompt_ids: P ids, P > 0; with `max_tokens` within the window.
-            max_tokens: most ids to draw, > 0.
-            sampling: at temperature 0 the likeliest id is taken, and log-probs are those of temperature 1.
-            seed: makes the draw repeatable; None draws afresh.
+        At temperature 0 the likeliest id is taken, and log-probs are those of temperature 1. A seed makes the draw
+        repeatable.
 
         Raises:
             ModelError: the model failed, or serves no requests now.

@@ -68,13 +68,7 @@ def window_of(model: PreTrainedModel) -> int:
 def read_drawn(
     ids: Sequence[int], logprobs: Sequence[float], ends: Sequence[int]
 ) -> Sampled | ModelError:
-    """What an engine drew, or what is wrong with it: no ids, or log-probabilities that are not as many or no numbers.
-
-    Args:
-        ids: T ids.
-        logprobs: T log-probabilities.
-        ends: the ids that end a reply.
-    """
+    """What an engine drew, or what is wrong with it: no ids, or log-probs that are not as many or no numbers."""
     if not ids or len(ids) != len(logprobs):
         return ModelError(f"the engine gave {len(logprobs)} log-probabilities for {len(ids)} ids")
     if not all(map(math.isfinite, logprobs)):
