@@ -106,12 +106,8 @@ class TokenizerFile:
     def prompt_ids(
         self, messages: Sequence[Message], *, thinking: bool | None = None
     ) -> tuple[int, ...]:
-        """Ids of the rendered prompt, as many as are counted; only for an `exact` one.
-
-        Raises:
-            TokenizerError: the template refuses the messages.
-        """
-        assert self._template is not None, "ask `exact` first"
+        """Ids of the rendered prompt, as many as `count_messages` counts; only where that is `exact`."""
+        assert self._template is not None
         text = self._template.render(messages, thinking=thinking)
         return tuple(self._encode(repair_surrogates(text)).ids)
 

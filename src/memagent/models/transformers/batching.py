@@ -79,10 +79,8 @@ class Batcher:
             self._serving = self._take()
             if not self._closing.is_set():  # else its closing came too early to see them
                 self._answer(self._serving)
-        while not self._queue.empty():  # more than a batch may have come
-            late = self._queue.get()
-            self._waiting += [] if late is None else [late]
-        for request in (*self._serving, *self._waiting):
+        late = [self._queue.get() for _ in range(self._queue.qsize())]  # more than a batch may come
+        for request in (*self._serving, *self._waiting, *filter(None, late)):
             settle(request.reply, closed())
 
     def _gather(self) -> bool:
@@ -122,21 +120,20 @@ class Batcher:
         batch = [request for request in batch if not request.reply.done()]
         if not batch:
             return
-        begun, half = time.perf_counter(), 0
+        begun = time.perf_counter()
         replies: Sequence[Sampled | Exception] = ()
         try:
             replies = self._serve(batch)
-            least, most = LINGER
-            self._linger = min(max((time.perf_counter() - begun) / 2, least), most)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is these requests' and the thread goes on
-            half = len(batch) // 2 if is_out_of_memory(error) else 0
-            replies = () if half else [_failure(batch[0], error)] * len(batch)
-        if half:  # here, where the error no longer holds the batch's tensors
+            if len(batch) == 1 or not is_out_of_memory(error):
+                replies = [_failure(batch[0], error)] * len(batch)
+        if not replies:  # here, where the error no longer holds the batch's tensors
             torch.cuda.empty_cache()
-            self._most = half
+            self._most = half = len(batch) // 2
             self._answer(batch[:half])
             self._answer(batch[half:])
             return
+        self._linger = min(max((time.perf_counter() - begun) / 2, LINGER[0]), LINGER[1])
         for request, reply in zip(batch, replies, strict=True):
             settle(request.reply, reply)
 

@@ -97,15 +97,15 @@ class Verified:
         most = max(LOGITS // (len(prompts) * model.config.get_text_config().vocab_size) - 1, 0)
         drafts = [draft[:most] for draft in drafts]
         rows = [[*prompt, *draft] for prompt, draft in zip(prompts, drafts, strict=True)]
-        self._ids_BS, self._mask_BS = left_padded(rows, pad, model.device)
-        self._cache = DynamicCache(config=model.config)
+        self._inputs_BS = left_padded(rows, pad, model.device)
+        mask_BS = self._inputs_BS["attention_mask"]
+        self._cache, self._device = DynamicCache(config=model.config), model.device
         keep = max(map(len, drafts)) + 1
         forward: Any = model
         with torch.no_grad():
             logits_BKV = forward(
-                input_ids=self._ids_BS,
-                attention_mask=self._mask_BS,
-                position_ids=(self._mask_BS.cumsum(-1) - 1).clamp(min=0),
+                **self._inputs_BS,
+                position_ids=(mask_BS.cumsum(-1) - 1).clamp(min=0),
                 past_key_values=self._cache,
                 use_cache=True,
                 logits_to_keep=keep,
@@ -122,18 +122,14 @@ class Verified:
             end = first + right + 1
             self.drawn.append((best[first:end], logprobs[first:end]))
             # What was guessed wrong stays in the cache, and is masked as padding is.
-            self._mask_BS[row, self._mask_BS.shape[1] - len(draft) + right :] = 0
+            mask_BS[row, mask_BS.shape[1] - len(draft) + right :] = 0
 
     def rest(self, rows: Sequence[int]) -> dict[str, Any]:
-        """What `generate` needs to go on with some of the rows, R of them: ids `(R, S)`, their mask and the cache.
-
-        Ends the use of this object.
-        """
-        rows_R = torch.tensor(rows, device=self._ids_BS.device)
-        last_R1 = rows_R.new_tensor([self.drawn[row][0][-1:] for row in rows])
-        self._cache.batch_select_indices(rows_R)
-        return {
-            "input_ids": torch.cat([self._ids_BS[rows_R], last_R1], dim=-1),
-            "attention_mask": torch.cat([self._mask_BS[rows_R], torch.ones_like(last_R1)], dim=-1),
-            "past_key_values": self._cache,
+        """What `generate` needs to go on with R of the rows: ids `(R, S)`, their mask and the cache. Ask once."""
+        last_R1 = torch.tensor([self.drawn[row][0][-1:] for row in rows], device=self._device)
+        more = {"input_ids": last_R1, "attention_mask": torch.ones_like(last_R1)}
+        self._cache.batch_select_indices(torch.tensor(rows, device=self._device))
+        inputs = {
+            name: torch.cat([part[rows], more[name]], -1) for name, part in self._inputs_BS.items()
         }
+        return inputs | {"past_key_values": self._cache}

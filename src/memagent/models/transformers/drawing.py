@@ -40,14 +40,14 @@ def generation_settings(
 
 def left_padded(
     rows: Sequence[Sequence[int]], pad: int, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """`(B, S)` ids of B rows, and their attention mask."""
+) -> dict[str, torch.Tensor]:
+    """`(B, S)` ids of B rows, and their attention mask, as models take them."""
     ids = [torch.tensor(row) for row in rows]
-    whole, mask = (
-        pad_sequence(part, batch_first=True, padding_value=value, padding_side="left").to(device)
-        for part, value in ((ids, pad), ([torch.ones_like(row) for row in ids], 0))
-    )
-    return whole, mask
+    parts = {"input_ids": (ids, pad), "attention_mask": ([torch.ones_like(row) for row in ids], 0)}
+    return {
+        name: pad_sequence(part, True, value, "left").to(device)
+        for name, (part, value) in parts.items()
+    }
 
 
 class Drawing(LogitsProcessor):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -85,16 +86,12 @@ class PaddedSampler:
             self._batcher = batcher = Batcher(
                 self.serve, max_batch=self._max_batch, max_tokens=self._max_batch_tokens
             )
-            wait = True
             try:
                 yield
-            except GeneratorExit:
-                # Nobody ended the block. Garbage is collected anywhere, on an event loop too: it may not wait.
-                wait = False
-                raise
             finally:
                 self._batcher = None
-                batcher.close(wait=wait)
+                # A block that nobody ends is collected as garbage anywhere, on an event loop too: it may not wait.
+                batcher.close(wait=not isinstance(sys.exception(), GeneratorExit))
 
     async def sample(
         self,
@@ -136,8 +133,7 @@ class PaddedSampler:
         else:
             drawn = [(list[int](), list[float]()) for _ in batch]
             open_rows = list(range(len(batch)))
-            ids_BS, mask_BS = left_padded(prompts, self._pad, self._model.device)
-            inputs = {"input_ids": ids_BS, "attention_mask": mask_BS}
+            inputs = left_padded(prompts, self._pad, self._model.device)
         if open_rows:
             limits = [batch[row].max_tokens - len(drawn[row][0]) for row in open_rows]
             more = self._generated([batch[row] for row in open_rows], limits, inputs)
