@@ -51,11 +51,8 @@ def wilson(mean: float, n: float) -> tuple[float, float]:
     """Wilson's score interval of a proportion (Wilson 1927).
 
     (mean + z^2/2n ± z sqrt(mean (1 - mean)/n + z^2/4n^2)) / (1 + z^2/n). The variance of any scores in [0, 1] is at
-    most mean (1 - mean), so for scores that are not all 0 or 1 the interval is only wider than it needs to be.
-
-    Args:
-        mean: in [0, 1].
-        n: samples, more than 0; the effective number of a weighted mean may be a fraction.
+    most mean (1 - mean), so for scores that are not all 0 or 1 the interval is only wider than it needs to be. The mean
+    is in [0, 1]; n, more than 0, may be a fraction: the effective number of samples of a weighted mean.
     """
     centre = mean + Z * Z / (2 * n)
     half = Z * (mean * (1 - mean) / n + Z * Z / (4 * n * n)) ** 0.5
@@ -96,10 +93,9 @@ def estimate(strata: Iterable[Sequence[float | None]]) -> Estimate:
 
 
 def amount_interval(strata: Iterable[Values]) -> tuple[float, float, float]:
-    """Unweighted mean over tasks of amounts without a bound (seconds, tokens), with its bootstrap interval.
+    """Unweighted mean over tasks of amounts without a bound (seconds, tokens), and its bootstrap interval: low, high.
 
-    Returns:
-        Mean, low, high; the three are equal where the amounts of each task are.
+    The three are equal where the amounts of each task are.
 
     Raises:
         ConfigError: there is no amount.
@@ -133,11 +129,7 @@ def is_too_few(arrays: Sequence[Array]) -> bool:
 
 
 def bootstrap_interval(arrays: Sequence[Array]) -> tuple[float, float]:
-    """BCa interval (Efron 1987) of the unweighted mean over strata, drawn again within each.
-
-    Args:
-        arrays: the values of each stratum, at least one; each stratum has at least one value.
-    """
+    """BCa interval (Efron 1987) of the unweighted mean over strata, none of them empty, drawn again within each."""
     stats: Any = import_module("scipy.stats")  # a second to load, and it has no types
     # scipy takes no sample of one value; twice the same value is drawn like it.
     arrays = [values if len(values) > 1 else values.repeat(2) for values in arrays]

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from memagent.messages import Sampling
+from memagent.models.transformers.batching import Request
 from memagent.models.transformers.drawing import Drawing
 
 LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0])
@@ -11,7 +12,7 @@ NOTHING = torch.zeros(1, 0, dtype=torch.long)
 
 
 def make(sampling: Sampling, seeds: list[int | None]) -> Drawing:
-    return Drawing(sampling, seeds, over=lambda _: [False] * len(seeds), end=3)
+    return Drawing([Request([], 99, sampling, seed) for seed in seeds], [99] * len(seeds), 3)
 
 
 def drawn(
@@ -78,14 +79,10 @@ def test_ids_that_cannot_come_are_never_drawn() -> None:
     assert set(drawing(NOTHING, logits).argmax(-1).tolist()) == {17}
 
 
-def test_rows_that_have_enough_are_given_the_end() -> None:
-    limits = (1, 2, 9)
-    drawing = Drawing(
-        Sampling(temperature=0.0, top_p=1.0),
-        [None] * 3,
-        over=lambda before: [before >= limit for limit in limits],
-        end=3,
-    )
-    steps = [drawing(NOTHING, LOGITS.repeat(3, 1)).argmax(-1).tolist() for _ in range(3)]
-    assert steps == [[0, 0, 0], [3, 0, 0], [3, 3, 0]]
-    assert drawing.logprobs_BT().shape == (3, 3)
+def test_rows_that_have_enough_or_that_nobody_waits_for_are_given_the_end() -> None:
+    rows = [Request([], 9, Sampling(temperature=0.0, top_p=1.0), None) for _ in range(4)]
+    drawing = Drawing(rows, [1, 2, 9, 9], 3)
+    rows[3].reply.cancel()
+    steps = [drawing(NOTHING, LOGITS.repeat(4, 1)).argmax(-1).tolist() for _ in range(3)]
+    assert steps == [[0, 0, 0, 3], [3, 0, 0, 3], [3, 3, 0, 3]]
+    assert drawing.logprobs_BT().shape == (4, 3)

@@ -121,13 +121,13 @@ class Batcher:
         if not batch:
             return
         begun = time.perf_counter()
-        replies: Sequence[Sampled | Exception] = ()
+        replies: Sequence[Sampled | Exception] | None = None
         try:
             replies = self._serve(batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is these requests' and the thread goes on
             if len(batch) == 1 or not is_out_of_memory(error):
                 replies = [_failure(batch[0], error)] * len(batch)
-        if not replies:  # here, where the error no longer holds the batch's tensors
+        if replies is None:  # here, where the error no longer holds the batch's tensors
             torch.cuda.empty_cache()
             self._most = half = len(batch) // 2
             self._answer(batch[:half])

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, LogitsProcessor, PreTrainedModel
 
-from memagent.messages import Sampling
+from memagent.models.transformers.batching import Request
 
 
 @contextmanager
@@ -55,37 +55,26 @@ class Drawing(LogitsProcessor):
 
     Each row draws with a stream of its own (seeded, or None), so what is drawn from given logits does not depend on the
     rows beside it. Of a step's `(B, V)` log-probabilities only those of the drawn ids are kept.
-
-    Args:
-        sampling: of all rows.
-        seeds: of each row; None draws afresh.
-        over: given the number of ids drawn before, which rows have enough: they are given `end` instead.
-        end: an id with which `generate` ends a row.
+    Rows that have as many ids as their limits, or that nobody waits for, get `end`, with which `generate` ends a row.
     """
 
-    def __init__(
-        self,
-        sampling: Sampling,
-        seeds: Sequence[int | None],
-        *,
-        over: Callable[[int], Sequence[bool]],
-        end: int,
-    ) -> None:
-        self._sampling, self._over, self._end = sampling, over, end
-        self._streams = [random.Random(seed) for seed in seeds]
+    def __init__(self, batch: Sequence[Request], limits: Sequence[int], end: int) -> None:
+        self._batch, self._limits, self._end = batch, limits, end
+        self._streams = [random.Random(request.seed) for request in batch]
         self._steps: list[torch.Tensor] = []
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Draws; `(B, V)` scores of one step become 0 for the drawn id and -inf for the others."""
-        temperature, top_p = self._sampling.temperature, self._sampling.top_p
+        temperature, top_p = self._batch[0].sampling.temperature, self._batch[0].sampling.top_p
         logprobs_BV = torch.log_softmax(scores / (temperature or 1.0), dim=-1)
         if temperature:
             uniforms_B = torch.tensor([stream.random() for stream in self._streams])
             chosen_B1 = _draw(logprobs_BV, top_p, uniforms_B.to(scores.device))
         else:
             chosen_B1 = scores.argmax(dim=-1, keepdim=True)
-        over_B = torch.tensor(self._over(len(self._steps)), device=scores.device)
-        chosen_B1 = chosen_B1.masked_fill(over_B.unsqueeze(-1), self._end)
+        rows = zip(self._batch, self._limits, strict=True)
+        over_B1 = [[len(self._steps) >= limit or row.reply.done()] for row, limit in rows]
+        chosen_B1 = chosen_B1.masked_fill(torch.tensor(over_B1, device=scores.device), self._end)
         self._steps.append(logprobs_BV.gather(-1, chosen_B1))
         return torch.full_like(scores, -torch.inf).scatter_(-1, chosen_B1, 0.0)
 

@@ -6,7 +6,7 @@ import os
 import threading
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, TokenIds, Usage
@@ -19,8 +19,6 @@ from memagent.tokens import TokenizerFile
 if TYPE_CHECKING:
     from memagent.models.transformers.loading import Dtype
     from memagent.models.transformers.padded import PaddedSampler
-
-CONFIG = "config.json"
 
 
 class TransformersModel:
@@ -58,11 +56,12 @@ class TransformersModel:
     ) -> None:
         self._source, self.policy = _find(source)
         self.name = name or f"transformers:{self._source}"
-        self._asked = window
-        self._device = device
-        self._dtype: Dtype | None = dtype
-        self._max_batch, self._max_batch_tokens = max_batch, max_batch_tokens
-        self._tokens = tokens
+        self._asked, self._tokens = window, tokens
+        self._weights: dict[str, Any] = {"device": device, "dtype": dtype}
+        self._limits: dict[str, Any] = {
+            "max_batch": max_batch,
+            "max_batch_tokens": max_batch_tokens,
+        }
         self._engine = Once(lambda: in_thread(self._load))
         self._closed = False
         self._closing = threading.Lock()
@@ -120,19 +119,16 @@ class TransformersModel:
 
     def _load(self) -> tuple[PaddedSampler, TokenizerFile]:
         try:
-            import torch  # noqa: F401
-            import transformers  # noqa: F401
+            from memagent.models.transformers.loading import load, text_counter
+            from memagent.models.transformers.padded import PaddedSampler
+            from memagent.models.transformers.sampler import window_of
         except ImportError as error:
             raise ConfigError(
                 f"the model {self.name!r} runs in this process, which takes more libraries ({error}): pip install "
                 f"'memagent[transformers]'"
             ) from error
-        from memagent.models.transformers.loading import load, text_counter
-        from memagent.models.transformers.padded import PaddedSampler
-        from memagent.models.transformers.sampler import window_of
-
         self._check_open()
-        model, tokenizer = load(self._source, device=self._device, dtype=self._dtype)
+        model, tokenizer = load(self._source, **self._weights)
         most = window_of(model)
         if self._asked is not None and not 0 < self._asked <= most:
             raise ConfigError(
@@ -144,13 +140,7 @@ class TransformersModel:
                 f"the tokenizer of {self._source!r} has no chat template: set tokenizer.chat_template, or take the "
                 f"model's instruct variant, whose tokenizer has one"
             )
-        sampler = PaddedSampler(
-            model,
-            tokenizer,
-            max_batch=self._max_batch,
-            max_batch_tokens=self._max_batch_tokens,
-            window=self._asked,
-        )
+        sampler = PaddedSampler(model, tokenizer, window=self._asked, **self._limits)
         with self._closing:
             self._check_open()
             self._stop.enter_context(sampler.generating())
@@ -176,9 +166,9 @@ def _find(source: str | Path) -> tuple[str, Policy | None]:
                 f"a name on the hub"
             )
         return text, None
-    if not (folder / CONFIG).is_file():
+    if not (folder / "config.json").is_file():
         raise ConfigError(
-            f"the folder {str(folder)!r} holds no model (no {CONFIG}): give one as save_pretrained or "
+            f"the folder {str(folder)!r} holds no model (no config.json): give one as save_pretrained or "
             f"memagent-train export write it"
         )
     return str(folder), Policy.load(folder)

@@ -94,12 +94,7 @@ class PaddedSampler:
                 batcher.close(wait=not isinstance(sys.exception(), GeneratorExit))
 
     async def sample(
-        self,
-        prompt_ids: Sequence[int],
-        *,
-        max_tokens: int,
-        sampling: Sampling,
-        seed: int | None,
+        self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
     ) -> Sampled:
         """Draws at most `max_tokens` ids, > 0, that continue P ids, P > 0: both within the window together.
 
@@ -157,15 +152,7 @@ class PaddedSampler:
     ) -> list[tuple[list[int], list[float]]]:
         """At most `limits` ids for each row, and their log-probabilities; behind an end there may be more."""
         width = inputs["input_ids"].shape[1]
-        drawing = Drawing(
-            batch[0].sampling,
-            [request.seed for request in batch],
-            over=lambda drawn: [
-                drawn >= limit or request.reply.done()
-                for request, limit in zip(batch, limits, strict=True)
-            ],
-            end=self._ends[0],
-        )
+        drawing = Drawing(batch, limits, self._ends[0])
         generate: Any = self._model.generate
         ids_BT = generate(
             **inputs,
