@@ -119,9 +119,9 @@ def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
 
 
 def _say_caveats(given: Reproduce, parts: Sequence[Part]) -> None:
-    from memagent.prompts.promptset import BUILT_IN
+    from memagent.prompts import PromptSet
 
-    if given.prompts in BUILT_IN:
+    if given.prompts in PromptSet.built_in:
         say(
             "other wording:",
             f"--prompts {given.prompts} is memagent's own, and the checkpoint was trained on another: its figures will "

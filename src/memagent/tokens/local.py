@@ -100,6 +100,18 @@ class TokenizerFile:
             return self.count(self._template.render(messages, thinking=thinking, tools=tools))
         return prompt_bound(self.count, messages, tools)
 
+    def prompt_ids(
+        self, messages: Sequence[Message], *, thinking: bool | None = None
+    ) -> tuple[int, ...]:
+        """Ids of the rendered prompt, as many as `count_messages` counts; only where that is `exact`."""
+        assert self._template is not None
+        text = self._template.render(messages, thinking=thinking)
+        return tuple(self._encode(repair_surrogates(text)).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, without special tokens."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
     def measure(self, text: str) -> MeasuredText:
         """The text, to be tokenised as far as it is cut."""
         return MeasuredText(repair_surrogates(text), self._encode, self._cut, local=self._local)

@@ -71,14 +71,14 @@ def _show_plan(read: TrainConfig, shown: Display) -> None:
     import tomli_w
 
     from memagent_train.config.train import plain
-    from memagent_train.runs.plan import plan_of
+    from memagent_train.runs.step_cost import step_cost
 
-    plan = plan_of(read)
+    cost = step_cost(read)
     if shown is Display.JSON:
-        print(json.dumps({"settings": plain(read), "plan": dict(plan.lines())}, ensure_ascii=False))
+        print(json.dumps({"settings": plain(read), "plan": dict(cost.lines())}, ensure_ascii=False))
         return
     print(tomli_w.dumps(plain(read)))
-    Paper(colour=shown is Display.FULL).table(plan.lines())
+    Paper(colour=shown is Display.FULL).table(cost.lines())
 
 
 def _show_trained(trained: Trained, shown: Display) -> None:

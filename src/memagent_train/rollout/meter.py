@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What happened between two `Meter.read`s."""
+class Utilization:
+    """How well an engine was used between two `Meter.read`s."""
 
     seconds: float
     idle_share: float
@@ -50,13 +50,13 @@ class Meter:
         self._most = self._in_flight
         self._calls = self._prompt = self._sampled = 0
 
-    def read(self) -> Reading:
-        """The figures since the last reading; what is under way counts in both. Starts the next one."""
+    def read(self) -> Utilization:
+        """The figures since the last call; what is under way counts in both. Starts the next one."""
         with self._lock:
             now = self._pass()
             seconds = now - self._started
             share = 1 - self._busy / seconds if seconds > 0 else 1.0
-            reading = Reading(
+            measured = Utilization(
                 seconds=seconds,
                 idle_share=min(max(share, 0.0), 1.0),
                 calls=self._calls,
@@ -67,7 +67,7 @@ class Meter:
                 in_flight_max=self._most,
             )
             self._start(now)
-            return reading
+            return measured
 
     @contextmanager
     def computing(self) -> Generator[None]:

@@ -19,7 +19,7 @@ CHUNK_SHARE, MEMORY_SHARE = 5000 / 8192, 1024 / 8192
 
 
 @dataclass(frozen=True)
-class Plan:
+class StepCost:
     """The amounts of one step."""
 
     rollouts: int
@@ -40,7 +40,7 @@ class Plan:
     device_gib: float | None
 
     def lines(self) -> list[tuple[str, str]]:
-        """The plan in words: name and value."""
+        """The amounts in words: name and value."""
         lines = [("rollouts a step", _span((self.rollouts, self.most_rollouts)))]
         unknown = "unknown: data or agent do not say how long they are"
         spans = {"conversations a step": self.conversations, "tokens a step": self.tokens}
@@ -61,8 +61,8 @@ class Plan:
         return lines
 
 
-def plan_of(config: TrainConfig) -> Plan:
-    """Works the plan out from the settings alone.
+def step_cost(config: TrainConfig) -> StepCost:
+    """Works the amounts out from the settings alone.
 
     Raises:
         ConfigError: a model folder's config.json cannot be read.
@@ -78,7 +78,7 @@ def plan_of(config: TrainConfig) -> Plan:
         share = calls[-1] * batch.groups * batch.group_size
         rows = math.ceil(share / (batch.updates * batch.micro_batches))
     each = [_tokens(config, window, length, n) for length, n in zip(lengths, calls, strict=True)]
-    return Plan(
+    return StepCost(
         rollouts=rollouts,
         most_rollouts=rollouts * (1 + refills),
         conversations=_ends([rollouts * one for one in calls]),

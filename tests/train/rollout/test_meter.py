@@ -1,6 +1,10 @@
-import pytest
+import asyncio
 
-from memagent.models.transformers.meter import Meter
+import pytest
+from tests.models.transformers.policies import PLAIN, policy, tokenizer
+
+from memagent_train.rollout.meter import Meter
+from memagent_train.rollout.sampler import MeteredSampler
 
 
 class Clock:
@@ -55,3 +59,11 @@ def test_a_call_that_fails_is_no_longer_in_flight() -> None:
     reading = meter.read()
     assert (reading.in_flight_mean, reading.idle_share, reading.calls) == (0, 1, 0)
     assert set(reading.as_metrics()) >= {"idle_share", "tokens_per_second", "in_flight_max"}
+
+
+def test_a_metered_sampler_is_busy_for_a_part_of_the_time() -> None:
+    sampler = MeteredSampler(policy(), tokenizer())
+    sampler.meter.read()
+    with sampler.generating():
+        asyncio.run(sampler.sample([9], max_tokens=10, sampling=PLAIN, seed=1))
+    assert 0 < sampler.meter.read().idle_share < 1

@@ -1,4 +1,4 @@
-"""The plan of a step, worked by hand."""
+"""The cost of a step, worked by hand."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.train.runs.tiny import write_run
 
 from memagent_train.config.train import load_train
-from memagent_train.runs.plan import Plan, plan_of
 from memagent_train.runs.policy import load_model
+from memagent_train.runs.step_cost import StepCost, step_cost
 
 QWEN = """
 [model]
@@ -29,14 +29,14 @@ iterations = 2
 """
 
 
-def plan(tmp_path: Path, *overrides: str) -> Plan:
+def cost(tmp_path: Path, *overrides: str) -> StepCost:
     file = tmp_path / "train.toml"
     file.write_text(QWEN)
-    return plan_of(load_train(file, overrides))
+    return step_cost(load_train(file, overrides))
 
 
 def test_a_step_by_hand(tmp_path: Path) -> None:
-    found = plan(tmp_path)
+    found = cost(tmp_path)
     assert (found.rollouts, found.most_rollouts) == (32, 96)
     assert found.conversations == (32 * 3, 32 * 7)  # two and six chunks, and the answer
     assert found.tokens == (32 * (10_000 + 2 * 3 * 1024), 32 * (30_000 + 2 * 7 * 1024))
@@ -46,7 +46,7 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
 
 
 def test_processes_multiply_rollouts_and_not_passes(tmp_path: Path) -> None:
-    found = plan(tmp_path, "resources.processes=4", "algorithm.dynamic_sampling=false")
+    found = cost(tmp_path, "resources.processes=4", "algorithm.dynamic_sampling=false")
     assert found.rollouts == found.most_rollouts == 128
     assert found.rows == 14
 
@@ -54,7 +54,7 @@ def test_processes_multiply_rollouts_and_not_passes(tmp_path: Path) -> None:
 def test_an_agent_of_ones_own_cannot_be_planned(tmp_path: Path) -> None:
     file = tmp_path / "train.toml"
     file.write_text(QWEN.split("[agent]")[0] + '[agent]\nuse = "mine:agent"\n')
-    found = plan_of(load_train(file))
+    found = step_cost(load_train(file))
     assert found.conversations is None
     lines = dict(found.lines())
     assert lines["conversations a step"].startswith("unknown")
@@ -62,22 +62,22 @@ def test_an_agent_of_ones_own_cannot_be_planned(tmp_path: Path) -> None:
 
 
 def test_calls_end_at_their_limit(tmp_path: Path) -> None:
-    assert plan(tmp_path, "agent.max_calls=4").conversations == (32 * 3, 32 * 4)
+    assert cost(tmp_path, "agent.max_calls=4").conversations == (32 * 3, 32 * 4)
 
 
 def test_memory_is_estimated_where_the_shape_is_known(tmp_path: Path) -> None:
-    lines = dict(plan(tmp_path, "resources.device_gib=80").lines())
+    lines = dict(cost(tmp_path, "resources.device_gib=80").lines())
     assert lines["memory: weights"] == "28.4 GiB"
     assert lines["fits 80 GiB"] == "NO"
-    assert dict(plan(tmp_path, "model.path=someone/x").lines())["memory"].startswith("unknown")
+    assert dict(cost(tmp_path, "model.path=someone/x").lines())["memory"].startswith("unknown")
     server = ["rollout.engine=vllm", "rollout.base_url=http://x"]
-    assert dict(plan(tmp_path, *server).lines())["memory: cache"] == "0.0 GiB"
-    lora = dict(plan(tmp_path, "lora.rank=8", "model.dtype=bfloat16").lines())
+    assert dict(cost(tmp_path, *server).lines())["memory: cache"] == "0.0 GiB"
+    lora = dict(cost(tmp_path, "lora.rank=8", "model.dtype=bfloat16").lines())
     assert (lora["memory: weights"], lora["memory: reference"]) == ("14.2 GiB", "0.0 GiB")
 
 
 def test_a_model_folder_has_its_own_shape(tmp_path: Path) -> None:
     config = load_train(write_run(tmp_path))
-    found = plan_of(config)
+    found = step_cost(config)
     assert found.memory is not None
     assert found.memory.weights == 4 * load_model(config.model).num_parameters()

@@ -3,7 +3,7 @@ from tests.models.transformers.policies import tokenizer
 
 from memagent.errors import ConfigError, TokenizerError
 from memagent.messages import Message, ToolCall
-from memagent.models.transformers.template import Template
+from memagent_train.rollout.template import Template
 
 CHAT = (
     Message(role="user", content="Who came to the village?"),
