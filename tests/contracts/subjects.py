@@ -91,15 +91,15 @@ def transformers() -> Subject:
 
     class Counting(TransformersModel):
         def _load(self) -> Any:
-            engine = super()._load()
-            inner = engine.sampler.sample
+            sampler, counter = super()._load()
+            inner = sampler.sample
 
             async def sample(*args: Any, **options: Any) -> Any:
                 drawn.append(None)
                 return await inner(*args, **options)
 
-            engine.sampler.sample = sample
-            return engine
+            sampler.sample = sample
+            return sampler, counter
 
     def make(**_: Any) -> ChatModel:
         return Counting(_weights().name)
