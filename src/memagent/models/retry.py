@@ -80,9 +80,6 @@ class Retry(Wrapper):
 
     The `Completion` that finally comes lists the failures, the later ones of a long wait as one.
     `counter` and `window`, which may ask the server, are retried as well.
-
-    Raises:
-        ConfigError: fewer than one attempt, a negative time, or a deadline of 0.
     """
 
     def __init__(

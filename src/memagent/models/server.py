@@ -112,9 +112,7 @@ class Server:
     async def window(self) -> int | None:
         """Most tokens of prompt plus output, None where the list does not say. Asked anew: it may have restarted.
 
-        Raises:
-            ModelNotFound: the list names other models only.
-            RequestRefused: there is no list, and the base URL looks incomplete.
+        Raises a `ModelNotFound` as `check_name` does, a `RequestRefused` where the base URL looks incomplete.
         """
         if self._listed_at is not None and time.monotonic() - self._listed_at > FRESH:
             self.forget()
@@ -137,12 +135,9 @@ class Server:
         return found.pop() if len(found) == 1 else self._presumed
 
     async def check_name(self, *, guess: bool = False) -> None:
-        """Compares the model's name with the list, where it takes no other (or every one, for the one it has).
+        """Raises a `ModelNotFound` where the list names other models only, and no other name (or every one) is taken.
 
         With `guess` also where other names than those in the list may do, as at gateways.
-
-        Raises:
-            ModelNotFound: the list names other models only.
         """
         listed = await self.listing_if_any()
         names = {entry.id for entry in listed or ()}
