@@ -79,7 +79,8 @@ class Retry(Wrapper):
     """Sends a call again when its error may pass: see `RetryPolicy` for the arguments, and for when and how long.
 
     The `Completion` that finally comes lists the failures, the later ones of a long wait as one.
-    `counter` and `window`, which may ask the server, are retried as well.
+    `counter` and `window`, which may ask the server, are retried as well. Settings that `RetryPolicy` refuses are a
+    `ConfigError`.
     """
 
     def __init__(
