@@ -137,6 +137,11 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
     Raises:
         ModelError: the last attempt's error, with `.attempts` set.
     """
+    try:
+        return await call()  # most counts succeed, and tenacity costs more than a count
+    except ModelError as error:
+        if not error.retryable:
+            raise
     return await _Course(RetryPolicy(), name, lambda: True).run(call)
 
 
