@@ -19,6 +19,7 @@ from tests.models.chat_server import (
 from tests.models.test_openai import KEY, request
 from tokenizers import Tokenizer
 
+from memagent import threads
 from memagent.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -287,13 +288,11 @@ async def test_counting_shows_no_secret(
     ("tokenizer", "more"), [(None, True), (TOKENIZER, False)], ids=["server", "tokenizer"]
 )
 async def test_threads_that_wait_for_the_server_are_more(
-    server: Script, tokenizer: Path | None, more: bool, monkeypatch: pytest.MonkeyPatch
+    server: Script, tokenizer: Path | None, more: bool
 ) -> None:
-    wished: list[int] = []
-    monkeypatch.setattr("memagent.models.server_counter.widen", wished.append)
     server.be_vllm()
     await found(server, tokenizer=tokenizer)
-    assert wished == [COUNTING_THREADS] * more
+    assert (threads.allowed_workers == COUNTING_THREADS) == more
 
 
 async def test_a_tokenizer_that_undercounts_is_found_out_by_a_reply(
