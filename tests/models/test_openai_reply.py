@@ -7,9 +7,8 @@ from tests.models.chat_server import Script, chat, send
 from memagent import MemoryAgent, open_model
 from memagent.errors import BadResponse, NoReply, ServerFailed
 from memagent.messages import ChatRequest, FinishReason, Message, ToolSpec
-from memagent.models.model_list import ServedModel, read_models, served_window
 from memagent.models.openai_errors import Endpoint
-from memagent.models.openai_reply import read_completion
+from memagent.models.openai_reply import ServedModel, read_completion, read_models, served_window
 
 ENDPOINT = Endpoint(name="m", base_url="http://h/v1", timeout=1)
 PLAIN = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=9)

@@ -182,7 +182,7 @@ async def test_questions_beside_the_chat_have_the_same_errors(
 async def test_a_hung_list_or_count_is_given_up_early(
     server: Script, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memagent.models.model_list.LIST_SECONDS", 0.2)
+    monkeypatch.setattr("memagent.models.server.LIST_SECONDS", 0.2)
     server.models, server.others = slow(5), {"/tokenize": slow(5)}
     one = make(timeout=600.0)
     with pytest.raises(RequestTimeout, match=r"no answer within 0\.2 s"):

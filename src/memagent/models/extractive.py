@@ -16,17 +16,15 @@ NOTHING_FOUND = "No sentence of the document matches the question."
 class ExtractiveModel(Unserved):
     """Answers from a document with its own sentences. No weights, no server, no network, and no understanding.
 
-    It is not a language model: it scores sentences by the words they share with the question (case, accents
-    and English endings aside) and by whether they hold the kind of thing that is asked for (a date, a name, a
-    place, a number), keeps the best within the memory's budget, and answers with the best one. It finds what one
-    sentence says in nearly the question's own words. It cannot infer, resolve pronouns or join facts.
+    It scores sentences by the words they share with the question (case, accents and English endings aside) and by
+    whether they hold the kind of thing that is asked for (a date, a name, a place, a number), keeps the best within
+    the memory's budget, and answers with the best one. It cannot infer, resolve pronouns or join facts.
 
     It reads `request.parts` and never the messages: `question`, `memory`, `chunk`, and the prompt set's
     `keep`, `empty_memory` and `answer_form`. The same request always gives the same reply.
 
     Args:
-        window: most bytes of prompt plus output. It reads no more at once than its callers show it, so this
-            only sets how large they cut the chunks.
+        window: most bytes of prompt plus output; it only sets how large callers cut the chunks.
     """
 
     name = "extractive"

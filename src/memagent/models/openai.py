@@ -120,11 +120,9 @@ class OpenAIModel:
         return completion
 
     async def counter(self) -> TokenCounter:
-        """A counter that counts as the server does, else the best there is on this machine.
+        """A counter that counts as the server does. Where it does not count, the tokenizer is taken as it is.
 
-        A tokenizer that was given, or the model's own where it lies here, is compared with the server's
-        counts and used if they agree. Where the server does not count, the tokenizer is taken as it is;
-        without one UTF-8 bytes are counted, an upper bound. The logger `memagent` says so.
+        Without one UTF-8 bytes are counted, an upper bound, and the logger `memagent` says so.
 
         Raises:
             TokenizerError: the tokenizer that was given cannot be had.

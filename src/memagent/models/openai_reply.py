@@ -1,7 +1,8 @@
-"""Reads the bodies of chat completions, whichever server they come from."""
+"""Reads the bodies of chat completions and model lists, whichever server they come from."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import (
@@ -54,7 +55,7 @@ class _Said(BaseModel):
 
     content: str | list[_Part] | None = None
     tool_calls: list[ServedCall] | None = None
-    refusal: LenientName = None
+    refusal: _Name = None
 
 
 class _LogProb(BaseModel):
@@ -73,10 +74,11 @@ def _read_leniently(value: object, read: ValidatorFunctionWrapHandler) -> object
         return None
 
 
-or_none = WrapValidator(_read_leniently)
-"""Annotates a field that counts as left out where it is not as it should be."""
-LenientName = Annotated[str | None, or_none]
-_Count = Annotated[Annotated[int, Field(strict=True, ge=0)] | None, or_none]
+_lenient = WrapValidator(_read_leniently)
+"""What is not as it should be counts as left out."""
+_Name = Annotated[str | None, _lenient]
+_Count = Annotated[Annotated[int, Field(strict=True, ge=0)] | None, _lenient]
+_Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _lenient]
 
 
 class _Reply(BaseModel):
@@ -104,6 +106,34 @@ class _Reply(BaseModel):
     )
 
 
+class ServedModel(BaseModel):
+    """One entry of a server's model list."""
+
+    id: str
+    owned_by: _Name = None
+    """Gives vLLM and SGLang away."""
+    max_model_len: _Window = None
+    """vLLM, SGLang."""
+    context_length: _Window = None
+    """Several gateways."""
+    n_ctx: _Window = Field(None, validation_alias=AliasPath("meta", "n_ctx"))
+    """llama-server."""
+    parent: _Name = None
+    """vLLM: the model that a LoRA adapter belongs to; adapters have no length of their own."""
+
+    @property
+    def window(self) -> int | None:
+        """Most tokens of prompt plus output, None where the server does not say."""
+        return self.max_model_len or self.n_ctx or self.context_length
+
+
+class _Listing(BaseModel):
+    data: list[ServedModel]
+
+
+_Bare = Annotated[list[ServedModel], Field(min_length=1)]
+"""As a few gateways send it."""
+_listing: TypeAdapter[_Listing | list[ServedModel]] = TypeAdapter(_Listing | _Bare)
 _anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
@@ -119,7 +149,7 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         reply = _Reply.model_validate_json(body)
     except ValidationError as error:
         raise BadResponse(
-            f"{endpoint}: the reply is no chat completion: {excerpt(body, endpoint)}; "
+            f"{endpoint}: the reply is no chat completion: {_excerpt(body, endpoint)}; "
             f"does the base URL lead to an OpenAI-compatible server?"
         ) from endpoint.cause(error)
     if reply.finish_reason in _BROKEN_OFF:
@@ -172,8 +202,32 @@ def _tokens(reply: _Reply) -> TokenIds | None:
     )
 
 
-def excerpt(body: bytes, endpoint: Endpoint) -> str:
-    """The server's words in a body that cannot be read, quoted for an error."""
+def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
+    """The models that a server lists; a `BadResponse` where the body is no list."""
+    try:
+        listed = _listing.validate_json(body)
+    except ValidationError as error:
+        failure = BadResponse(
+            f"{endpoint}: the reply to GET /models is no list of models: {_excerpt(body, endpoint)}; "
+            f"does the base URL lead to an OpenAI-compatible server?"
+        )
+        failure.retryable = False  # it is a page of something else, and will be
+        raise failure from endpoint.cause(error)
+    return tuple(listed if isinstance(listed, list) else listed.data)
+
+
+def served_window(model: str, listed: Sequence[ServedModel]) -> int | None:
+    """The window of a model in a server's list, None where the list does not say."""
+    by_id = {entry.id: entry for entry in listed}
+    entry = by_id.get(model)
+    if entry is None:
+        # llama-server answers to any name: where only one model is served, it is that one.
+        return listed[0].window if len(listed) == 1 else None
+    parent = by_id.get(entry.parent or "")
+    return entry.window or (parent.window if parent else None)
+
+
+def _excerpt(body: bytes, endpoint: Endpoint) -> str:
     try:
         words = server_message(_anything.validate_json(body))
     except ValidationError:

@@ -79,10 +79,8 @@ class Retry(Wrapper):
     """Sends a call again when its error may pass: see `RetryPolicy` for the arguments, and for when and how long.
 
     The `Completion` that finally comes lists the failures, the later ones of a long wait as one.
-    `counter` and `window`, which may ask the server, are retried as well.
-
-    Raises:
-        ConfigError: fewer than one attempt, a negative time, or a deadline of 0.
+    `counter` and `window`, which may ask the server, are retried as well. Settings that `RetryPolicy` refuses are a
+    `ConfigError`.
     """
 
     def __init__(
@@ -139,6 +137,11 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
     Raises:
         ModelError: the last attempt's error, with `.attempts` set.
     """
+    try:
+        return await call()  # most counts succeed, and tenacity costs more than a count
+    except ModelError as error:
+        if not error.retryable:
+            raise
     return await _Course(RetryPolicy(), name, lambda: True).run(call)
 
 

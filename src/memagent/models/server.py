@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
@@ -22,11 +24,19 @@ from memagent.errors import (
     RequestTimeout,
     ServerBusy,
     ServerFailed,
+    TLSFailed,
 )
 from memagent.models.dialects import Dialect, Parameters, owned_by
-from memagent.models.model_list import ServedModel, ask_list, hurry, served_window
-from memagent.models.openai_client import Clients
-from memagent.models.openai_errors import Endpoint, says_no_model, translate, where_models_are
+from memagent.models.openai_client import Clients, speaks_tls
+from memagent.models.openai_errors import (
+    Endpoint,
+    broke,
+    says_no_model,
+    server_message,
+    translate,
+    where_models_are,
+)
+from memagent.models.openai_reply import ServedModel, read_models, served_window
 from memagent.models.sharing import Once
 
 logger = logging.getLogger("memagent")
@@ -35,6 +45,9 @@ STRICT = {"vllm", "library"}
 """Owners in the lists of servers that serve what they list and nothing else: vLLM, Ollama."""
 OPENAI = "https://api.openai.com/"
 VERSION = "/v1"
+LIST_SECONDS = 30.0
+"""A model list, a count or a version needs no computing: a server that has not sent it by then hangs."""
+_NO_LIST = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
 FRESH = 1.0
 """Seconds for which a list is not asked for again, so that many runs that begin together ask once."""
 UNREACHED = (ConnectionFailed, RequestTimeout, ServerBusy)
@@ -99,9 +112,7 @@ class Server:
     async def window(self) -> int | None:
         """Most tokens of prompt plus output, None where the list does not say. Asked anew: it may have restarted.
 
-        Raises:
-            ModelNotFound: the list names other models only.
-            RequestRefused: there is no list, and the base URL looks incomplete.
+        Raises a `ModelNotFound` as `check_name` does, a `RequestRefused` where the base URL looks incomplete.
         """
         if self._listed_at is not None and time.monotonic() - self._listed_at > FRESH:
             self.forget()
@@ -124,12 +135,9 @@ class Server:
         return found.pop() if len(found) == 1 else self._presumed
 
     async def check_name(self, *, guess: bool = False) -> None:
-        """Compares the model's name with the list, where it takes no other (or every one, for the one it has).
+        """Raises a `ModelNotFound` where the list names other models only, and no other name (or every one) is taken.
 
         With `guess` also where other names than those in the list may do, as at gateways.
-
-        Raises:
-            ModelNotFound: the list names other models only.
         """
         listed = await self.listing_if_any()
         names = {entry.id for entry in listed or ()}
@@ -150,12 +158,12 @@ class Server:
         failure: BadResponse | None = None
         listed = None
         try:
-            listed = await ask_list(self._clients, self.endpoint)
+            listed = await _ask_at(self._clients, self.endpoint)
         except BadResponse as error:
             failure = error
         if listed is None and not url.endswith(VERSION):
             try:
-                listed = await ask_list(self._clients, below)
+                listed = await _ask_at(self._clients, below)
             except AuthenticationFailed:
                 self._move(below)
                 raise
@@ -217,7 +225,7 @@ class Server:
         client = self._clients.blocking()
         import openai
 
-        quick = hurry(self.endpoint)
+        quick = _hurry(self.endpoint)
         options: Any = {"timeout": self._clients.timeout(quick.timeout)}
         parts = urlsplit(self.endpoint.base_url)
         root = parts._replace(path=parts.path.rstrip("/").removesuffix(VERSION))
@@ -241,3 +249,36 @@ class Server:
     async def aclose(self) -> None:
         """Closes the connections of all event loops."""
         await self._clients.aclose()
+
+
+def _hurry(endpoint: Endpoint) -> Endpoint:
+    """The server as it is asked for what needs no computing."""
+    return replace(endpoint, timeout=min(LIST_SECONDS, endpoint.timeout))
+
+
+async def _ask_at(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ...] | None:
+    """Asks for the list at a base URL, once; None where there is none, `BadResponse` where something else is."""
+    client = await clients.get()
+    import openai
+
+    there = client.with_options(base_url=endpoint.base_url)
+    quick = _hurry(endpoint)
+    try:
+        raw = await there.models.with_raw_response.list(timeout=clients.timeout(quick.timeout))
+    except openai.APIStatusError as error:
+        if error.status_code in _NO_LIST:
+            return None
+        if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
+            said = endpoint.quote(server_message(error.body))
+            raise RequestRefused(
+                f"{endpoint}: the server answered 500 to GET /models: {said}; give the window (--window) if "
+                f"it can do without its list"
+            ) from endpoint.cause(error)
+        raise translate(error, endpoint) from endpoint.cause(error)
+    except openai.APIError as error:
+        if broke(error) and await asyncio.to_thread(speaks_tls, endpoint.base_url):
+            raise TLSFailed(
+                f"{endpoint}: the server speaks TLS there; begin the base URL with https://"
+            ) from None
+        raise translate(error, quick) from endpoint.cause(error)
+    return read_models(raw.content, endpoint)

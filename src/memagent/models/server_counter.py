@@ -83,11 +83,8 @@ class ServerCounter:
     Each count at the server is a request, sent once; who counts may send it again. The name is the server's,
     whoever counts: they count alike, and a run can be resumed with either.
 
-    Args:
-        ask: sends a request to a path of the server (`Server.ask`).
-        model: the name under which the server serves it.
-        template: what chat requests say of the prompt (`chat_template_kwargs`, `tools`, ...).
-        local: a tokenizer that may be the server's.
+    `ask` is `Server.ask`, `template` what chat requests say of the prompt (`chat_template_kwargs`, `tools`, ...),
+    `local` a tokenizer that may be the server's.
 
     Raises:
         ModelError: here and from each of the methods, where the server cannot be asked; `BadResponse` where it
