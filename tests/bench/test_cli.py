@@ -273,7 +273,7 @@ def test_a_limit_says_how_to_go_on(invoke: Invoke, tmp_path: Path) -> None:
     done = invoke(*args, "--max-calls", "1")
     assert done.exit_code == 6
     assert "stopped: the limit calls=1 is reached (1 spent); 1 sample under way" in done.stderr
-    assert "go on, the limit raised, with: memagent-bench" in done.stderr
+    assert "resume with a higher limit: memagent-bench" in done.stderr
     assert invoke(*args, "--max-calls", "1").exit_code == 6
     assert invoke(*args).exit_code == 0
     assert len(read_records(tmp_path / "out")) == 1

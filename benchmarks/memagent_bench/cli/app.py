@@ -16,11 +16,11 @@ from memagent_bench.cli.sessions import sessions
 EPILOG = (
     "Exit codes: 0 done; 1 an unforeseen error; 2 wrong usage, a bad setting, or samples that cannot be made; 3 a "
     "document cannot be read; 4 the model fails; 5 the folder cannot be used; 6 samples without an answer, or stopped "
-    "by a limit (repeat the command to go on); 130 interrupted; 143 terminated; 141 nobody reads the output."
+    "by a limit (repeat the command to resume); 130 interrupted; 143 terminated; 141 the reader of the output is gone."
 )
 RULER = """Measure RULER: 13 tasks at any length.
 
-    qa_1 needs --squad, qa_2 needs --hotpotqa. Records go to DIR/results.jsonl; a killed run goes on where it was.
+    qa_1 needs --squad, qa_2 needs --hotpotqa. Records go to DIR/results.jsonl; repeat the command to resume.
     """
 QA = "Measure question answering over long documents: HotpotQA and SQuAD, hidden among other paragraphs."
 TRACKING = (
@@ -28,7 +28,7 @@ TRACKING = (
 )
 NOTES = """Measure short notes about people and their coins in books, made for very small models.
 
-    Tasks with _names or _wording have names and numbers, or sentences, that no training of ours shows;
+    Tasks with _names or _wording have names and numbers, or sentences, that our training never shows;
     those with _sparse have notes far apart, those with _few as many at every length: eight.
     """
 

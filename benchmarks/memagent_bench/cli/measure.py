@@ -36,10 +36,10 @@ class Going(Outcome):
     """What is known when a benchmark ends early."""
 
     begun: bool = False
-    """There is a folder to go on with."""
+    """There is a folder to resume from."""
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """The command line again, without the password of a URL: it goes on where it was."""
+        """The command line again, without the password of a URL: it resumes the run."""
         line = shlex.join(["memagent-bench", *sys.argv[1:]])
         return re.sub(r"//[^/@\s]+@", "//…@", line) if self.begun else None
 

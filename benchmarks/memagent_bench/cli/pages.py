@@ -23,7 +23,7 @@ def report(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where the page and its pictures go. Default: the folder; of several, it has to be named.",
+            help="Where the page and its pictures go. Default: the folder; required for several.",
             show_default=False,
         ),
     ] = None,
@@ -36,7 +36,7 @@ def report(
         ),
     ] = None,
     margin: Annotated[
-        float, typer.Option(metavar="POINTS", help="Of the non-inferiority tests.")
+        float, typer.Option(metavar="POINTS", help="Margin of the non-inferiority tests.")
     ] = 5.0,
     baseline: Annotated[
         str | None,
@@ -80,12 +80,10 @@ def report(
 
 def diagnose(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that a benchmark wrote.")],
-    misses: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Show so many misses one by one.")
-    ] = 5,
+    misses: Annotated[int, typer.Option(metavar="N", min=0, help="Show N misses one by one.")] = 5,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Say why answers were wrong: what the memories held, and at which chunk they lost it."""
+    """Explain wrong answers: what the memories held, and the chunk at which they lost it."""
     chosen = chosen_display(display)
     outcome = Outcome(chosen)
     with reported(outcome):

@@ -81,7 +81,8 @@ class History:
             case Stopped():
                 self._note(f"stopped ({event.reason.replace('_', ' ')}): {event.detail}", "yellow")
             case Answered():
-                self._note("", "")
+                self._flush()
+                self._paper.line("")
                 self._paper.line(("answer: ", "dim"), (event.answer.strip(), "bold"))
                 if event.truncated:
                     self._paper.line((CUT_OFF, "yellow"))

@@ -163,7 +163,9 @@ def _show_chunk(
         if chunk < len(several) and several[chunk].chunk == chunk
     }
     if not found:
-        raise ConfigError(f"--chunk {chunk}: run {record.id!r} has no finished step for that chunk")
+        books = Tally.of(store, record).notebooks
+        read = plural(max(books[number].read for number in chosen), "chunk")
+        raise ConfigError(f"--chunk {chunk}: run {record.id!r} has read {read}, numbered from 0")
     if outcome.display is Display.JSON:
         steps = [{"question": n} | talk.model_dump(mode="json") for n, talk in found.items()]
         outcome.tell({"run_id": record.id, "chunk": chunk, "steps": steps})

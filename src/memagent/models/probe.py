@@ -65,14 +65,14 @@ async def probe(model: ChatModel) -> list[Probe | ModelError]:
         For each server what is known of it, or why that is nothing.
 
     Raises:
-        ConfigError: the model is behind no server.
+        ConfigError: the model runs without a server.
         ModelError: there is one server, and it cannot be reached or failed.
     """
     while isinstance(model, Wrapper):
         model = model.inner
     if not isinstance(model, OpenAIModel):
         raise ConfigError(
-            f"the model {model.name!r} is behind no server: there is nothing to probe"
+            f"the model {model.name!r} runs without a server: there is nothing to probe"
         )
     found: list[Probe | ModelError] = []
     for server in model.servers:

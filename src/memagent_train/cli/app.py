@@ -10,8 +10,8 @@ from memagent_train.cli.sft import sft
 
 EPILOG = (
     "Exit codes: 0 done; 1 training stopped, or an unforeseen error; 2 wrong usage, a bad setting or unusable data; "
-    "4 a model fails; 5 the folder cannot be used; 130 interrupted; 143 terminated (the same command goes on); 141 "
-    "nobody reads the output."
+    "4 a model fails; 5 the folder cannot be used; 130 interrupted; 143 terminated (repeat the command to resume); 141 "
+    "the reader of the output is gone."
 )
 
 ABOUT = """Fine-tune memory agents, or agents of your own, with the classes that serve them.

@@ -1,4 +1,4 @@
-"""Shows how a training goes on: on a terminal, or in lines."""
+"""Shows the progress of a training: on a terminal, or in lines."""
 
 from __future__ import annotations
 
