@@ -39,11 +39,11 @@ async def compact_state(
     work = _Work(layout, before, max_summaries)
     begun = await summariser.begun()
     if begun is not None:
-        (past, turns), summary = begun
-        # Whether what it was made of still stands first.
-        if (before.past, before.turns[: len(turns)]) == (past, turns):
+        state, summary = begun
+        first, later = before.turns[: len(state.turns)], before.turns[len(state.turns) :]
+        if (before.past, first) == (state.past, state.turns):
             work.check_allowed()
-            await in_thread(work.leave, Split(turns, kept=before.turns[len(turns) :]), summary)
+            await in_thread(work.leave, Split(first, kept=later), summary)
     swapped = bool(work.tiers)
     gained = swapped and before.tokens - work.state.tokens >= layout.progress
     enough = swapped and work.state.tokens < layout.limit and (gained or not force)
@@ -135,7 +135,7 @@ async def _make_room(work: _Work, summariser: Summariser) -> bool:
 
 
 def _choose(layout: Layout, state: State) -> Split | None:
-    """Chooses what to do: cheap tiers if they are enough, else which turns leave; None if it gains too little. Blocks."""
+    """Chooses what to do: cheap tiers if they are enough, else which turns leave; None if it gains little. Blocks."""
     if (light := lighten(layout, state)) is not None:
         return light
     # The last turn may leave without being summarised: it makes nothing stale, or takes the only copy with it.
