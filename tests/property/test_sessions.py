@@ -120,7 +120,9 @@ class Driver:
             message = Message(role="tool", content=self.text(drawn), tool_call_id=name)
             await self.append(message, ok=drawn[0] != "x")
 
-    async def append(self, message: Message, *, ok: bool = True, usage: Usage | None = None) -> None:
+    async def append(
+        self, message: Message, *, ok: bool = True, usage: Usage | None = None
+    ) -> None:
         await self.buffer.append(message, ok=ok, usage=usage)
         before = len(self.turns)
         self.turns = place_message(self.turns, message, self.number, SHORT)

@@ -49,11 +49,8 @@ class Act:
 def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable[str] = ()) -> Act:
     """What a reply says.
 
-    Args:
-        completion: the reply.
-        native: calls come in fields of the server's own; False: in the text, where `step` makes their ids.
-        step: of the reply.
-        tools: names that a model is told if its call cannot be read.
+    With `native`, calls come in fields of the server's own, else in the text, where `step` makes their ids. A model
+    whose call cannot be read is told the names of the `tools`.
 
     Raises:
         UnusableReply: it says nothing, broke off inside its reasoning, or was stopped by the engine.
