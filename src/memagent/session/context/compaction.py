@@ -135,7 +135,7 @@ async def _make_room(work: _Work, summariser: Summariser) -> bool:
 
 
 def _choose(layout: Layout, state: State) -> Split | None:
-    """Chooses what to do: cheap tiers if they are enough, else which turns leave; None if it gains little. Blocks."""
+    """Cheap tiers if they are enough, else which turns leave; None if it gains too little. Blocks."""
     if (light := lighten(layout, state)) is not None:
         return light
     # The last turn may leave without being summarised: it makes nothing stale, or takes the only copy with it.
