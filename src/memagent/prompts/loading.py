@@ -45,7 +45,7 @@ class Wording(Leaf):
         if isinstance(spec, cls):
             return cls.parse(spec.source.encode(), name=spec.name)
         path = cls.built_in[0] if spec is None else fspath(cast("str | PathLike[str]", spec))
-        if path in cls.built_in:
+        if path in cls.built_in and not isinstance(spec, PathLike):
             raw = resources.files("memagent.prompts").joinpath(f"{path}.toml").read_bytes()
             return cls.parse(raw, name=path)
         try:
@@ -78,11 +78,7 @@ class Wording(Leaf):
         return wording
 
     def check(self, name: str) -> None:
-        """Refuses templates that would break budgets; `name` is that of the file.
-
-        Raises:
-            PromptSetError: a template does not show its fields as they are.
-        """
+        """Refuses templates that would break budgets with a `PromptSetError`; `name` is that of the file."""
 
     @property
     def source(self) -> str:
@@ -103,11 +99,7 @@ class Wording(Leaf):
 
     @property
     def hash(self) -> str:
-        """First 16 hex digits of the SHA-256 of the normalised TOML bytes.
-
-        Raises:
-            PromptSetError: a field holds what TOML cannot.
-        """
+        """First 16 hex digits of the SHA-256 of the normalised TOML bytes. Raises as `source`."""
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]
 
 

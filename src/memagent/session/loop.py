@@ -15,9 +15,8 @@ from memagent.run.log import Log
 from memagent.run.result import SessionResult
 from memagent.run.stream import Loop
 from memagent.runstore import RunRecord
-from memagent.session.act import Act, read_act
 from memagent.session.plan import ToolPlan
-from memagent.session.tool_calls import ToolCalls
+from memagent.session.step import Act, ToolCalls, read_act
 from memagent.threads import in_thread
 from memagent.tools import Toolset
 from memagent.trajectory import Conversation, StopReason, Trajectory
@@ -211,7 +210,7 @@ class ToolLoop(Loop[SessionResult]):
 
     def _read(self, completion: Completion, *, final: bool) -> Act:
         """What a reply says; one that broke off inside its reasoning is unusable only if it would do so again."""
-        native, tools = self.plan.native, tuple(self._tools)
+        native, tools = self.plan.settings.protocol == "native", tuple(self._tools)
         try:
             return read_act(completion, native=native, step=self._steps, tools=tools)
         except UnusableReply as error:

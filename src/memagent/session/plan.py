@@ -108,11 +108,6 @@ class ToolPlan(Plan):
             most=window or working_context,
         )
 
-    @property
-    def native(self) -> bool:
-        """Whether calls travel in fields of the server's own."""
-        return self.settings.protocol == "native"
-
     def buffer(self, model: ChatModel, log: Log) -> SummaryBuffer:
         """The working context, still empty; its summaries are committed to the log."""
         settings = self.settings
@@ -124,7 +119,7 @@ class ToolPlan(Plan):
             summary_tokens=settings.summary_tokens,
             tools=[*self.tools.specs, READ_ARCHIVED],
             idempotent={READ_ARCHIVED.name, *(t.name for t in self.tools.values() if t.idempotent)},
-            native=self.native,
+            native=settings.protocol == "native",
             prompts=self.prompts,
             sampling=settings.sampling,
             seed=settings.seed,

@@ -75,7 +75,7 @@ class Anchors:
         least = max(1, _least(messages))
         for report in kept:
             # Templates may leave out earlier reasoning, which is what other fields mostly hold.
-            spare = sum(_extra_bytes(message) for message in report.messages)
+            spare = sum(len(json.dumps(m.extra)) for m in report.messages if m.extra)
             least = max(least, report.tokens + _least(messages[len(report.messages) :]) - spare)
         if not least <= tokens <= most:
             return self
@@ -93,7 +93,3 @@ def _change(old: Message, new: Message, *, exact: bool) -> int | None:
 
 def _least(messages: Sequence[Message]) -> int:
     return sum(byte_count(message.content) for message in messages) // BYTES_PER_TOKEN
-
-
-def _extra_bytes(message: Message) -> int:
-    return len(json.dumps(message.extra)) if message.extra else 0

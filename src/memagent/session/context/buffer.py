@@ -113,11 +113,12 @@ class SummaryBuffer:
         if archive is None:
             archive = self._own = FileArchive()
         self._model, self._log, self._prompts, self._early = model, log, prompts, early
+        self._tools = tuple(tools) if native else ()
         self._sizes, self._max = (working_context, window), max_summaries
         self._lay_out = partial(
             Layout,
             archive=archive,
-            tools=tuple(tools) if native else (),
+            tools=self._tools,
             native=native,
             can_read=any(tool.name == READ_ARCHIVED.name for tool in tools),
             idempotent=frozenset(idempotent),
@@ -216,7 +217,7 @@ class SummaryBuffer:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """What to send as the request's `tools`: those that were given, none where calls travel as text."""
-        return self._lay_out.keywords["tools"]
+        return self._tools
 
     @property
     def tokens(self) -> int:

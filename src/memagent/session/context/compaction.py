@@ -39,11 +39,11 @@ async def compact_state(
     work = _Work(layout, before, max_summaries)
     begun = await summariser.begun()
     if begun is not None:
-        (past, turns), summary = begun
-        # Whether what it was made of still stands first.
-        if (before.past, before.turns[: len(turns)]) == (past, turns):
+        state, summary = begun
+        first, later = before.turns[: len(state.turns)], before.turns[len(state.turns) :]
+        if (before.past, first) == (state.past, state.turns):
             work.check_allowed()
-            await in_thread(work.leave, Split(turns, kept=before.turns[len(turns) :]), summary)
+            await in_thread(work.leave, Split(first, kept=later), summary)
     swapped = bool(work.tiers)
     gained = swapped and before.tokens - work.state.tokens >= layout.progress
     enough = swapped and work.state.tokens < layout.limit and (gained or not force)

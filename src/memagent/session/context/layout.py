@@ -136,6 +136,8 @@ class Layout:
         overstated = (
             f"; tokens are counted by {ByteBound.name}, which overstates them about four times: give the model a "
             f"tokenizer"
+            if self.counter.name == ByteBound.name
+            else ""
         )
 
         def holds(window: int) -> bool:
@@ -144,13 +146,12 @@ class Layout:
             instruction = self.instruction + len(str(larger.summary)) - 1
             return replace(larger, instruction=instruction).rest >= 2 * self.line
 
+        least = bisect_left(range(1 << 40), True, self.window, key=holds)
         return WindowTooSmall(
             f"a working context of {self.window!r} tokens is too small for a session: the prompt takes {empty}, "
             f"the instruction to summarise {self.instruction}, a summary {self.summary} and what stands around it "
-            f"{self.frame - empty}, the ledger {self.ledger}, and turns need {turns}; some of these grow with "
-            f"it, so that it takes at least {bisect_left(range(1 << 40), True, self.window, key=holds)}: use a larger "
-            f"working_context, a shorter prompt or fewer tools"
-            f"{overstated if self.counter.name == ByteBound.name else ''}"
+            f"{self.frame - empty}, the ledger {self.ledger}, and turns need {turns}; some of these grow with it, so "
+            f"that it takes at least {least}: use a larger working_context, a shorter prompt or fewer tools{overstated}"
         )
 
     @property

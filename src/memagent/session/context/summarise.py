@@ -19,9 +19,6 @@ from memagent.session.context.turns import Turn
 from memagent.threads import in_thread
 from memagent.trajectory import Conversation
 
-Of = tuple[Past, tuple[Turn, ...]]
-"""What a summary is made of."""
-
 
 @dataclass(frozen=True)
 class Summary:
@@ -52,7 +49,7 @@ class Summariser:
         """Calls of each kind that are over: the next one's number."""
         self._passes: list[tuple[tuple[Message, ...], Summary]] = []
         """Passes of a summary that is not written yet: they are not made again where a later one fails."""
-        self._begun: tuple[Of, asyncio.Task[Summary | None]] | None = None
+        self._begun: tuple[State, asyncio.Task[Summary | None]] | None = None
         self.usage = Usage()
         """What calls have cost since the last compaction."""
         self.retried: list[str] = []
@@ -91,17 +88,16 @@ class Summariser:
         if self._share is None or self._begun is not None or not state.turns or state.pending:
             return
         if self._share * layout.limit <= state.tokens < layout.limit:
-            of = state.past, state.turns
-            self._begun = of, asyncio.create_task(self._early(layout, *of))
+            self._begun = state, asyncio.create_task(self._early(layout, state))
 
-    async def begun(self) -> tuple[Of, Summary] | None:
+    async def begun(self) -> tuple[State, Summary] | None:
         """The summary that was begun, once it is through, until it is forgotten; None without one, or if it failed."""
         if self._begun is None:
             return None
-        of, task = self._begun
+        state, task = self._begun
         await asyncio.wait([task])  # being cancelled here does not cancel it
         summary = None if task.cancelled() else task.result()
-        return None if summary is None else (of, summary)
+        return None if summary is None else (state, summary)
 
     async def forget(self) -> None:
         """Ends what is under way, and makes room for the next."""
@@ -110,9 +106,9 @@ class Summariser:
             begun[1].cancel()
             await asyncio.wait([begun[1]])
 
-    async def _early(self, layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Summary | None:
+    async def _early(self, layout: Layout, state: State) -> Summary | None:
         try:
-            return await self.summary(layout, past, turns, early=True)
+            return await self.summary(layout, state.past, state.turns, early=True)
         except MemagentError as error:  # it is made again when it is due
             self.retried.append(f"{type(error).__name__}: {error}")
             return None

@@ -175,20 +175,17 @@ def show_again(layout: Layout, turn: Turn) -> tuple[str, Change]:
     def shown(turn: Turn) -> str:
         return layout.neutraliser.safe(layout.transcript(turn))
 
-    def record(text: str, handle: str) -> tuple[str, Change]:
-        size = layout.counter.count(layout.transcript(turn))
-        return text, turn.change("shown_again", size, layout.counter.count(text), handle)
-
     text = whole = shown(turn)
-    if (over := layout.counter.count(whole) > layout.again) and turn.results:
+    if turn.results and layout.counter.count(whole) > layout.again:
         bare = replace(turn, results=(ToolResult(""),) * len(turn.results))
         room = layout.again - layout.counter.count(shown(bare)) - 4 * len(turn.results)
         if room >= 2 * layout.line * len(turn.results):
             text = shown(clip_turn(layout, turn, room)[0])
-            over = layout.counter.count(text) > layout.again
-    if over:
-        return record(*clip_text(layout, whole, layout.again))
-    return record(text, layout.archive.put(whole))
+    if (after := layout.counter.count(text)) > layout.again:
+        text, _ = clip_text(layout, whole, layout.again)
+        after = layout.counter.count(text)
+    before, handle = layout.counter.count(layout.transcript(turn)), layout.archive.put(whole)
+    return text, turn.change("shown_again", before, after, handle)
 
 
 def _level(sizes: list[int], limit: int) -> int:

@@ -1,22 +1,76 @@
-"""Running the calls of a session: each once, whatever happens in between."""
+"""One step of a session: what a reply says, and running its calls, each once, whatever happens in between."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 
 from memagent.events import Event, ToolInterrupted, ToolReturned
-from memagent.messages import ToolCall, Usage
+from memagent.messages import Completion, FinishReason, ToolCall, Usage
 from memagent.prompts import Neutraliser
+from memagent.prompts.reply import UnusableReply, visible
 from memagent.run.log import Log
 from memagent.run.sync import together
 from memagent.threads import in_thread
-from memagent.tools import Toolset
-from memagent.tools.base import ToolOutput
+from memagent.tools import ToolOutput, Toolset
+from memagent.tools.protocol import read_calls
 
 INTERRUPTED = (
     "{name} was under way when the session was interrupted. Whether it had its effect is not known, and it was not "
     "run again: find out before you repeat it."
 )
+
+
+@dataclass(frozen=True)
+class Act:
+    """What a reply of the model says."""
+
+    said: str
+    """Beside its calls, or as the answer; without reasoning."""
+    shown: str
+    """The reply as it stands in the context: without reasoning, with calls that are written as text."""
+    calls: tuple[ToolCall, ...] = ()
+    problem: str | None = None
+    """Why what was meant as a call is none, as the model is told."""
+    truncated: bool = False
+    """The reply was cut off by its token limit."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is the final answer."""
+        return not self.calls and self.problem is None
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether its token limit ended it before it called a tool or had answered."""
+        return self.truncated and not self.calls
+
+
+def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable[str] = ()) -> Act:
+    """What a reply says.
+
+    With `native`, calls come in fields of the server's own, else in the text, where `step` makes their ids. A model
+    whose call cannot be read is told the names of the `tools`.
+
+    Raises:
+        UnusableReply: it says nothing, broke off inside its reasoning, or was stopped by the engine.
+    """
+    cut = completion.finish_reason is FinishReason.LENGTH
+    if native:
+        try:
+            said = visible(completion)
+        except UnusableReply:  # beside calls nothing need be said
+            if not completion.tool_calls or completion.finish_reason is FinishReason.OTHER:
+                raise
+            said = ""
+        return Act(said, said, completion.tool_calls, truncated=cut)
+    text = visible(completion)
+    said, calls, problem = read_calls(text, tools)
+    # Ids by the step: within one context each is there once.
+    calls = tuple(
+        call.model_copy(update={"id": f"call-{step}-{place}"}) for place, call in enumerate(calls)
+    )
+    return Act(said, text, calls, problem, truncated=cut)
 
 
 class ToolCalls:
