@@ -22,10 +22,10 @@ from memagent_bench.cli.results import as_data, show_forecast, show_gaps, show_m
 if TYPE_CHECKING:
     from memagent.memory.plan import MemorySettings
     from memagent.models.policy import Policy
+    from memagent_bench.benchmark import Benchmark
     from memagent_bench.costs import Share
     from memagent_bench.grid import Grid
     from memagent_bench.runner import Summary
-    from memagent_bench.benchmark import Benchmark
     from memagent_bench.watch import Board, SilentWatcher
 
 BAD_SETTING = 2

@@ -23,11 +23,11 @@ from memagent_bench.cli.results import as_data, show_forecast, show_gaps
 from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
+    from memagent_bench.benchmark import Benchmark
     from memagent_bench.costs import Share
     from memagent_bench.reproduce.protocol import Part
     from memagent_bench.reproduce.verdict import Verdict
     from memagent_bench.runner import Summary
-    from memagent_bench.benchmark import Benchmark
 
 
 def reproduce(given: Reproduce) -> None:
@@ -85,9 +85,9 @@ def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
     """
     from memagent.models.spec import SCHEMES, open_model
     from memagent.prompts import PromptSet
+    from memagent_bench.benchmark import Benchmark
     from memagent_bench.grid import Grid
     from memagent_bench.reproduce.protocol import SYSTEM, settings
-    from memagent_bench.benchmark import Benchmark
     from memagent_bench.suites import tasks_of
 
     if given.prompts is None:

@@ -14,10 +14,10 @@ from memagent.terminal import Paper, amount, console, duration, plural, say, sho
 from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
+    from memagent_bench.benchmark import Benchmark
     from memagent_bench.costs import Cost, Share
     from memagent_bench.record import Record
     from memagent_bench.runner import Summary
-    from memagent_bench.benchmark import Benchmark
     from memagent_bench.table import Mean
 
 REASONS = 8
