@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import IO, Any, cast
 
 from memagent.errors import ConfigError, ToolError
@@ -78,7 +79,7 @@ class Place:
 
     def find(self) -> Any:
         """The function, imported; None where there is none."""
-        found: Any = sys.modules.get(self.module) or __import__(self.module, fromlist=["_"])
+        found: Any = import_module(self.module)
         for name in self.name.split("."):
             found = getattr(found, name, None)
         # A function that `tool` decorates is replaced by its tool.
@@ -119,12 +120,7 @@ class _Worker:
             TimeoutError: it takes longer than its limit.
             ToolError: the process ended.
         """
-        request = {
-            "path": sys.path,
-            "module": call.place.module,
-            "name": call.place.name,
-            "arguments": dict(call.arguments),
-        }
+        request = {"path": sys.path, **vars(call.place), "arguments": dict(call.arguments)}
         with suppress(BrokenPipeError):
             self._requests.write(json.dumps(request).encode() + b"\n")
             self._requests.flush()
