@@ -57,11 +57,16 @@ def keep_the_interpreter() -> str:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not signal it")
 def test_a_function_that_keeps_the_interpreter_ends_when_its_input_does() -> None:
-    asked = {**request("f"), "place": f"{__name__}:keep_the_interpreter"}
     with start() as worker:
         assert worker.stdin is not None
-        worker.stdin.write(json.dumps(asked) + "\n")
-        worker.stdin.flush()
+        assert worker.stdout is not None
+        # The first one, which is not there, has the process start and import this module.
+        for name in ("nothing", "keep_the_interpreter"):
+            asked = {**request(name), "place": f"{__name__}:{name}"}
+            worker.stdin.write(json.dumps(asked) + "\n")
+            worker.stdin.flush()
+            if name == "nothing":
+                assert "error" in json.loads(worker.stdout.readline())
         time.sleep(1.0)
         assert worker.poll() is None
         worker.stdin.close()
