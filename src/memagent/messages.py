@@ -86,12 +86,7 @@ class ToolSpec(Leaf):
 
     def to_openai(self) -> dict[str, Any]:
         """As an element of a request's `tools`. The description is there even if empty: templates write what it is."""
-        fields = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": dict(self.parameters),
-        }
-        return {"type": "function", "function": fields}
+        return {"type": "function", "function": dict(self) | {"parameters": dict(self.parameters)}}
 
 
 class ServedFunction(BaseModel):
@@ -119,9 +114,9 @@ def read_extra(served: BaseModel, *read: str) -> dict[str, JsonValue]:
         read: names of those that say nothing more.
     """
     extra: dict[str, Any] = served.model_extra or {}
+    others = {name: v for name, v in extra.items() if name not in read}
     # Numbers say something even if they are 0.
-    said = {name: v for name, v in extra.items() if v or isinstance(v, (bool, int, float))}
-    return {name: v for name, v in said.items() if name not in read}
+    return {name: v for name, v in others.items() if v or isinstance(v, (int, float))}
 
 
 def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:

@@ -74,24 +74,22 @@ async def in_own_thread(call: Callable[[], T]) -> T:
             as a ToolError.
     """
     context = contextvars.copy_context()
-    # An outcome and not the future's own exception: asyncio's futures cannot hold a StopIteration, and would hang.
-    future: Future[tuple[T | None, BaseException | None]] = Future()
+    future: Future[T] = Future()
 
     def work() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
         try:
-            outcome = (context.run(call), None)
+            future.set_result(context.run(call))
         except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            outcome = (None, error)
-        if future.set_running_or_notify_cancel():
-            future.set_result(outcome)
+            # An event loop's futures cannot hold a StopIteration, and what is no Exception would end the loop.
+            if isinstance(error, Exception) and not isinstance(error, StopIteration):
+                future.set_exception(error)
+            else:
+                future.set_exception(ToolError(named(error)))
 
     threading.Thread(target=work, name="memagent-tool", daemon=True).start()
-    result, error = await asyncio.wrap_future(future)
-    if isinstance(error, Exception) and not isinstance(error, StopIteration):
-        raise error
-    if error is not None:
-        raise ToolError(named(error)) from error
-    return result  # pyright: ignore[reportReturnType]
+    return await asyncio.wrap_future(future)
 
 
 _mutex = threading.Lock()

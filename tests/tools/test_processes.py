@@ -17,7 +17,7 @@ import pytest
 from memagent.errors import BadArguments, ConfigError, ToolError
 from memagent.messages import ToolCall
 from memagent.tools import Tool, Toolset, processes, tool
-from memagent.tools.processes import Place, ProcessCall, WorkerPool
+from memagent.tools.processes import ProcessCall, WorkerPool, place_of
 
 MODULE = '''
 import os, signal, subprocess, sys, time
@@ -218,7 +218,7 @@ async def test_a_call_that_is_given_up_while_it_waits_for_a_process_is_not_made(
 
 async def test_a_call_has_its_own_limit_from_when_a_process_is_at_it(module: ModuleType) -> None:
     pool = WorkerPool(1)
-    wait = Place.of(module.wait)
+    wait = place_of(module.wait)
     try:
         await pool.run(ProcessCall(wait, {"seconds": 0.0}))
         # Two at once: the second waits for the only process, which does not count.
@@ -245,14 +245,14 @@ async def test_closing_ends_calls_under_way_and_refuses_others(
 
 
 async def test_what_is_made_first_is_made_in_each_process(module: ModuleType) -> None:
-    first = ProcessCall(Place.of(module.remember), {"n": 7})
+    first = ProcessCall(place_of(module.remember), {"n": 7})
     pool = WorkerPool(1, first)
     try:
         assert await pool.run(ProcessCall(first.place, {"n": 8})) == "[7,8]"
         assert await pool.run(ProcessCall(first.place, {"n": 9})) == "[7,8,9]"
     finally:
         await asyncio.to_thread(pool.close)
-    broken = WorkerPool(1, ProcessCall(Place.of(module.fail), {"why": "no page"}))
+    broken = WorkerPool(1, ProcessCall(place_of(module.fail), {"why": "no page"}))
     with pytest.raises(ToolError, match="ValueError: no page"):
         await broken.run(first)
     broken.close()
@@ -283,7 +283,7 @@ def test_a_function_of_the_script_itself_is_refused() -> None:
 
     here.__qualname__, here.__module__ = "here", "__main__"
     with pytest.raises(ConfigError, match=r"run the script again.* module of its own"):
-        Place.of(here)
+        place_of(here)
 
 
 def test_a_process_ends_with_its_parent_even_if_that_is_killed(

@@ -163,12 +163,12 @@ async def _in_time(one: Tool, arguments: Mapping[str, Any]) -> Any:
     task = asyncio.ensure_future(run())
     try:
         # Not every event loop has a clock that infinity fits.
-        await asyncio.wait([task], timeout=None if math.isinf(one.timeout) else one.timeout)
-    except asyncio.CancelledError:
-        await _end(one.name, task)
-        raise
-    if not task.done():
-        await _end(one.name, task)
+        timeout = None if math.isinf(one.timeout) else one.timeout
+        in_time, _ = await asyncio.wait([task], timeout=timeout)
+    finally:
+        if not task.done():
+            await _end(one.name, task)
+    if not in_time:
         raise ToolError(
             f"it took longer than {one.timeout:g} seconds and was given up; it may have done a part of its work"
         )

@@ -17,7 +17,7 @@ from memagent.texts import clip
 from memagent.threads import in_own_thread
 from memagent.tools import processes
 from memagent.tools.base import Tool
-from memagent.tools.processes import Place, ProcessCall
+from memagent.tools.processes import ProcessCall, find, place_of
 from memagent.tools.signature import Signature, summary
 
 NOTHING = "(done, nothing returned)"
@@ -87,7 +87,7 @@ def tool(
         )
     _check(function)
     signature = Signature.of(function)
-    run = FunctionRun(signature, Place.of(function) if process else None)
+    run = FunctionRun(signature, place_of(function) if process else None)
     try:
         spec = ToolSpec(
             name=function.__name__ if name is None else name,
@@ -108,7 +108,7 @@ class FunctionRun:
     """Runs a function: an async one on the event loop, any other in a thread, or in a process if it has a place."""
 
     signature: Signature
-    place: Place | None
+    place: str | None
 
     async def __call__(self, arguments: Mapping[str, Any]) -> str:
         """Waits for what the function returns.
@@ -118,7 +118,11 @@ class FunctionRun:
         """
         call = self.signature.bind(arguments)
         if self.place is not None:
-            self.place.check(self.signature.function)
+            if find(self.place) is not self.signature.function:
+                raise ConfigError(
+                    f"{self.place} is another function than the tool's, so a process would run the wrong one; give "
+                    f"each function a name of its own"
+                )
             return await processes.tool_pool.run(ProcessCall(self.place, arguments))
         if inspect.iscoroutinefunction(self.signature.function):
             return as_text(await call())

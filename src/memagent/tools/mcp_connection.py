@@ -33,13 +33,11 @@ class Log:
     """The error output of a server: its last lines are kept, and all go to the log at level DEBUG."""
 
     def __init__(self, who: str) -> None:
-        self._who = who
         self._lines: deque[str] = deque(maxlen=SAID_LINES)
         read, write = os.pipe()
         self.output = os.fdopen(write, "w", encoding="utf-8")
         """Closed here when the connection ends. What the server still writes is read until it ends."""
-        self._read = os.fdopen(read, encoding="utf-8", errors="replace")
-        self._thread = threading.Thread(target=self._follow, name="memagent-mcp-log", daemon=True)
+        self._thread = threading.Thread(target=self._follow, args=(who, read), daemon=True)
         self._thread.start()
 
     def said(self) -> str:
@@ -48,11 +46,11 @@ class Log:
         last = clip("\n".join(self._lines))
         return f"; its error output ends with:\n{last}" if last else ""
 
-    def _follow(self) -> None:
-        with self._read:
-            for line in self._read:
+    def _follow(self, who: str, pipe: int) -> None:
+        with os.fdopen(pipe, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
                 self._lines.append(clip(line.rstrip(), 500))
-                logger.debug("%s: %s", self._who, line.rstrip())
+                logger.debug("%s: %s", who, line.rstrip())
 
 
 Connect = Callable[[Log], AbstractAsyncContextManager["Client"]]

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import IO, Any, cast
 
 from memagent.errors import ConfigError, ToolError
@@ -31,67 +32,49 @@ PROCESSES = max(1, os.cpu_count() or 1)
 _START = "import sys; sys.path[:] = sys.argv[1:]; from memagent.tools.worker import main; main()"
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a function can be imported from."""
+def place_of(function: Callable[..., Any]) -> str:
+    """Where a function can be imported from, as it says itself: `module:name`.
 
-    module: str
-    name: str
-    """Dotted, within the module."""
+    Raises:
+        ConfigError: no other process could import it from there.
+    """
+    who = getattr(function, "__qualname__", repr(function))
+    module: str | None = getattr(function, "__module__", None)
+    if inspect.iscoroutinefunction(function):
+        raise ConfigError(
+            f"{who} is async, so it cannot run in a process; leave out async, or process=True"
+        )
+    if not inspect.isfunction(function) or "<" in who or module is None:
+        raise ConfigError(
+            f"{who} cannot run in a process, which could not import it; define it with def at the top level of a "
+            f"module"
+        )
+    if module in ("__main__", "__mp_main__"):
+        raise ConfigError(
+            f"{who} cannot run in a process, which would have to run the script again to import it; move it to a "
+            f"module of its own, and import it from there"
+        )
+    return f"{module}:{who}"
 
-    @classmethod
-    def of(cls, function: Callable[..., Any]) -> Place:
-        """Where a function says that it is.
 
-        Raises:
-            ConfigError: no other process could import it from there.
-        """
-        who = getattr(function, "__qualname__", repr(function))
-        module: str | None = getattr(function, "__module__", None)
-        if inspect.iscoroutinefunction(function):
-            raise ConfigError(
-                f"{who} is async, so it cannot run in a process; leave out async, or process=True"
-            )
-        if not inspect.isfunction(function) or "<" in who or module is None:
-            raise ConfigError(
-                f"{who} cannot run in a process, which could not import it; define it with def at the top level of a "
-                f"module"
-            )
-        if module in ("__main__", "__mp_main__"):
-            raise ConfigError(
-                f"{who} cannot run in a process, which would have to run the script again to import it; move it to a "
-                f"module of its own, and import it from there"
-            )
-        return cls(module, who)
-
-    def check(self, function: Callable[..., Any]) -> None:
-        """Looks whether the function, or the tool that it was made, is still where it says that it is.
-
-        Raises:
-            ConfigError: something else is, or nothing.
-        """
-        if self.find() is not function:
-            raise ConfigError(
-                f"{self.module}.{self.name} is another function than the tool's, so a process would run the wrong "
-                f"one; give each function a name of its own"
-            )
-
-    def find(self) -> Any:
-        """The function, imported; None where there is none."""
-        found: Any = sys.modules.get(self.module) or __import__(self.module, fromlist=["_"])
-        for name in self.name.split("."):
-            found = getattr(found, name, None)
-        # A function that `tool` decorates is replaced by its tool.
-        if isinstance(found, Tool):
-            return getattr(getattr(found.run, "signature", None), "function", None)
-        return found
+def find(place: str) -> Any:
+    """The function at a place, imported; None where there is none."""
+    try:
+        found = resolve_name(place)
+    except AttributeError:
+        return None
+    # A function that `tool` decorates is replaced by its tool.
+    if isinstance(found, Tool):
+        return getattr(getattr(found.run, "signature", None), "function", None)
+    return found
 
 
 @dataclass(frozen=True)
 class ProcessCall:
     """A call of a function in another process."""
 
-    place: Place
+    place: str
+    """Of the function: `module:name`."""
     arguments: Mapping[str, Any]
     """As its JSON schema wants them."""
     limit: float | None = None
@@ -119,12 +102,7 @@ class _Worker:
             TimeoutError: it takes longer than its limit.
             ToolError: the process ended.
         """
-        request = {
-            "path": sys.path,
-            "module": call.place.module,
-            "name": call.place.name,
-            "arguments": dict(call.arguments),
-        }
+        request = {"path": sys.path, "place": call.place, "arguments": dict(call.arguments)}
         with suppress(BrokenPipeError):
             self._requests.write(json.dumps(request).encode() + b"\n")
             self._requests.flush()

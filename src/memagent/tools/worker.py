@@ -17,7 +17,7 @@ from typing import IO, Any
 from memagent.errors import ToolError
 from memagent.texts import message, named
 from memagent.tools.function import as_text
-from memagent.tools.processes import Place
+from memagent.tools.processes import find
 from memagent.tools.signature import Signature
 
 
@@ -81,14 +81,14 @@ def serve(request: Mapping[str, Any]) -> dict[str, str]:
     """Makes one call.
 
     Args:
-        request: `path` (where modules are looked for), `module`, `name` and `arguments`.
+        request: `path` (where modules are looked for), `place` (`module:name`) and `arguments`.
 
     Returns:
         `text`, or `error` with what a model is told.
     """
     try:
         sys.path[:] = request["path"]
-        function = Place(request["module"], request["name"]).find()
+        function = find(request["place"])
         return {"text": as_text(_signature(function).bind(request["arguments"])())}
     except ToolError as error:
         return {"error": message(error)}
