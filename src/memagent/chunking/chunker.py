@@ -13,7 +13,6 @@ where it is long or ends the document; so does it to the first chunk where the d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memagent.chunking.cuts import MAX_GRAPHEME, Cuts, blanks, grapheme_floor, start_near
@@ -122,7 +121,7 @@ class Chunker:
         self._limit = limit
         self._cuts: Cuts = cuts
         self._overlap = overlap
-        self._neutralise = neutralise or _as_it_is
+        self._neutralise: Neutralise = neutralise or (lambda raw: (raw, ()))
         self._resume = resume if resume is not None and resume.covered else None
         self._index = 0 if resume is None else resume.index
         self._covered: int = 0 if resume is None else resume.covered
@@ -317,7 +316,3 @@ class Chunker:
                     f"read: it is another document, or was changed; start a new run"
                 )
         return piece[min(start, len(head)) :]
-
-
-def _as_it_is(text: str) -> tuple[str, Sequence[int]]:
-    return text, ()

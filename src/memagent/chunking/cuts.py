@@ -35,7 +35,7 @@ _SENTENCE = re.compile(
 )
 _WORD = re.compile(r"(?P<end>)\s++")
 _CLUSTER = regex.compile(r"\X")
-_FIRST_FLAG, _LAST_FLAG = "\U0001f1e6", "\U0001f1ff"  # regional indicators, which pair up to flags
+_FLAGS = "".join(map(chr, range(0x1F1E6, 0x1F200)))  # regional indicators, which pair up to flags
 
 
 def place(text: str, bound: int, cuts: Cuts, floor: int = 0) -> int:
@@ -76,15 +76,14 @@ def grapheme_floor(text: str, at: int) -> int:
     """
     if at <= 0 or at >= len(text):
         return max(0, min(at, len(text)))
-    before, after = text[at - 1], text[at]
-    if before.isascii() and after.isascii():
-        return at - 1 if before + after == "\r\n" else at
-    if _is_flag(before) and _is_flag(after):
-        run = at - 1
-        while run > 0 and _is_flag(text[run - 1]):
-            run -= 1
-        if at - run > MAX_GRAPHEME:  # the look below has to see where pairing begins
-            return at - (at - run) % 2
+    around = text[at - 1 : at + 1]
+    if around.isascii():
+        return at - 1 if around == "\r\n" else at
+    flags = at - len(text[:at].rstrip(_FLAGS))
+    if (
+        flags > MAX_GRAPHEME and text[at] in _FLAGS
+    ):  # the look below has to see where pairing begins
+        return at - flags % 2
     # A cluster that begins before this start is over the limit; all others are seen whole.
     start = max(0, at - 2 * MAX_GRAPHEME)
     for cluster in _CLUSTER.finditer(text[start : at + MAX_GRAPHEME + 1]):
@@ -136,7 +135,3 @@ def _last(pattern: re.Pattern[str], text: str, low: int, bound: int) -> int | No
         if last is not None:
             return last
     return None
-
-
-def _is_flag(char: str) -> bool:
-    return _FIRST_FLAG <= char <= _LAST_FLAG

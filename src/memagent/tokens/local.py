@@ -64,9 +64,15 @@ class TokenizerFile:
         self.exact = self._template is not None
         """Whether conversations are counted as they are rendered: else above that."""
         self.name = f"tokenizer.json:{_digest(raw, self._template)}"
-        control = {
-            i: token.content for i, token in added.items() if _steers(token.content, token.special)
-        }
+        control: dict[int, str] = {}
+        for (
+            i,
+            token,
+        ) in added.items():  # those that steer the model: flagged special, or written like markup
+            text = token.content
+            markup = (text[:1], text[-1:]) in (("<", ">"), ("[", "]")) and len(text) > 2
+            if text.strip() and (token.special or markup):
+                control[i] = text
         self.control_tokens = frozenset(control.values())
         try:
             whole = self._read_in_spite_of_joiners(control, content["model"])
@@ -98,7 +104,7 @@ class TokenizerFile:
         """
         if self._template is not None:
             return self.count(self._template.render(messages, thinking=thinking, tools=tools))
-        return prompt_bound(self.count, messages, tools)
+        return prompt_bound(self, messages, tools=tools)
 
     def measure(self, text: str) -> MeasuredText:
         """The text, to be tokenised as far as it is cut."""
@@ -169,9 +175,3 @@ def _digest(raw: bytes, template: ChatTemplate | None) -> str:
         digest.update(json.dumps([template.source, template.special_tokens]).encode())
         digest.update((template.tool_source or "").encode())
     return digest.hexdigest()[:12]
-
-
-def _steers(text: str, special: bool) -> bool:
-    """Whether an added token steers the model: flagged special, or written like markup."""
-    markup = (text[:1], text[-1:]) in (("<", ">"), ("[", "]")) and len(text) > 2
-    return bool(text.strip()) and (special or markup)

@@ -80,7 +80,7 @@ class MeasuredText:
             if first >= start and end < len(self._text):
                 if first > start and not other._parts:
                     other._take(first - start)
-                other._add(end - start, encoded)
+                other._take(end - start, encoded)
         return other
 
     def _next_end(self) -> int:
@@ -92,10 +92,8 @@ class MeasuredText:
             return whole
         return last_stable_point(self._text, self._chars, wanted) or whole
 
-    def _take(self, end: int) -> None:
-        self._add(end, self._encode(self._text[self._chars : end]))
-
-    def _add(self, end: int, encoded: Sized) -> None:
+    def _take(self, end: int, done: Sized | None = None) -> None:
+        encoded = self._encode(self._text[self._chars : end]) if done is None else done
         self._parts.append((self._chars, end, self._tokens, encoded))
         self._chars = end
         self._tokens += len(encoded)
