@@ -27,12 +27,6 @@ def text_of(
 ) -> Generator[str]:
     """Turns str or bytes of any length into pieces of at most `PIECE_CHARS` characters, all but the last one full.
 
-    Args:
-        items: what the source gives; bytes may be gzip data.
-        name: what the document is called, for messages.
-        encoding: of bytes, or None to find it out.
-        errors: of bytes: "strict", "replace" (U+FFFD) or "ignore".
-
     Raises:
         DocumentError: an item is neither str nor bytes, or the two are mixed; and as the filters do.
     """

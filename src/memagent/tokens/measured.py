@@ -19,7 +19,7 @@ class MeasuredText:
     """A text whose parts are tokenised one after the other.
 
     Args:
-        text: C characters, well formed.
+        text: without half surrogate pairs.
         encode: tokenises a text; the length of what it gives is its tokens.
         cut: characters of a text within so many of its tokens, fewer than it has and at least 1.
         local: the tokeniser has stable points (`locality`); without them the text is one part.
