@@ -11,6 +11,8 @@ from typing import Literal
 
 import regex
 
+from memagent.texts import last_end
+
 Cuts = Literal["sentence", "exact"]
 """`sentence` prefers the end of a paragraph, sentence or word; `exact` takes all that fits."""
 
@@ -20,6 +22,9 @@ SENTENCE_SHARE = 0.5
 """Sentence and word ends count in the last half, so that there are never more than twice the chunks."""
 MAX_GRAPHEME = 64
 """A cluster of more code points than this may be cut: those of real writing stay below, junk has no end."""
+
+LOOK = 512
+"""Characters in which an end is looked for first: a few sentences; mostly there is one."""
 
 _LINE = r"(?>\r\n|\r|\n)"
 _CLOSING = "\"'”’»)\\]}"
@@ -54,7 +59,7 @@ def place(text: str, bound: int, cuts: Cuts, floor: int = 0) -> int:
         late = max(floor, int(bound * (1 - PARAGRAPH_SHARE)))
         half = max(floor, int(bound * (1 - SENTENCE_SHARE)))
         for pattern, low in ((_PARAGRAPH, late), (_SENTENCE, half), (_WORD, half)):
-            if (end := _last(pattern, text, low, bound)) is not None:
+            if (end := last_end(pattern, text, low, bound, LOOK)) is not None:
                 # The white space after it goes along as far as it fits.
                 end = grapheme_floor(text, end + blanks(text[end:bound]))
                 if end > floor:
@@ -95,7 +100,7 @@ def grapheme_floor(text: str, at: int) -> int:
 
 def last_sentence_end(text: str, bound: int) -> int:
     """The last end of a sentence or line at or before a position, 0 where there is none."""
-    return _last(_SENTENCE, text, 0, bound) or 0
+    return last_end(_SENTENCE, text, 0, bound, LOOK) or 0
 
 
 def next_grapheme(text: str, at: int) -> int:
@@ -119,19 +124,3 @@ def start_near(text: str, at: int) -> int:
                 return start
     cluster = grapheme_floor(text, at)
     return cluster if cluster == at else max(at, next_grapheme(text, cluster))
-
-
-def _last(pattern: re.Pattern[str], text: str, low: int, bound: int) -> int | None:
-    """The last end in (low, bound]; an end is where the pattern's (empty) group stands."""
-    start, step = bound, 512  # a few sentences; mostly the first look finds one
-    stop = bound + 3  # a line end of two characters at the bound, and the letter after it
-    while start > low:
-        start, step = max(low, start - step), step * 4
-        last = None
-        for match in pattern.finditer(text, start, stop):
-            end = match.start(match.lastgroup or 0)
-            if low < end <= bound:
-                last = end
-        if last is not None:
-            return last
-    return None

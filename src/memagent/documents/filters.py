@@ -84,10 +84,9 @@ def check(pieces: Iterable[str], name: str) -> Generator[str]:
         given += len(piece)
         blank = blank and not piece.strip()
         yield piece
-    if blank and given:
-        raise EmptyDocument(f"{name!r} holds only white space: there is nothing to read")
     if blank:
-        raise EmptyDocument(f"{name!r} is empty: it has no text to read")
+        what = "holds only white space: there is nothing" if given else "is empty: it has no text"
+        raise EmptyDocument(f"{name!r} {what} to read")
 
 
 def gunzip(blocks: Iterator[bytes], name: str) -> Generator[bytes]:

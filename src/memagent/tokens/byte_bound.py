@@ -7,7 +7,6 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Protocol
 
 from memagent.messages import Message, ToolSpec
 from memagent.texts import repair_surrogates
@@ -17,6 +16,7 @@ from memagent.tokens.base import (
     MESSAGE_ALLOWANCE,
     REQUEST_ALLOWANCE,
     TOOLS_ALLOWANCE,
+    TokenCounter,
 )
 
 
@@ -31,12 +31,8 @@ def byte_count(text: str) -> int:
     return max(size, len(unicodedata.normalize("NFC", text).encode()))
 
 
-class _Counts(Protocol):
-    def count(self, text: str) -> int: ...
-
-
 def prompt_bound(
-    counter: _Counts,
+    counter: TokenCounter,
     messages: Sequence[Message],
     *,
     thinking: bool | None = None,

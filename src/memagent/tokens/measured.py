@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sized
 from typing import Any
 
-from memagent.texts import repair_surrogates
-from memagent.tokens.locality import last_stable_point
+from memagent.texts import last_end, repair_surrogates
+from memagent.tokens.locality import STABLE
 
 FIRST_SHARE = 0.65
 """A window for a chunk is nearly always cut behind this share of it, so up to there one part will do."""
@@ -90,7 +90,7 @@ class MeasuredText:
         wanted = max(int(whole * FIRST_SHARE), self._chars + step)
         if not self._local or wanted >= whole:
             return whole
-        return last_stable_point(self._text, self._chars, wanted) or whole
+        return last_end(STABLE, self._text, self._chars, wanted, 32) or whole  # a few words
 
     def _take(self, end: int, done: Sized | None = None) -> None:
         encoded = self._encode(self._text[self._chars : end]) if done is None else done
