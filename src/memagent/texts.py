@@ -1,4 +1,4 @@
-"""Values and errors put into words, and texts repaired before they are sent or kept."""
+"""Values and errors put into words, texts repaired before they are sent or kept, and a search from the end."""
 
 from __future__ import annotations
 
@@ -59,6 +59,24 @@ def repair_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return _SURROGATES.sub("\ufffd", text)
     return text
+
+
+def last_end(pattern: re.Pattern[str], text: str, low: int, bound: int, look: int) -> int | None:
+    """The last end in (low, bound], None without one; an end is where the pattern's last named (empty) group stands.
+
+    The first look is at `look` characters before `bound`; the pattern sees two more behind it.
+    """
+    start, stop = bound, bound + 3
+    while start > low:
+        start, look = max(low, start - look), look * 4
+        last = None
+        for match in pattern.finditer(text, start, stop):
+            end = match.start(match.lastgroup or 0)
+            if low < end <= bound:
+                last = end
+        if last is not None:
+            return last
+    return None
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:

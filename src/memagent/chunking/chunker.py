@@ -13,7 +13,6 @@ where it is long or ends the document; so does it to the first chunk where the d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memagent.chunking.cuts import MAX_GRAPHEME, Cuts, blanks, grapheme_floor, start_near
@@ -122,7 +121,7 @@ class Chunker:
         self._limit = limit
         self._cuts: Cuts = cuts
         self._overlap = overlap
-        self._neutralise = neutralise or _as_it_is
+        self._neutralise: Neutralise = neutralise or (lambda raw: (raw, ()))
         self._resume = resume if resume is not None and resume.covered else None
         self._index = 0 if resume is None else resume.index
         self._covered: int = 0 if resume is None else resume.covered
@@ -130,12 +129,11 @@ class Chunker:
         sample = (FIRST_CHARS_PER_TOKEN, 1) if resume is None else (resume.chars, resume.tokens)
         self._window = self._window_size(*sample)
         self._hash = hashlib.sha256()
-        # What was fed and not yet cut: `_text` from `_at` on, and `_parts`, which are joined when they are needed.
-        self._text, self._at = "", 0
+        self._fed = 0
+        # What is not cut yet begins at `_start`, in `_text` and in `_parts`, which are joined to it when needed.
+        self._text, self._text_start = "", self._start
         self._parts: list[str] = []
-        self._size = 0
         self._closed = False
-        self._verified = 0
         self._before: Window | None = None
         self._behind: int = 0  # where in it the next window starts
         self._long = max(3, int(limit * BLANK_SHARE))
@@ -147,9 +145,10 @@ class Chunker:
     @property
     def ready(self) -> bool:
         """False while `pop` would return None without doing anything, for want of text."""
+        chars = self._fed - self._start
         if self._closed:
-            return self._size > 0 or self._held is not None
-        return self._size >= self._long + (0 if self._blank else self._window)
+            return chars > 0 or self._held is not None
+        return chars >= self._long + (0 if self._blank else self._window)
 
     def feed(self, piece: str) -> None:
         """Takes the next text of the document.
@@ -159,10 +158,8 @@ class Chunker:
         """
         if self._closed:
             raise RuntimeError("feed() after close()")
-        if self._resume is not None:
-            piece = self._verify(piece, self._resume)
-        self._parts.append(piece)
-        self._size += len(piece)
+        self._parts.append(piece if self._resume is None else self._verify(piece, self._resume))
+        self._fed += len(piece)
 
     def close(self) -> None:
         """Says that the document has ended.
@@ -172,7 +169,7 @@ class Chunker:
         """
         if self._resume is not None:
             raise RunMismatch(
-                f"the document has {self._verified} characters, but this run had already read "
+                f"the document has {self._fed} characters, but this run had already read "
                 f"{self._resume.covered}: it is another document, or was changed; start a new run"
             )
         self._closed = True
@@ -203,7 +200,7 @@ class Chunker:
         raw = ahead[: self._window]
         window = Window(raw, self._counter, self._neutralise, self._before, self._behind)
         bound, cap = window.chars_within(self._limit), self._limit * MAX_CHARS_PER_TOKEN
-        if bound == len(raw) <= cap and not (self._closed and len(raw) == self._size):
+        if bound == len(raw) <= cap and not (self._closed and self._start + bound == self._fed):
             wanted = self._window_size(bound, window.prefix(bound)[2])
             self._before, self._behind = window, 0
             self._window = min(max(wanted, bound * 5 // 4), cap + MAX_GRAPHEME)
@@ -217,8 +214,7 @@ class Chunker:
                     f"the character {raw.lstrip()[:1]!r} takes more than the {self._limit} tokens that "
                     f"a chunk may have; use a larger window or chunk limit"
                 )
-            self._drop(repeated)  # it left no room for anything new
-            self._before, self._start = None, self._covered
+            self._before, self._start = None, self._covered  # that left no room for anything new
             return None
         end, text, inserted, tokens = found
         following = ahead[end : end + self._long]
@@ -229,7 +225,6 @@ class Chunker:
         self._hash.update(raw[repeated:end].encode("utf-8", "surrogatepass"))
         start, self._covered = self._start - self._lead, self._start + end
         self._start = self._covered - keep
-        self._drop(end - keep)
         self._before, self._behind, self._lead = window, end - keep, 0
         chunk = Chunk(
             index=self._index,
@@ -251,7 +246,7 @@ class Chunker:
         """Passes over long white space; gives the chunk that it belongs to when all of it is behind."""
         following = self._peek(BLANK_BLOCK)
         blank = blanks(following)
-        last = self._closed and blank == self._size
+        last = self._closed and self._start + blank == self._fed
         self._blank = blank == len(following) and not last
         if self._blank:
             blank -= 2  # a mark may follow, or half of a line end
@@ -259,7 +254,6 @@ class Chunker:
             # One character more, since how much there is depends on how the text is fed.
             blank = grapheme_floor(following[: blank + 1], blank)
         self._hash.update(following[:blank].encode())
-        self._drop(blank)
         self._covered += blank
         self._start, self._before = self._covered, None
         if self._held is None:
@@ -272,15 +266,12 @@ class Chunker:
 
     def _peek(self, chars: int) -> str:
         """The next characters, fewer where there are not so many."""
-        if len(self._text) - self._at < chars and self._parts:
-            self._text = self._text[self._at :] + "".join(self._parts)
+        at = self._start - self._text_start
+        if len(self._text) - at < chars and self._parts:
+            self._text, self._text_start = self._text[at:] + "".join(self._parts), self._start
             self._parts.clear()
-            self._at = 0
-        return self._text[self._at : self._at + chars]
-
-    def _drop(self, chars: int) -> None:
-        self._at += chars
-        self._size -= chars
+            at = 0
+        return self._text[at : at + chars]
 
     def _window_size(self, chars: float, tokens: int) -> int:
         """Characters to look at for a chunk, where `chars` took `tokens`."""
@@ -305,19 +296,13 @@ class Chunker:
 
     def _verify(self, piece: str, resume: ResumePoint) -> str:
         """Hashes the part of `piece` that was covered; returns what is to be cut."""
-        head = piece[: resume.covered - self._verified]
-        start = max(0, resume.next_start - self._verified)
+        head = piece[: resume.covered - self._fed]
         self._hash.update(head.encode("utf-8", "surrogatepass"))
-        self._verified += len(head)
-        if self._verified == resume.covered:
+        if self._fed + len(head) == resume.covered:
             self._resume = None
             if self._hash.hexdigest() != resume.digest:
                 raise RunMismatch(
                     f"the document's first {resume.covered} characters are not those that this run has "
                     f"read: it is another document, or was changed; start a new run"
                 )
-        return piece[min(start, len(head)) :]
-
-
-def _as_it_is(text: str) -> tuple[str, Sequence[int]]:
-    return text, ()
+        return piece[max(0, resume.next_start - self._fed) :]

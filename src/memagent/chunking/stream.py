@@ -18,12 +18,7 @@ async def chunks(
     *,
     run: Callable[[Pop], Awaitable[Chunk | None]] = in_thread,
 ) -> AsyncGenerator[Chunk]:
-    """Reads a document and yields its chunks; tokenising happens in threads.
-
-    Args:
-        document: the text.
-        chunker: cuts it.
-        run: runs the cutting, which blocks; a cut that raised may be tried again.
+    """Reads a document and yields its chunks. `run` runs the cutting, which blocks; one that raised may be tried again.
 
     Raises:
         DocumentError: as reading the document does.

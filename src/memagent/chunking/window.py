@@ -19,12 +19,7 @@ behind which it put one U+2060 each. Nothing else may differ, and a text without
 class Window:
     """The text that a chunk is cut from, tokenised once in its neutralised form.
 
-    Args:
-        raw: the text.
-        counter: counts tokens.
-        neutralise: makes it safe.
-        before: a window of the same document: what it has tokenised is not tokenised again.
-        start: where in it this one starts.
+    What an earlier window of the document (`before`, in which this one begins at `start`) has tokenised serves again.
     """
 
     def __init__(
@@ -77,14 +72,10 @@ class Window:
         Counted by itself a prefix may have more tokens than the window had up to there (a word is cut, a
         look-alike too), so the cut moves back until it fits, in steps that double.
 
-        Args:
-            bound: about how many characters fit; all of them where the document ends with the window.
-            limit: most tokens.
-            cuts: see `Cuts`.
-            floor: the cut lies behind this position.
+        About `bound` characters fit, all of them where the document ends with the window.
 
         Returns:
-            The position and its `prefix`, or None where not even one character more fits.
+            A position behind `floor` and its `prefix`, or None where not even one character more fits.
         """
         end, allowed, factor = bound, limit, 1
         if bound < len(self.raw):

@@ -55,12 +55,6 @@ def check_options(encoding: str | None, errors: str) -> None:
 def decode(blocks: Iterator[bytes], name: str, encoding: str | None, errors: str) -> Generator[str]:
     """Decodes a stream of bytes. For an empty block it gives what there is of its text, and an empty one.
 
-    Args:
-        blocks: the bytes.
-        name: what the document is called, for messages.
-        encoding: the encoding, or None to find it out.
-        errors: "strict", "replace" (U+FFFD) or "ignore".
-
     Raises:
         DecodingError: a byte does not decode or a character is cut off (`errors="strict"`).
         BinaryDocument: the start of the stream is not text.
@@ -103,12 +97,7 @@ def decode(blocks: Iterator[bytes], name: str, encoding: str | None, errors: str
 
 
 def detect(sample: bytes, complete: bool, name: str) -> str:
-    """Names the encoding of a document from its first bytes.
-
-    Args:
-        sample: the start of the document.
-        complete: whether that is all of it.
-        name: what the document is called, for messages.
+    """Names the encoding of a document from its first bytes, which may be all (`complete`).
 
     Raises:
         BinaryDocument: it is not text.

@@ -27,12 +27,6 @@ def text_of(
 ) -> Generator[str]:
     """Turns str or bytes of any length into pieces of at most `PIECE_CHARS` characters, all but the last one full.
 
-    Args:
-        items: what the source gives; bytes may be gzip data.
-        name: what the document is called, for messages.
-        encoding: of bytes, or None to find it out.
-        errors: of bytes: "strict", "replace" (U+FFFD) or "ignore".
-
     Raises:
         DocumentError: an item is neither str nor bytes, or the two are mixed; and as the filters do.
     """
@@ -90,10 +84,9 @@ def check(pieces: Iterable[str], name: str) -> Generator[str]:
         given += len(piece)
         blank = blank and not piece.strip()
         yield piece
-    if blank and given:
-        raise EmptyDocument(f"{name!r} holds only white space: there is nothing to read")
     if blank:
-        raise EmptyDocument(f"{name!r} is empty: it has no text to read")
+        what = "holds only white space: there is nothing" if given else "is empty: it has no text"
+        raise EmptyDocument(f"{name!r} {what} to read")
 
 
 def gunzip(blocks: Iterator[bytes], name: str) -> Generator[bytes]:

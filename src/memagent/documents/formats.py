@@ -40,14 +40,7 @@ CONTROLS = "".join(chr(i) for i in range(32) if chr(i) not in "\t\n\v\f\r\x1b")
 
 
 def recognise(start: bytes) -> str | None:
-    """Names the format of a file that is not plain text.
-
-    Args:
-        start: the first bytes of the file (some dozens are enough).
-
-    Returns:
-        The format, worded to follow "it is", or None where no known signature matches.
-    """
+    """Names the format of a file that is not plain text by its first bytes, worded to follow "it is"."""
     for signature, name in _SIGNATURES:
         if start.startswith(signature):
             if signature in _PLAUSIBLE_AS_TEXT and not control_share(start[:64]):

@@ -16,6 +16,7 @@ from memagent.tokens.base import (
     MESSAGE_ALLOWANCE,
     REQUEST_ALLOWANCE,
     TOOLS_ALLOWANCE,
+    TokenCounter,
 )
 
 
@@ -28,6 +29,41 @@ def byte_count(text: str) -> int:
     if unicodedata.is_normalized("NFC", text):
         return size
     return max(size, len(unicodedata.normalize("NFC", text).encode()))
+
+
+def prompt_bound(
+    counter: TokenCounter,
+    messages: Sequence[Message],
+    *,
+    thinking: bool | None = None,
+    tools: Sequence[ToolSpec] = (),
+) -> int:
+    """An upper bound on the tokens of a rendered prompt: `TokenCounter.count_messages` without a chat template.
+
+    Contents are counted as texts. Tools and calls are counted as indented JSON, the widest form that templates write
+    them in; or as compact JSON and two tokens for each line end with its indentation, where that is less.
+    """
+    count, bound = counter.count, REQUEST_ALLOWANCE
+    for message in messages:
+        bound += count(message.content) + MESSAGE_ALLOWANCE
+        for call in message.tool_calls:
+            values = call.values()
+            # The arguments as they are sent too: a server may take them for a text.
+            forms = ({call.name: values}, {call.name: call.arguments})
+            bound += CALL_ALLOWANCE + ARGUMENT_ALLOWANCE * len(values) + byte_count(call.id)
+            bound += max(_count_json(count, form) for form in forms)
+            bound += _count_json(count, call.extra) if call.extra else 0
+        bound += byte_count(message.tool_call_id or "")
+        bound += _count_json(count, message.extra) if message.extra else 0
+    if tools:
+        bound += TOOLS_ALLOWANCE + _count_json(count, [tool.to_openai() for tool in tools])
+    return bound
+
+
+def _count_json(count: Callable[[str], int], value: object) -> int:
+    wide, compact = (json.dumps(value, indent=indent, ensure_ascii=False) for indent in (4, None))
+    # Bytes pay for the white space: three or four of them make a token.
+    return min(count(wide), byte_count(compact), count(compact) + 2 * wide.count("\n"))
 
 
 class ByteBound:
@@ -43,16 +79,7 @@ class ByteBound:
     control_tokens: frozenset[str] = frozenset()
 
     count = staticmethod(byte_count)
-
-    def count_messages(
-        self,
-        messages: Sequence[Message],
-        *,
-        thinking: bool | None = None,
-        tools: Sequence[ToolSpec] = (),
-    ) -> int:
-        """Bytes of the contents, plus the allowances for a chat template that is not known."""
-        return prompt_bound(self.count, messages, tools)
+    count_messages = prompt_bound
 
     def measure(self, text: str) -> BytesMeasured:
         """The text's bytes, for cutting."""
@@ -84,39 +111,3 @@ class BytesMeasured:
     def tokens_of_prefix(self, chars: int) -> int:
         """Exactly `count(text[:chars])`."""
         return self._counter.count(self._text[: max(chars, 0)])
-
-
-def prompt_bound(
-    count: Callable[[str], int], messages: Sequence[Message], tools: Sequence[ToolSpec]
-) -> int:
-    """An upper bound on the tokens of a rendered prompt.
-
-    Contents are counted as texts. Tools and calls are counted as indented JSON, the widest form that templates write
-    them in; or as compact JSON and two tokens for each line end with its indentation, where that is less.
-
-    Args:
-        count: tokens of a text.
-        messages: the conversation.
-        tools: what the model may call.
-    """
-    bound = REQUEST_ALLOWANCE
-    for message in messages:
-        bound += count(message.content) + MESSAGE_ALLOWANCE
-        for call in message.tool_calls:
-            values = call.values()
-            # The arguments as they are sent too: a server may take them for a text.
-            forms = ({call.name: values}, {call.name: call.arguments})
-            bound += CALL_ALLOWANCE + ARGUMENT_ALLOWANCE * len(values) + byte_count(call.id)
-            bound += max(_count_json(count, form) for form in forms)
-            bound += _count_json(count, call.extra) if call.extra else 0
-        bound += byte_count(message.tool_call_id or "")
-        bound += _count_json(count, message.extra) if message.extra else 0
-    if tools:
-        bound += TOOLS_ALLOWANCE + _count_json(count, [tool.to_openai() for tool in tools])
-    return bound
-
-
-def _count_json(count: Callable[[str], int], value: object) -> int:
-    wide, compact = (json.dumps(value, indent=indent, ensure_ascii=False) for indent in (4, None))
-    # Bytes pay for the white space: three or four of them make a token.
-    return min(count(wide), byte_count(compact), count(compact) + 2 * wide.count("\n"))

@@ -31,7 +31,7 @@ _LETTERS = (
 _SEPARATORS = (
     ' \\t\\r\\n,.;!?"()…\u3001\u3002\uff0c\uff01\uff1f\uff1b\uff1a\u300c\u300d\uff08\uff09'
 )
-_STABLE = re.compile(f"[{_LETTERS}](?=[{_SEPARATORS}])")
+STABLE = re.compile(f"(?<=[{_LETTERS}])(?=[{_SEPARATORS}])")
 
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -71,21 +71,6 @@ _PIECES = re.compile(r"\\.|.", re.DOTALL)
 _QUANTIFIED = re.compile(r"(?<!\\)([+*?]|\{[\d,]+\})\Z")
 
 
-def last_stable_point(text: str, after: int, before: int) -> int:
-    """The last stable point behind `after` and at or before `before`, 0 where there is none."""
-    end, step = min(before, len(text) - 1), 32  # a few words; widened where a text has none
-    while end > after:
-        start = max(after, end - step)
-        # One character more on each side: the letter before a point, the separator at it.
-        last = 0
-        for match in _STABLE.finditer(text, start, end + 1):
-            last = match.end()
-        if last:
-            return last
-        end, step = start, step * 4
-    return 0
-
-
 def splits_at_stable_points(pattern: str) -> bool:
     """Whether a word-splitting expression always splits at stable points (see the module's text)."""
     parts = frozenset(_alternatives(pattern))
@@ -103,7 +88,7 @@ def is_local(tokenizer: Mapping[str, Any]) -> bool:
     for token in cast("Sequence[Mapping[str, Any]]", tokenizer.get("added_tokens") or ()):
         content = str(token["content"])
         renormalised = normalizer is not None and token.get("normalized") and not content.isascii()
-        reaches = _STABLE.search(content + (" " if token.get("rstrip") else ""))
+        reaches = STABLE.search(content + (" " if token.get("rstrip") else ""))
         if token.get("single_word") or renormalised or reaches:
             return False
     # One step has to split at stable points; the others must at least never match across one.

@@ -141,19 +141,12 @@ def find_template(folder: Path) -> ChatTemplate | None:
     if not isinstance(source, str) or not source:
         return None
     tool_source = tool_source if isinstance(tool_source, str) and tool_source else None
-    return ChatTemplate(source, _special_tokens(settings), tool_source)
-
-
-def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
-    """`bos_token` and its like, each written as a text or as an object with a `content`."""
-    tokens: dict[str, str] = {}
-    for key, value in settings.items():
-        text: object = (
-            cast("dict[str, object]", value).get("content") if isinstance(value, dict) else value
-        )
+    special_tokens: dict[str, str] = {}
+    for key, value in settings.items():  # each written as a text or as an object with a `content`
+        text = cast("dict[str, Any]", value).get("content") if isinstance(value, dict) else value
         if key.endswith("_token") and isinstance(text, str):
-            tokens[key] = text
-    return tokens
+            special_tokens[key] = text
+    return ChatTemplate(source, special_tokens, tool_source)
 
 
 class _Generation(Extension):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memagent.errors import TokenizerError
-from memagent.messages import Message, ToolSpec
 from memagent.texts import repair_surrogates
 from memagent.tokens.byte_bound import prompt_bound
 from memagent.tokens.locality import splits_at_stable_points
@@ -54,6 +52,8 @@ class Tiktoken:
         TokenizerError: tiktoken is not installed, the name is unknown, or its vocabulary is not at hand.
     """
 
+    count_messages = prompt_bound
+
     def __init__(self, encoding: str | Encoding) -> None:
         self._encoding = _load(encoding) if isinstance(encoding, str) else encoding
         self.name = f"tiktoken:{self._encoding.name}"
@@ -64,16 +64,6 @@ class Tiktoken:
     def count(self, text: str) -> int:
         """Tokens of `text`. Lets other threads run meanwhile."""
         return len(self._encoding.encode_ordinary(repair_surrogates(text)))
-
-    def count_messages(
-        self,
-        messages: Sequence[Message],
-        *,
-        thinking: bool | None = None,
-        tools: Sequence[ToolSpec] = (),
-    ) -> int:
-        """Tokens of the contents, plus the allowances for a chat template that is not known."""
-        return prompt_bound(self.count, messages, tools)
 
     def measure(self, text: str) -> MeasuredText:
         """The text, to be tokenised as far as it is cut."""
@@ -96,31 +86,26 @@ def _load(name: str) -> Encoding:
         raise TokenizerError(
             f"tiktoken has no encoding {name!r} that is known here; known: {', '.join(_FILES)}"
         )
+    # Found as tiktoken finds it, so that it downloads nothing.
+    cache = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
+    folder = Path(cache) if cache else Path(tempfile.gettempdir()) / "data-gym-cache"
     for part in _FILES[name]:
-        _check(name, part)
+        url = f"{_HOST}/{part}"
+        file = folder / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise TokenizerError(
+                f"the vocabulary of 'tiktoken:{name}' is not in {str(folder)!r}, and memagent downloads nothing "
+                f'by itself; fetch it once with python -c "import tiktoken; '
+                f"tiktoken.get_encoding('{name}')\", or save {url} as {file.name!r} in a folder that the "
+                f"environment variable TIKTOKEN_CACHE_DIR names"
+            ) from error
+        if hashlib.sha256(content).hexdigest() != _SHA256[part]:
+            raise TokenizerError(
+                f"{str(file)!r}, the vocabulary of 'tiktoken:{name}', is damaged; fetch it again"
+            )
     try:
         return tiktoken.get_encoding(name)
     except Exception as error:  # whatever its parser raises
         raise TokenizerError(f"'tiktoken:{name}' cannot be loaded: {error}") from error
-
-
-def _check(name: str, part: str) -> None:
-    """Makes sure that tiktoken will find a file, and not download it."""
-    url = f"{_HOST}/{part}"
-    # The folder is found as tiktoken finds it.
-    named = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
-    folder = Path(named) if named else Path(tempfile.gettempdir()) / "data-gym-cache"
-    file = folder / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise TokenizerError(
-            f"the vocabulary of 'tiktoken:{name}' is not in {str(folder)!r}, and memagent downloads nothing "
-            f'by itself; fetch it once with python -c "import tiktoken; '
-            f"tiktoken.get_encoding('{name}')\", or save {url} as {file.name!r} in a folder that the "
-            f"environment variable TIKTOKEN_CACHE_DIR names"
-        ) from error
-    if hashlib.sha256(content).hexdigest() != _SHA256[part]:
-        raise TokenizerError(
-            f"{str(file)!r}, the vocabulary of 'tiktoken:{name}', is damaged; fetch it again"
-        )
