@@ -122,12 +122,12 @@ class Chunker:
         self._cuts: Cuts = cuts
         self._overlap = overlap
         self._neutralise: Neutralise = neutralise or (lambda raw: (raw, ()))
-        self._resume = resume if resume is not None and resume.covered else None
-        self._index = 0 if resume is None else resume.index
-        self._covered: int = 0 if resume is None else resume.covered
-        self._start: int = 0 if resume is None else resume.next_start
-        sample = (FIRST_CHARS_PER_TOKEN, 1) if resume is None else (resume.chars, resume.tokens)
-        self._window = self._window_size(*sample)
+        self._resume = resume
+        point = resume or ResumePoint(0, 0, 0, "", round(FIRST_CHARS_PER_TOKEN), 1)
+        self._index = point.index
+        self._covered: int = point.covered
+        self._start: int = point.next_start
+        self._window = self._window_size(point.chars, point.tokens)
         self._hash = hashlib.sha256()
         self._fed = 0
         # What is not cut yet begins at `_start`, in `_text` and in `_parts`, which are joined to it when needed.

@@ -110,11 +110,7 @@ def next_grapheme(text: str, at: int) -> int:
 
 
 def start_near(text: str, at: int) -> int:
-    """Where a repetition of the end of `text` should begin: at `at` or soon after.
-
-    Returns:
-        The first start of a sentence in the first half of text[at:], else of a word, else of a cluster.
-    """
+    """Where a repetition begins: at the first sentence in the first half of text[at:], else at a word or a cluster."""
     middle = at + (len(text) - at) // 2
     for pattern in (_SENTENCE, _WORD):
         found = pattern.search(text, at, middle + 1)

@@ -43,8 +43,6 @@ def chunk_text(pieces: Iterable[str], chunker: Chunker) -> Iterator[Chunk]:
     """Does what `chunks` does, without an event loop, for text that is at hand."""
     for piece in pieces:
         chunker.feed(piece)
-        while (chunk := chunker.pop()) is not None:
-            yield chunk
+        yield from iter(chunker.pop, None)
     chunker.close()
-    while (chunk := chunker.pop()) is not None:
-        yield chunk
+    yield from iter(chunker.pop, None)

@@ -53,12 +53,7 @@ def check_options(encoding: str | None, errors: str) -> None:
 
 
 def decode(blocks: Iterator[bytes], name: str, encoding: str | None, errors: str) -> Generator[str]:
-    """Decodes a stream of bytes. For an empty block it gives what there is of its text, and an empty one.
-
-    Raises:
-        DecodingError: a byte does not decode or a character is cut off (`errors="strict"`).
-        BinaryDocument: the start of the stream is not text.
-    """
+    """Decodes a stream of bytes. For an empty block it gives what there is of its text, and an empty one."""
     sample = bytearray()
     for block in blocks:
         sample += block

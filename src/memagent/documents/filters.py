@@ -41,11 +41,7 @@ def text_of(
 
 
 def parts(items: Iterable[object], kind: type[T], name: str) -> Generator[T]:
-    """The items, all of them of one kind, in parts of bounded length.
-
-    Raises:
-        DocumentError: an item is neither str nor bytes, or of the other kind.
-    """
+    """The items, which must all be of one kind, in parts of bounded length."""
     for item in items:
         if not isinstance(item, (str, bytes, bytearray, memoryview)):
             raise DocumentError(
@@ -64,12 +60,7 @@ def parts(items: Iterable[object], kind: type[T], name: str) -> Generator[T]:
 
 
 def check(pieces: Iterable[str], name: str) -> Generator[str]:
-    """Hands pieces on as they are.
-
-    Raises:
-        DecodingError: there is a lone surrogate, which no encoding can carry to a model.
-        EmptyDocument: no character came, or nothing but white space.
-    """
+    """Hands pieces on as they are; refuses lone surrogates, which no encoding can carry to a model, and empty texts."""
     given, blank = 0, True
     for piece in pieces:
         try:
@@ -94,9 +85,6 @@ def gunzip(blocks: Iterator[bytes], name: str) -> Generator[bytes]:
 
     Zero bytes after the last member are padding (tapes and some tools write them); anything else
     there is an error, because it means text that would silently be lost.
-
-    Raises:
-        DocumentError: the data is corrupt, or ends too early.
     """
     data = b""
     for block in blocks:
