@@ -139,7 +139,9 @@ class ParallelLoop(Loop[Result]):
             tokens=chunk.tokens,
             last=chunk.last,
         )
-        await self._log.record(f"chunk-{chunk.index}", {"mark": mark, "text": chunk.text}, read)
+        await self._log.commit(
+            f"chunk-{chunk.index}", {"mark": mark, "text": chunk.text}, events=[read]
+        )
 
     async def _note(self, chunk: Chunk) -> str:
         """What a chunk says about the question, seen alone: at most as long as a memory."""
@@ -260,7 +262,7 @@ async def _rounds(stream: AsyncIterator[Chunk], width: int) -> AsyncGenerator[li
         yield group
 
 
-class ParallelAgent(Agent):
+class ParallelAgent(Agent[MemorySettings]):
     """Reads a document in rounds of parallel notes.
 
     Args:
@@ -305,10 +307,6 @@ class ParallelAgent(Agent):
     def recipe(self) -> dict[str, Any]:
         """What is kept with a run."""
         return {"model": self.model.name, **self.settings.model_dump(mode="json")}
-
-    def _reseed(self, seed: int | None) -> None:
-        if seed is not None:
-            self.settings = self.settings.model_copy(update={"seed": seed})
 
 
 def main() -> None:

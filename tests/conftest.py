@@ -43,11 +43,9 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def few_threads() -> Iterator[None]:
-    """Leaves as many worker threads as there were: asking a server for counts allows more."""
-    yield
-    if threads._pool._workers != threads.WORKERS:
-        threads._pool = threads._Pool()
+def few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allows as many worker threads as at first: asking a server for counts allows more."""
+    monkeypatch.setattr(threads, "allowed_workers", threads.WORKERS)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -62,13 +60,13 @@ def blockbuster() -> Iterator[BlockBuster]:
         function.can_block_in("<frozen importlib._bootstrap>", {"_find_and_load"})
     # Building an agent reads a page of settings and wording, also in async code.
     for functions in detector.functions.values():
-        functions.can_block_in("memagent/models/spec.py", {"look"})
-        functions.can_block_in("memagent/models/nano.py", {"open_nano"})
+        functions.can_block_in("memagent/models/spec.py", {"_look"})
+        functions.can_block_in("memagent/models/spec.py", {"open_nano"})
         functions.can_block_in("memagent/models/policy.py", {"load"})
         functions.can_block_in("memagent/models/transformers/model.py", {"_find"})
-        functions.can_block_in("memagent/prompts/promptset.py", {"load"})
+        functions.can_block_in("memagent/prompts/loading.py", {"load"})
     # The sync API blocks its caller on purpose, a notebook's loop too.
-    detector.functions["threading.Lock.acquire"].can_block_in("memagent/run/sync.py", {"run_sync"})
+    detector.functions["threading.Lock.acquire"].can_block_in("memagent/threads.py", {"run_sync"})
     detector.activate()
     yield detector
     detector.deactivate()

@@ -1,10 +1,10 @@
 import inspect
-
-import pytest
+import re
+from pathlib import Path
 
 from memagent import errors
 
-TREE = [line.strip(" │├└─") for line in (errors.__doc__ or "").split("\n\n")[1].splitlines()]
+PAGE = (Path(__file__).resolve().parents[1] / "docs" / "errors.md").read_text(encoding="utf-8")
 CLASSES = {
     name: kind
     for name, kind in inspect.getmembers(errors, inspect.isclass)
@@ -12,23 +12,19 @@ CLASSES = {
 }
 
 
-def test_the_drawn_tree_is_the_tree() -> None:
-    assert [line.split()[0] for line in TREE if line] == sorted(
-        CLASSES, key=[line.split()[0] for line in TREE].index
-    )
-    assert len(TREE) == len(CLASSES)
+def test_the_page_draws_each_error_once() -> None:
+    tree = PAGE[PAGE.rindex("MemagentError\n") :].partition("```")[0].split()
+    assert sorted(tree) == sorted(CLASSES)
     assert all(issubclass(kind, errors.MemagentError) for kind in CLASSES.values())
 
 
-@pytest.mark.parametrize("line", [line for line in TREE if "retryable" in line and "`" not in line])
-def test_the_drawn_retryable_errors_are(line: str) -> None:
-    assert getattr(CLASSES[line.split()[0]], "retryable")  # noqa: B009
-
-
-def test_the_others_are_not_retryable() -> None:
-    drawn = {line.split()[0] for line in TREE if "retryable" in line and "`" not in line}
-    retryable = {name for name, kind in CLASSES.items() if getattr(kind, "retryable", False)}
-    assert retryable == drawn
+def test_the_page_says_which_are_retried() -> None:
+    table = PAGE[PAGE.index("| Class | Retried |") :].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (yes|no)\b", table, re.MULTILINE)
+    kinds = {name for name, kind in CLASSES.items() if issubclass(kind, errors.ModelError)}
+    assert {name for name, _ in rows} == kinds - {"ModelError"}
+    retryable = {name for name in kinds if getattr(CLASSES[name], "retryable", False)}
+    assert {name for name, retried in rows if retried == "yes"} == retryable
 
 
 def test_errors_carry_their_data() -> None:

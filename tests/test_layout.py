@@ -12,7 +12,7 @@ PACKAGE = ROOT / "src" / "memagent"
 
 MAX_LINES = 350
 MAX_INIT_LINES = 60
-MAX_RUNTIME_LINES = 23_100
+MAX_RUNTIME_LINES = 20_500
 """Of all of src/memagent: it calls itself light."""
 LONG_INITS = {"src/memagent/__init__.py"}
 """Each public name stands there for type checkers, for `import *`, and for loading."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent.messages import Completion, Message, ToolCall
-from memagent.texts import VALUE_CHARS, map_texts, quote, repair_surrogates
+from memagent.texts import VALUE_CHARS, clip, map_texts, message, named, quote, repair_surrogates
 
 
 def test_a_huge_value_is_quoted_fast_and_short() -> None:
@@ -38,3 +38,23 @@ def test_no_message_call_or_reply_holds_half_a_surrogate_pair() -> None:
         Completion.model_validate({"text": "\ud800"}),
     ):
         assert "\ufffd" in json.loads(value.model_dump_json().encode()).__repr__()
+
+
+def test_a_short_text_is_left_as_it_is() -> None:
+    assert clip("abc", 3) == "abc"
+
+
+def test_a_long_text_says_how_much_is_left_out() -> None:
+    assert clip("abcdef", 2) == "ab... (4 more characters)"
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise OSError
+
+
+def test_an_error_is_its_class_and_message() -> None:
+    assert named(ValueError("no such page")) == "ValueError: no such page"
+    assert named(KeyError()) == "KeyError"
+    assert named(Silent()) == "Silent"
+    assert message(ValueError("x" * 10_000)).endswith("... (8000 more characters)")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from memagent.documents import open_document
 from memagent.errors import ConfigError
-from memagent.run.sync import run_sync
+from memagent.threads import run_sync
 from memagent.tokens import TokenCounter
 from memagent_bench.filler import Filler
 

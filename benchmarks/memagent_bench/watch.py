@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from memagent import terminal
 from memagent.cli.options import Display
@@ -17,6 +17,9 @@ from memagent_bench.lengths import show_length
 from memagent_bench.meter import Account, Meter
 from memagent_bench.record import Record
 from memagent_bench.systems.base import Status
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 NEARLY = 0.98
 """How far a job counts as done at most before it is: predictions are rough."""
@@ -221,18 +224,22 @@ class LiveWatcher(SilentWatcher):
 
     def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
         super().__init__(board)
-        self._screen = terminal.Board(stream, title, board, self._latest)
+        self._title = title
+        self._screen = terminal.board(stream, self._state)
 
     def __enter__(self) -> Self:
-        self._screen.__enter__()
+        self._screen.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         """Gives the terminal back."""
-        self._screen.__exit__(*error)
+        self._screen.stop()
 
-    def _latest(self) -> str:
-        return "" if self.board.latest is None else line_of(self.board.latest)
+    def _state(self) -> tuple[RenderableType, list[str]]:
+        board = self.board
+        latest = "" if board.latest is None else line_of(board.latest)
+        lines = [self._title, " · ".join(board.facts()), latest]
+        return terminal.bar(board.fraction, board.left), lines
 
 
 def watcher(display: Display, board: Board, title: str) -> SilentWatcher:

@@ -34,7 +34,7 @@ class Course(Going):
 @contextmanager
 def told() -> Generator[None]:
     """Turns whatever ends a command into words on standard error and an exit code."""
-    with training(Course(json=False)), interruptible():
+    with training(Course()), interruptible():
         yield
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from memagent.messages import Leaf, Usage
+from memagent.messages import Leaf, Message, Usage
 from memagent.trajectory import Conversation
 
 Tier = Literal["stale", "clip", "summary"]
@@ -61,3 +61,24 @@ class Compaction(Leaf):
     """What the summary calls cost, those since the compaction before that led to nothing apart."""
     conversations: tuple[Conversation, ...] = ()
     """Each summary call that was used, with its reply; more than one where the turns did not fit a single call."""
+
+    def segments(self, before: tuple[Message, ...]) -> list[Conversation]:
+        """The conversations that it ended: what was in the context, and how it was summarised.
+
+        A summary behind all that the model said is the end of that conversation. Else (a turn was left out, or there
+        were several passes) the context stands by itself, so that nothing that was sampled is lost.
+        """
+        own = conversation_of(before)
+        for context, summary in zip(own, self.conversations, strict=False):
+            if summary.messages[: len(context.messages)] == context.messages:
+                return list(self.conversations)
+        return [*own, *self.conversations] or [Conversation(messages=before, kind="act")]
+
+
+def conversation_of(messages: tuple[Message, ...]) -> tuple[Conversation, ...]:
+    """The conversation that a context is: up to the model's last words, since it saw nothing of what stands behind.
+
+    Without any words of the model there is none.
+    """
+    said = [place for place, message in enumerate(messages) if message.role == "assistant"]
+    return (Conversation(messages=messages[: said[-1] + 1], kind="act"),) if said else ()

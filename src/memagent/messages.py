@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -61,8 +61,9 @@ class ToolCall(_Sparse):
     def values(self) -> dict[str, JsonValue]:
         """The arguments as chat templates take them, empty where they are no JSON object: vLLM reads them so too."""
         try:
-            found: object = json.loads(self.arguments, parse_constant=_refuse)
-            json.dumps(found, ensure_ascii=False).encode()  # half surrogate pairs fail here
+            found: object = json.loads(self.arguments)
+            # Half surrogate pairs fail here, and numbers that are none in JSON.
+            json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
@@ -85,12 +86,7 @@ class ToolSpec(Leaf):
 
     def to_openai(self) -> dict[str, Any]:
         """As an element of a request's `tools`. The description is there even if empty: templates write what it is."""
-        fields = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": dict(self.parameters),
-        }
-        return {"type": "function", "function": fields}
+        return {"type": "function", "function": dict(self) | {"parameters": dict(self.parameters)}}
 
 
 class ServedFunction(BaseModel):
@@ -118,9 +114,9 @@ def read_extra(served: BaseModel, *read: str) -> dict[str, JsonValue]:
         read: names of those that say nothing more.
     """
     extra: dict[str, Any] = served.model_extra or {}
+    others = {name: v for name, v in extra.items() if name not in read}
     # Numbers say something even if they are 0.
-    said = {name: v for name, v in extra.items() if v or isinstance(v, (bool, int, float))}
-    return {name: v for name, v in said.items() if name not in read}
+    return {name: v for name, v in others.items() if v or isinstance(v, (int, float))}
 
 
 def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:
@@ -335,12 +331,3 @@ class Completion(_Sparse):
     tokens: TokenIds | None = None
     failures: tuple[Failure, ...] = ()
     """Attempts that failed before this reply; `usage.retries` counts them."""
-
-
-def _refuse(constant: str) -> NoReturn:
-    """NaN and the infinities are Python's, not JSON's.
-
-    Raises:
-        ValueError: always.
-    """
-    raise ValueError(constant)

@@ -7,10 +7,11 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, Protocol, TypeAlias
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.live import Live
     from rich.text import Text
 
 REFRESH = 8
@@ -77,72 +78,47 @@ def console(stream: IO[str]) -> Console:
 
 def say(first: str, rest: str = "", *, style: str) -> None:
     """Writes one paragraph to standard error, its first words in a style; wrapped and coloured on a terminal only."""
-    text = clean(f"{first} {rest}".rstrip())
-    if not on_terminal(sys.stderr):
-        print(text, file=sys.stderr)
-        return
-    from rich.text import Text
-
-    shown = Text(text)
-    shown.stylize(style, 0, len(first))
-    console(sys.stderr).print(shown)
+    Paper(sys.stderr, colour=on_terminal(sys.stderr)).line((first, style), f" {rest}".rstrip())
 
 
 class Paper:
-    """Lines on standard output: coloured and wrapped at words on a terminal, else as they are.
+    """Lines on standard output, or another stream: coloured and wrapped at words, or as they are without `colour`.
 
-    Args:
-        colour: True if standard output is a terminal and the display is `full`.
+    Control characters in them are made visible.
     """
 
-    def __init__(self, *, colour: bool) -> None:
-        self._console = console(sys.stdout) if colour else None
+    def __init__(self, stream: IO[str] | None = None, *, colour: bool) -> None:
+        self._stream = stream or sys.stdout
+        self._console = console(self._stream) if colour else None
 
     def line(self, *parts: Part, indent: int = 0, hang: int = 0) -> None:
-        """Writes one paragraph of parts; control characters in them are made visible.
-
-        Args:
-            parts: joined as they are.
-            indent: columns before each line.
-            hang: further columns before what a terminal wraps.
-        """
+        """Writes one paragraph: `indent` columns before each line, `hang` more before what a terminal wraps."""
         given = [(part, "") if isinstance(part, str) else part for part in parts]
         cleaned = [(clean(text), style) for text, style in given]
         if self._console is None:
-            text = "".join(text for text, _ in cleaned)
-            pad = " " * indent
-            print("\n".join((pad + line).rstrip() for line in text.split("\n")))
-            return
-        if not any(text for text, _ in cleaned):
-            self._console.print()
+            lines = "".join(text for text, _ in cleaned).split("\n")
+            print("\n".join((" " * indent + line).rstrip() for line in lines), file=self._stream)
             return
         from rich.padding import Padding
         from rich.text import Text
 
-        shown = Text.assemble(*cleaned)
+        text = Text.assemble(*cleaned)
         if hang:
-            wrapped = shown.wrap(self._console, max(1, self._console.width - indent - hang))
-            shown = Text("\n" + " " * hang).join(wrapped)
-        self._console.print(Padding(shown, (0, 0, 0, indent), expand=False))
+            wrapped = text.wrap(self._console, max(1, self._console.width - indent - hang))
+            text = Text("\n" + " " * hang).join(wrapped)
+        self._console.print(Padding(text, (0, 0, 0, indent), expand=False) if text else "")
 
     def gist(self, text: str, style: str = "", *, indent: int = 0, end: str = "") -> None:
-        """Writes as much of a text as one line shows: of a terminal its width, else `PIPE_WIDTH` characters.
-
-        Args:
-            text: put on one line; control characters are made visible.
-            style: of rich.
-            indent: columns.
-            end: stands behind it in any case.
-        """
+        """Writes as much of a text as fits one line of the terminal, or of `PIPE_WIDTH`; `end` stands behind it."""
         if self._console is None:
-            print((" " * indent + shorten(text, PIPE_WIDTH - indent - len(end)) + end).rstrip())
+            self.line(shorten(text, PIPE_WIDTH - indent - len(end)) + end, indent=indent)
             return
         from rich.text import Text
 
         # By cells, of which wide characters take two.
-        shown = Text(shorten(text, self._console.width), style=style)
-        shown.truncate(max(1, self._console.width - indent - len(end)), overflow="ellipsis")
-        self._console.print(Text.assemble(" " * indent, shown, (end, "dim")), no_wrap=True)
+        line = Text(shorten(text, self._console.width), style=style)
+        line.truncate(max(1, self._console.width - indent - len(end)), overflow="ellipsis")
+        self._console.print(Text.assemble(" " * indent, line, (end, "dim")), no_wrap=True)
 
     def table(self, rows: list[tuple[str, str]]) -> None:
         """Writes `name  value` rows, the names dim and of one width, further lines of a value beneath its first."""
@@ -154,137 +130,73 @@ class Paper:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table.grid(padding=0)
-        table.add_column(width=width, no_wrap=True)
+        table = Table.grid()
+        table.add_column(width=width, style="dim")
         table.add_column(overflow="fold")
         for name, value in rows:
-            table.add_row(Text(name, style="dim"), Text(clean(value)))
+            table.add_row(name, Text(clean(value)))
         self._console.print(table)
 
 
-class Progress(Protocol):
-    """What a board draws."""
+def live(screen: Console, draw: Callable[[], RenderableType]) -> Live:
+    """Redraws the foot of a terminal while work goes on; lines that are printed scroll by above it.
 
-    @property
-    def fraction(self) -> float | None:
-        """How much is done, 0 to 1; None if unknown."""
-        ...
-
-    @property
-    def left(self) -> float | None:
-        """Seconds to go; None if unknown."""
-        ...
-
-    def facts(self) -> list[str]:
-        """Counts for one line."""
-        ...
-
-
-class Screen:
-    """Redraws the foot of a terminal while work goes on; lines that are written scroll by above it.
-
-    Args:
-        stream: a terminal.
-        draw: makes what is shown. Called from another thread, `REFRESH` times a second.
+    `draw` is called from another thread, `REFRESH` times a second.
     """
+    from rich.live import Live
 
-    keep = False
-    """Leave the last drawing there at the end."""
-
-    def __init__(self, stream: IO[str], draw: Callable[[], RenderableType]) -> None:
-        from rich.live import Live
-
-        self.console = console(stream)
-        self._live = Live(
-            console=self.console,
-            get_renderable=draw,
-            refresh_per_second=REFRESH,
-            vertical_overflow="crop",
-        )
-
-    def __enter__(self) -> Screen:
-        self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Draws for the last time, and gives the terminal back."""
-        self._live.transient = not self.keep
-        self._live.stop()
+    return Live(
+        console=screen,
+        get_renderable=draw,
+        refresh_per_second=REFRESH,
+        transient=True,
+        vertical_overflow="crop",
+    )
 
 
-class Board(Screen):
-    """A title, a bar and a line of counts.
-
-    Args:
-        stream: a terminal.
-        title: what is going on.
-        progress: how far it is.
-        latest: one more line; None for no such line.
-    """
-
-    def __init__(
-        self,
-        stream: IO[str],
-        title: str,
-        progress: Progress,
-        latest: Callable[[], str] | None = None,
-    ) -> None:
-        self._title, self._progress, self._latest = title, progress, latest
-        super().__init__(stream, self._draw)
-
-    def _draw(self) -> RenderableType:
-        from rich.console import Group
-        from rich.text import Text
-
-        width = self.console.width
-        lines = [" · ".join(self._progress.facts())]
-        lines += [] if self._latest is None else [self._latest()]
-        return Group(
-            Text(shorten(self._title, width), style="bold"),
-            bar(self._progress),
-            *(Text(shorten(line, width), style="dim") for line in lines),
-        )
-
-
-def bar(progress: Progress, unknown: str = "") -> RenderableType:
-    """A bar with the percentage and the time left.
-
-    Args:
-        progress: how far the work is.
-        unknown: stands beside the bar if nobody knows how much there is.
-    """
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
+def board(stream: IO[str], state: Callable[[], tuple[RenderableType, list[str]]]) -> Live:
+    """A bar below its title, the first of the lines, and above the others; they are gone at the end."""
+    from rich.console import Group
     from rich.text import Text
 
-    fraction, left = progress.fraction, progress.left
+    screen = console(stream)
+
+    def draw() -> RenderableType:
+        drawn, (title, *lines) = state()
+        return Group(
+            Text(shorten(title, screen.width), style="bold"),
+            drawn,
+            *(Text(shorten(line, screen.width), style="dim") for line in lines),
+        )
+
+    return live(screen, draw)
+
+
+def bar(fraction: float | None, left: float | None, unknown: str = "") -> RenderableType:
+    """A bar with the percentage and the seconds left; `unknown` stands beside it if there is no fraction."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
     row = Table.grid(expand=True, padding=(0, 1))
     row.add_column(ratio=1)
     row.add_column(no_wrap=True)
     if fraction is None:
-        row.add_row(ProgressBar(total=None, pulse=True), Text(unknown))
+        row.add_row(ProgressBar(total=None, pulse=True), unknown)
     else:
-        ahead = "" if left is None or fraction >= 1 else f"{duration(left)} left"
-        row.add_row(
-            ProgressBar(total=1.0, completed=fraction), Text(f"{fraction:4.0%} {ahead}".rstrip())
-        )
+        ahead = "" if left is None or fraction >= 1 else f" {duration(left)} left"
+        row.add_row(ProgressBar(total=1.0, completed=fraction), f"{fraction:4.0%}{ahead}")
     return row
 
 
-def panel(
-    text: Text, title: str | Text, *, style: str, subtitle: str | None = None
-) -> RenderableType:
+def panel(text: Text, title: Text, *, style: str, subtitle: str = "") -> RenderableType:
     """A text in a frame with round corners."""
-    from rich import box
     from rich.panel import Panel
 
     return Panel(
         text,
         title=title,
         title_align="left",
-        subtitle=subtitle,
+        subtitle=subtitle or None,
         subtitle_align="right",
         border_style=style,
-        box=box.ROUNDED,
-        padding=(0, 1),
     )

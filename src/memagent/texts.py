@@ -1,16 +1,18 @@
-"""Values quoted in errors, and texts repaired before they are sent or kept."""
+"""Values and errors put into words, texts repaired before they are sent or kept, and a search from the end."""
 
 from __future__ import annotations
 
 import re
 import reprlib
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, JsonValue, ValidationError
 
 VALUE_CHARS = 100
 """Enough of a wrong value to know it again."""
+MESSAGE_CHARS = 2000
+"""Of an error that a model is told: enough for a long message, and little of a small window (600 tokens)."""
 
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = _repr.maxlong = VALUE_CHARS
@@ -22,6 +24,27 @@ def quote(value: object) -> str:
     # What is nested is bounded at each level only, so levels multiply.
     text = _repr.repr(value)
     return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]}..."
+
+
+def clip(text: str, chars: int = MESSAGE_CHARS) -> str:
+    """The text, or its beginning and how much is left out."""
+    if len(text) <= chars:
+        return text
+    return f"{text[:chars]}... ({len(text) - chars} more characters)"
+
+
+def message(error: BaseException) -> str:
+    """What an error says, clipped; empty where it says nothing, or fails to."""
+    try:
+        return clip(str(error).strip())
+    except Exception:  # noqa: BLE001 - it is whoever wrote the tool who wrote __str__
+        return ""
+
+
+def named(error: BaseException) -> str:
+    """Class and message of an error: `ValueError: no such page`."""
+    said = message(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def repair_surrogates(text: str) -> str:
@@ -38,20 +61,34 @@ def repair_surrogates(text: str) -> str:
     return text
 
 
+def last_end(pattern: re.Pattern[str], text: str, low: int, bound: int, look: int) -> int | None:
+    """The last end in (low, bound], None without one; an end is where the pattern's last named (empty) group stands.
+
+    The first look is at `look` characters before `bound`; the pattern sees two more behind it.
+    """
+    start, stop = bound, bound + 3
+    while start > low:
+        start, look = max(low, start - look), look * 4
+        last = None
+        for match in pattern.finditer(text, start, stop):
+            end = match.start(match.lastgroup or 0)
+            if low < end <= bound:
+                last = end
+        if last is not None:
+            return last
+    return None
+
+
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """Changes each text in plain JSON data, the names of members too."""
-    match value:
-        case str():
-            return change(value)
-        case list():
-            return [map_texts(item, change) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        case dict():
-            return {
-                change(name): map_texts(item, change)  # pyright: ignore[reportUnknownArgumentType]
-                for name, item in value.items()  # pyright: ignore[reportUnknownVariableType]
-            }
-        case _:
-            return value
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [map_texts(item, change) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {change(name): map_texts(item, change) for name, item in items}
+    return value
 
 
 def describe_problem(error: ValidationError) -> str:

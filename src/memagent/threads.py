@@ -1,4 +1,4 @@
-"""Where blocking work is done: a few threads of memagent's own, for tokenising and for the run store."""
+"""Threads of memagent's own: a few for short blocking work, one a call for long work, one with an event loop."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import asyncio
 import contextvars
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
-from typing import ParamSpec, TypeVar
+from functools import cache, partial
+from typing import Any, ParamSpec, TypeVar
+
+from memagent.errors import ConfigError, ToolError
+from memagent.texts import named
 
 WORKERS = max(1, min(4, (os.cpu_count() or 1) // 2))
 """Half the cores: the other half is for the event loop, and for an engine on the same machine. Few on purpose: each
@@ -20,40 +23,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Pool:
-    """The threads, made on first use and again after a fork, which leaves none alive."""
-
-    def __init__(self) -> None:
-        self._workers = WORKERS
-        self.forget()
-
-    def forget(self) -> None:
-        """What a forked process does: the threads are not its own, nor is whoever held the lock."""
-        self._mutex = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-
-    def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Queues one call."""
-        # Under the lock, since an executor that `widen` has replaced takes no more work.
-        with self._mutex:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="memagent-work")
-            return self._pool.submit(call)
-
-    def widen(self, workers: int) -> None:
-        """Replaces the executor, which cannot grow."""
-        with self._mutex:
-            if workers <= self._workers:
-                return
-            self._workers = workers
-            if self._pool is not None:
-                self._pool.shutdown(wait=False)  # its queue is still worked off
-                self._pool = None
+allowed_workers = WORKERS
 
 
-_pool = _Pool()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.forget)
+@cache
+def _executor(process: int, workers: int) -> ThreadPoolExecutor:
+    """One for each process, since a fork leaves no thread alive, and for each size, since an executor cannot grow."""
+    return ThreadPoolExecutor(workers, thread_name_prefix="memagent-work")
 
 
 def widen(workers: int) -> None:
@@ -61,7 +37,8 @@ def widen(workers: int) -> None:
 
     Threads are still started only when all others are busy. A smaller number than before changes nothing.
     """
-    _pool.widen(workers)
+    global allowed_workers  # noqa: PLW0603 - one limit for the process
+    allowed_workers = max(allowed_workers, workers)
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -73,7 +50,8 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     """
     context = contextvars.copy_context()
     call: Callable[[], T] = partial(function, *args, **kwargs)
-    work = asyncio.wrap_future(_pool.submit(partial(context.run, call)))
+    executor = _executor(os.getpid(), allowed_workers)
+    work = asyncio.wrap_future(executor.submit(partial(context.run, call)))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -83,3 +61,90 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         if not work.cancelled():
             work.exception()  # looked at, so that nobody reports it as lost
         raise
+
+
+async def in_own_thread(call: Callable[[], T]) -> T:
+    """Runs `call` in a thread that is made for it, and awaits it.
+
+    Cancelling does not wait for it: a thread cannot be ended. It goes on unseen, and does not keep the program
+    from ending, as one of a pool would.
+
+    Raises:
+        Exception: what the call raised. What is no Exception (SystemExit, a cancellation of the call's own) comes
+            as a ToolError.
+    """
+    context = contextvars.copy_context()
+    future: Future[T] = Future()
+
+    def work() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(context.run(call))
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            # An event loop's futures cannot hold a StopIteration, and what is no Exception would end the loop.
+            if isinstance(error, Exception) and not isinstance(error, StopIteration):
+                future.set_exception(error)
+            else:
+                future.set_exception(ToolError(named(error)))
+
+    threading.Thread(target=work, name="memagent-tool", daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
+_mutex = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+"""By process: a forked one has no threads but its own."""
+
+
+def _background() -> asyncio.AbstractEventLoop:
+    """The event loop of one daemon thread, made on first use."""
+    with _mutex:
+        loop = _loops.get(os.getpid())
+        if loop is None:
+            loop = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="memagent", daemon=True).start()
+        return loop
+
+
+async def in_background(work: Coroutine[Any, Any, T]) -> T:
+    """Awaits `work`, which runs on the background loop: what it makes there lives on when the caller's loop ends."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _background()))
+
+
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Runs `work` on the background loop and waits for it: works in scripts, threads and notebooks.
+
+    Ctrl-C cancels the work, waits until it has let go of what it holds, and raises KeyboardInterrupt.
+
+    Raises:
+        ConfigError: called from the background loop itself (a tool or model that uses the sync API),
+            which would wait for itself.
+    """
+    loop = _background()
+    try:
+        inside = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        inside = False
+    if inside:
+        work.close()
+        raise ConfigError(
+            "a sync method was called from inside memagent's own event loop: await its async twin"
+        )
+    try:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+    except BaseException:  # Ctrl-C, or what a signal handler raised, while the work goes on
+        _stop(work, loop)
+        raise
+
+
+def _stop(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+    # Ctrl-C may come while the work is handed over, before there is a future to cancel.
+    async def stop() -> None:
+        tasks = {task for task in asyncio.all_tasks() if task.get_coro() is work}
+        for task in tasks:
+            task.cancel()
+        if tasks:  # they need some turns of the loop to clean up
+            await asyncio.wait(tasks, timeout=10)
+
+    asyncio.run_coroutine_threadsafe(stop(), loop).result()

@@ -17,10 +17,10 @@ from memagent.chunking import Cuts
 from memagent.errors import ConfigError
 from memagent.events import ChunkRead, MemoryKept, MemoryUpdated
 from memagent.memory.agent import MemoryAgent
-from memagent.memory.plan import ReadingSettings
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
+from memagent.models.policy import ReadingSettings
 from memagent.models.scripted import ScriptedModel
 from memagent.run.result import Result
 from memagent.runstore import RunStore

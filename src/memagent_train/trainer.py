@@ -218,7 +218,7 @@ class RolloutTrainer(GRPOTrainer):
         self.state.num_input_tokens_seen += sum(r.tokens for g in told for r in g.rollouts)
         self.note(figures(told) | {"rows": float(len(rows)), "data/passes": self._passes()})
         self.note({"tokens/seen": float(self.state.num_input_tokens_seen)})
-        return self._micro_batches(rows, [n for n, group in enumerate(groups) for _ in group])
+        return self.micro_batches(rows, [n for n, group in enumerate(groups) for _ in group])
 
     def _roll(self, indices: Sequence[int]) -> Rolled:
         if not self.algorithm.dynamic_sampling:
@@ -241,7 +241,7 @@ class RolloutTrainer(GRPOTrainer):
         groups = check_groups(rollouts, len(indices), size)
         return [compare([checked(one) for one in group], self.algorithm) for group in groups]
 
-    def _micro_batches(self, rows: Sequence[TrainingRow], groups: Sequence[int]) -> list[Batch]:
+    def micro_batches(self, rows: Sequence[TrainingRow], groups: Sequence[int]) -> list[Batch]:
         """This process's micro-batches.
 
         Args:

@@ -31,7 +31,8 @@ class Quarters:
 @cache
 def line_ends() -> TokenCounter:
     """Splits as the tokenizers of GPT-4, Llama 3 and Qwen do: a sign takes the line ends after it."""
-    ranks = dict(gpt2()._mergeable_ranks)
+    known = gpt2()
+    ranks = {known.decode_single_token_bytes(rank): rank for rank in range(known.eot_token)}
     pattern = (
         r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*"
         r"|\s*[\r\n]|\s+(?!\S)|\s+"

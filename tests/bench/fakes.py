@@ -18,11 +18,11 @@ from memagent.models.limit import Limits
 from memagent.prompts import PromptSet
 from memagent.tasks import Sample
 from memagent.tokens import ByteBound
+from memagent_bench.benchmark import Benchmark
 from memagent_bench.grid import Grid, Job
 from memagent_bench.options import DataOptions
 from memagent_bench.record import Provenance, Record
 from memagent_bench.runner import Summary
-from memagent_bench.session import Benchmark
 from memagent_bench.systems.base import Outcome, Setting, Status, System
 from memagent_bench.watch import Board, SilentWatcher
 
@@ -136,8 +136,8 @@ class Listening(SilentWatcher):
 async def run(bench: Benchmark, **more: Any) -> Summary:
     """One session, its model closed."""
     try:
-        async with bench.open() as session:
-            return await session.run(more.pop("watch", SilentWatcher), **more)
+        async with bench.open() as opened:
+            return await opened.run(more.pop("watch", SilentWatcher), **more)
     finally:
         await bench.model.aclose()
 

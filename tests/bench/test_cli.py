@@ -273,7 +273,7 @@ def test_a_limit_says_how_to_go_on(invoke: Invoke, tmp_path: Path) -> None:
     done = invoke(*args, "--max-calls", "1")
     assert done.exit_code == 6
     assert "stopped: the limit calls=1 is reached (1 spent); 1 sample under way" in done.stderr
-    assert "go on, the limit raised, with: memagent-bench" in done.stderr
+    assert "resume with a higher limit: memagent-bench" in done.stderr
     assert invoke(*args, "--max-calls", "1").exit_code == 6
     assert invoke(*args).exit_code == 0
     assert len(read_records(tmp_path / "out")) == 1
@@ -495,5 +495,5 @@ def test_help_offers_what_a_suite_has(invoke: Invoke) -> None:
 def test_the_line_to_go_on_with_has_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     urls = "http://me:secret@one/v1,https://you@two/v1"
     monkeypatch.setattr("sys.argv", ["x", "ruler", "--base-url", urls])
-    line = Going(json=False, begun=True).resume_command(None)
+    line = Going(begun=True).resume_command(None)
     assert line == "memagent-bench ruler --base-url http://…@one/v1,https://…@two/v1"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent.chunking.window import Window, end_within
+from memagent.chunking.window import Window
 from memagent.tokens import ByteBound, TokenizerFile
 
 COUNTER = TokenizerFile(Path(__file__).parents[1] / "data" / "tokenizer")
@@ -25,10 +25,8 @@ def defuse(text: str) -> tuple[str, Sequence[int]]:
 @given(TEXTS, st.data())
 def test_prefixes_are_counted_as_they_will_be_shown(text: str, data: st.DataObject) -> None:
     window = Window(text, COUNTER, defuse)
-    assert window.tokens == COUNTER.count(defuse(text)[0])
     end = data.draw(st.integers(0, len(text)))
     safe, positions = defuse(text[:end])
-    assert window.prefix(end) == (safe, len(positions), COUNTER.count(safe))
     assert window.prefix(end) == (safe, len(positions), COUNTER.count(safe))
 
 
@@ -40,7 +38,7 @@ def test_raw_guides_are_positions_whose_safe_form_fits(text: str) -> None:
     def shown(chars: int) -> int:
         return len(text[:chars].encode()) + 3 * sum(position < chars for position in positions)
 
-    for limit in range(window.tokens + 2):
+    for limit in range(window.prefix(len(text))[2] + 2):
         chars = window.chars_within(limit)
         assert shown(chars) <= limit
         assert chars == len(text) or shown(chars + 1) > limit
@@ -51,17 +49,16 @@ def test_raw_guides_are_positions_whose_safe_form_fits(text: str) -> None:
 def test_the_end_fits_and_is_behind_the_floor(cuts: str, text: str, limit: int) -> None:
     window = Window(text + " tail of some words", COUNTER, defuse)
     bound = window.chars_within(limit)
-    if bound >= len(window.raw):
-        return
-    end = end_within(window, bound, limit, cuts, 0)  # type: ignore[arg-type]
-    if end is None:
+    found = window.fit(bound, limit, cuts, 0)  # type: ignore[arg-type]
+    if found is None:
         assert COUNTER.count(defuse(window.raw[:1])[0]) > limit
     else:
-        assert end > 0
-        assert COUNTER.count(defuse(window.raw[:end])[0]) <= limit
+        assert found[0] > 0
+        assert found[1:] == window.prefix(found[0])
+        assert found[3] <= limit
 
 
 def test_no_end_where_nothing_fits() -> None:
     window = Window("\U0001f600 and more", ByteBound(), lambda text: (text, ()))
-    assert end_within(window, 0, 3, "exact", 0) is None
-    assert end_within(window, 1, 4, "exact", 0) == 1
+    assert window.fit(0, 3, "exact", 0) is None
+    assert window.fit(1, 4, "exact", 0) == (1, "\U0001f600", 0, 4)

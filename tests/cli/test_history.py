@@ -23,7 +23,7 @@ ONE = Usage(calls=1)
 
 
 def written(events: list[Event], capsys: pytest.CaptureFixture[str], *, number: int = 0) -> str:
-    History(Paper(colour=False), "Who?", number, many=number > 0).write(iter(events))
+    History(Paper(colour=False), number).write(iter(events))
     return capsys.readouterr().out
 
 
@@ -48,7 +48,6 @@ def test_memories_are_differences(capsys: pytest.CaptureFixture[str]) -> None:
         Answered(answer="In York.", form_found=True, truncated=True, usage=ONE),
     ]
     assert written(events, capsys).splitlines() == [
-        "",
         "chunks 0-1 kept",
         "chunk 2  characters 20 to 1,030  memory 18 tokens",
         "  + Ada lives in Bath.",
@@ -73,8 +72,6 @@ def test_one_question_of_several(capsys: pytest.CaptureFixture[str]) -> None:
         Stopped(question=1, reason=StopReason.UNUSABLE_REPLY, detail="it was empty", usage=ONE),
     ]
     assert written(events, capsys, number=1).splitlines() == [
-        "",
-        "question 1: Who?",
         "chunk 0: 2 look-alikes of prompt fields made harmless",
         "chunk 0  memory 5 tokens",
         "  + Ours.",
@@ -91,6 +88,6 @@ def test_a_long_run_is_read_as_a_stream(capsys: pytest.CaptureFixture[str]) -> N
             alive += 1
             yield MemoryKept(chunk=chunk, usage=ONE)
 
-    History(Paper(colour=False), "Who?", 0, many=False).write(events())
-    assert capsys.readouterr().out == "\nchunks 0-99999 kept\n"
+    History(Paper(colour=False)).write(events())
+    assert capsys.readouterr().out == "chunks 0-99999 kept\n"
     assert alive == 100_000

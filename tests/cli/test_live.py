@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import FACT, QUESTION
 
-from memagent.cli.live import LiveWatcher
 from memagent.cli.progress import Tally
+from memagent.cli.watch import LiveWatcher
 from memagent.events import (
     Answered,
     ChunkRead,
@@ -56,10 +56,10 @@ def drawn(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("LINES", str(lines))
-    stream = Terminal()
-    with LiveWatcher(Tally(chars=200), stream, memory=memory) as watcher:
+    stream, tally = Terminal(), Tally(chars=200)
+    with LiveWatcher(tally, stream, memory=memory):
         for event in events:
-            watcher.event(event)
+            tally.add(event)
     return texts(stream.getvalue())
 
 

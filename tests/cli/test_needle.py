@@ -12,7 +12,7 @@ def test_a_text_has_its_length_and_the_fact_once(length: Length) -> None:
     wanted = length.tokens * CHARS / BOOK_TOKENS
     assert len(needle.text) == pytest.approx(wanted, abs=100)
     assert needle.text.count(needle.fact) == 1
-    assert needle.text[needle.place : needle.end] == needle.fact
+    assert needle.text[needle.place :].startswith(needle.fact)
     assert needle.text[needle.place - 2 : needle.place] == "\n\n"
     assert 0.09 < needle.place / len(needle.text) < 0.95
     assert str(needle.count) in needle.fact

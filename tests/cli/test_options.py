@@ -42,4 +42,4 @@ def test_options_are_the_settings_of_the_agent() -> None:
 def test_an_unknown_choice_names_the_known_ones(invoke: Invoke) -> None:
     done = invoke("ask", "book.txt", "Who?", "--gate", "ajar")
     assert done.exit_code == 2
-    assert "update" in done.stderr
+    assert "'--gate': 'ajar' is not one of 'off', 'update'" in done.stderr

@@ -9,7 +9,7 @@ import pytest
 from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
-from memagent.cli.results import as_json, costs, report, spent
+from memagent.cli.show import as_json, costs, report, spent
 from memagent.events import Answered, Event, MemoryUpdated, Settled, Stopped
 from memagent.messages import Usage
 from memagent.runstore import RunRecord, RunStore
@@ -78,8 +78,7 @@ def test_an_answer_that_is_missing(
 ) -> None:
     record = made(store, "Who?", "When?")
     tally = tally_of(updated(), answered(), LIMIT, questions=("Who?", "When?"))
-    outcome = Outcome(json=display is Display.JSON)
-    assert report(store, record, tally, display, outcome) == 6
+    assert report(store, record, tally, Outcome(display)) == 6
     out, said = capsys.readouterr()
     assert "no answer to 'When?': the limit of 3 calls is reached" in said
     if display is Display.NONE:
@@ -101,7 +100,7 @@ def test_the_answer_is_prominent_on_a_terminal(
     record = made(store, "Who?")
 
     def shown(answer: Answered, display: Display) -> Any:
-        return report(store, record, tally_of(answer), display, Outcome(json=False))
+        return report(store, record, tally_of(answer), Outcome(display))
 
     assert shown(answered("[b]Ada\x1b", truncated=True), Display.FULL) == 0
     screen = stream.getvalue()

@@ -55,7 +55,9 @@ def test_the_conversation_of_a_chunk(invoke: Invoke, made: str) -> None:
     assert said["steps"][0]["kind"] == "update"
     chunks = only_json(invoke("runs", "--display", "json").stdout)[0]["chunks"]
     assert invoke("show", made, "--chunk", str(chunks - 1)).exit_code == 0
-    assert invoke("show", made, "--chunk", str(chunks)).exit_code == 2  # not the answer's
+    beyond = invoke("show", made, "--chunk", str(chunks))
+    assert beyond.exit_code == 2  # not the answer's
+    assert f"has read {chunks} chunks, numbered from 0" in beyond.stderr
 
 
 def test_retries_and_stops_are_told(

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent.cli.source import expected_chars, open_source
+from memagent.cli.setup import expected_chars, open_source
 from memagent.errors import DocumentNotFound
 
 

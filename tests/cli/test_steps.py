@@ -1,6 +1,6 @@
 import pytest
 
-from memagent.cli.steps import Outline, Steps, described
+from memagent.cli.history import Steps, described, turns_of
 from memagent.compaction import Change, Compaction
 from memagent.events import (
     Acted,
@@ -37,7 +37,7 @@ def change(turn: int, what: str, before: int, after: int = 0, tool: str | None =
 def written(
     events: list[Event], capsys: pytest.CaptureFixture[str], *, whole: bool = False
 ) -> list[str]:
-    Steps(Paper(colour=False), Outline.of(events), whole=whole).write(events)
+    Steps(Paper(colour=False), turns_of(events), whole=whole).write(events)
     return capsys.readouterr().out.splitlines()
 
 
@@ -136,7 +136,7 @@ def test_what_left_the_context_is_told_by_steps(capsys: pytest.CaptureFixture[st
     ]
     full = written(events, capsys, whole=True)
     assert "  step 1  summarised          650 tokens  t2" in full
-    assert Outline.of(events) == Outline(turns=[0, 1, 1, 2], misread={1})
+    assert turns_of(events) == [0, 1, 1, 2]
     lines = written(events, capsys)
     assert lines[3] == "step 1  prompt 1,201 tokens  meant as a call that could not be read"
     assert lines[lines.index("    page", 4) + 1 :] == [

@@ -1,12 +1,13 @@
 import io
 import sys
+from contextlib import closing
 
 import pytest
 
-from memagent.cli.live import LiveWatcher
+from memagent import MemoryAgent
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
-from memagent.cli.watch import PlainWatcher, Watcher, watcher
+from memagent.cli.watch import PlainWatcher, watch
 from memagent.events import (
     ChunkRead,
     Event,
@@ -19,6 +20,7 @@ from memagent.events import (
     Settled,
 )
 from memagent.messages import Usage
+from memagent.runstore import RunStore
 
 ONE = Usage(calls=1)
 
@@ -54,9 +56,8 @@ def events(*questions: str) -> list[Event]:
 def lines(
     watcher: PlainWatcher, shown: list[Event], capsys: pytest.CaptureFixture[str]
 ) -> list[str]:
-    with watcher:
-        for event in shown:
-            watcher.event(event)
+    for event in shown:
+        watcher.add(event)
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -95,32 +96,32 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+@pytest.mark.parametrize(
+    ("display", "drawn"),
+    [
+        (Display.FULL, [True, False]),
+        (Display.PLAIN, [False, False]),
+        (Display.JSON, [False, True]),
+        (Display.NONE, [False, True]),
+    ],
+)
+def test_progress_is_drawn_where_no_data_goes(
+    display: Display, drawn: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    return Terminal()
-
-
-def test_a_terminal_gets_the_full_display(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdout", terminal)
-    assert isinstance(watcher(Display.FULL, Tally()), LiveWatcher)
-    assert isinstance(watcher(Display.PLAIN, Tally()), PlainWatcher)
-
-
-@pytest.mark.parametrize("display", [Display.JSON, Display.NONE])
-def test_data_on_standard_output_leaves_standard_error_for_progress(
-    display: Display, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert isinstance(watcher(display, Tally()), Watcher)
-    monkeypatch.setattr(sys, "stderr", terminal)
-    assert isinstance(watcher(display, Tally()), LiveWatcher)
-
-
-def test_the_bare_watcher_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    streams = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stdout", streams[0])
+    monkeypatch.setattr(sys, "stderr", streams[1])
     tally = Tally()
-    with Watcher(tally) as silent:
-        silent.event(ChunkRead(chunk=0, start=0, end=5, tokens=5, last=True))
-    assert tally.chunks == 1
+    with closing(RunStore(None)) as store:
+        agent = MemoryAgent("extractive", store=store)
+        watch(agent, agent.stream("Ada was born in London.", "Where was Ada born?"), tally, display)
+    assert ["\x1b[?25l" in stream.getvalue() for stream in streams] == drawn
+    assert tally.notebooks[0].answer
+
+
+def test_data_that_nobody_watches_is_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(RunStore(None)) as store:
+        agent = MemoryAgent("extractive", store=store)
+        watch(agent, agent.stream("It rains.", "Does it rain?"), Tally(), Display.JSON)
     assert capsys.readouterr() == ("", "")

@@ -14,12 +14,14 @@ from typing import Any
 from tests.session.adding import PROMPTS, TASK, adder, adding_tools, as_text
 
 from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel, ToolAgent
+from memagent.events import Event
 from memagent.run.agent import Agent
 from memagent.run.stream import EventStream
 
 TEXT = "".join(f"Line {number} tells of the number {number * number}.\n" for number in range(90))
 ITEMS = 7
 Respond = Callable[[ChatRequest], Any]
+OnEvent = Callable[[Event], None]
 
 
 def hashing(request: ChatRequest) -> str:
@@ -53,6 +55,8 @@ class Job:
     open: Callable[..., EventStream[Any]]
     """Begins the job: the agent, and `run_id`; `asked` is asked instead of the usual."""
     window: int
+    run: Callable[..., Any] | None = None
+    """Does the job for a sync caller: the agent, `run_id` and `on_event`."""
 
     def agent(self, store: RunStore | None, respond: Respond | None = None, **options: Any) -> Any:
         """An agent over a scripted model."""
@@ -72,6 +76,19 @@ def work(agent: Any, run_id: str, asked: Any = TASK) -> EventStream[Any]:
     return agent.stream(asked, run_id=run_id)
 
 
+def ask(agent: MemoryAgent, run_id: str, on_event: OnEvent) -> Any:
+    return agent.ask(TEXT, "Which number?", run_id=run_id, on_event=on_event)
+
+
+def ask_many(agent: MemoryAgent, run_id: str, on_event: OnEvent) -> Any:
+    questions = ["Which number?", "Which line?", "And why?"]
+    return agent.ask_many(TEXT, questions, run_id=run_id, on_event=on_event)
+
+
+def run_task(agent: ToolAgent, run_id: str, on_event: OnEvent) -> Any:
+    return agent.run(TASK, run_id=run_id, on_event=on_event)
+
+
 def tools(protocol: str) -> Callable[..., ToolAgent]:
     def make(model: ScriptedModel, **options: Any) -> ToolAgent:
         settings = {"max_summaries": 50, "prompts": PROMPTS, "protocol": protocol}
@@ -86,9 +103,9 @@ def parallel_agent(model: ScriptedModel, **options: Any) -> Agent:
 
 
 AGENTS = (
-    Job("memory", hashing, MemoryAgent, read, 2048),
-    Job("memory-many", hashing, MemoryAgent, read_many, 2048),
-    Job("tools-native", adder(ITEMS), tools("native"), work, 6400),
-    Job("tools-text", as_text(adder(ITEMS)), tools("text"), work, 5200),
+    Job("memory", hashing, MemoryAgent, read, 2048, ask),
+    Job("memory-many", hashing, MemoryAgent, read_many, 2048, ask_many),
+    Job("tools-native", adder(ITEMS), tools("native"), work, 6400, run_task),
+    Job("tools-text", as_text(adder(ITEMS)), tools("text"), work, 5200, run_task),
     Job("own", hashing, parallel_agent, read, 2048),
 )

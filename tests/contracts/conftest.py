@@ -8,9 +8,9 @@ from tests.engines import commands, venvs
 from tests.engines.fixtures import API_KEY, StartServer
 from tests.engines.servers import EngineServer
 
-from memagent.models.nano import FOLDER, open_nano
 from memagent.models.openai import OpenAIModel
 from memagent.models.policy import policy_of
+from memagent.models.spec import FOLDER, open_nano
 
 NEEDS_SERVER = "served"
 NANO = "nano"

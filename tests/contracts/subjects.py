@@ -83,26 +83,29 @@ def _weights() -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
+@cache
+def _drawn() -> list[object]:
+    """Grows with each reply that any weights in this process are asked for."""
+    from memagent.models.transformers.padded import PaddedSampler
+
+    drawn, sample = list[object](), PaddedSampler.sample
+
+    async def counted(sampler: PaddedSampler, *args: Any, **options: Any) -> Any:
+        drawn.append(None)
+        return await sample(sampler, *args, **options)
+
+    setattr(PaddedSampler, sample.__name__, counted)
+    return drawn
+
+
 def transformers() -> Subject:
     """Random weights in this process."""
     from memagent.models.transformers.model import TransformersModel
 
-    drawn: list[object] = []
-
-    class Counting(TransformersModel):
-        def _load(self) -> Any:
-            engine = super()._load()
-            inner = engine.sampler.sample
-
-            async def sample(*args: Any, **options: Any) -> Any:
-                drawn.append(None)
-                return await inner(*args, **options)
-
-            engine.sampler.sample = sample
-            return engine
+    drawn = _drawn()
 
     def make(**_: Any) -> ChatModel:
-        return Counting(_weights().name)
+        return TransformersModel(_weights().name)
 
     return Subject("transformers", make, 1500, lambda: len(drawn))
 

@@ -128,8 +128,10 @@ def test_a_reader_that_is_slow_holds_the_run_up(job: Job, store: RunStore) -> No
 
 
 def test_sync_callers_hear_of_each_event(job: Job, store: RunStore) -> None:
-    agent, heard = job.agent(store), list[Event]()
-    results = outcome(agent._finish(job.open(agent, "r"), heard.append))
+    if job.run is None:
+        pytest.skip("has no sync entry")
+    heard = list[Event]()
+    results = outcome(job.run(job.agent(store), "r", heard.append))
     assert heard == list(store.events("r"))
     assert said(results) == said(finish(job, None))
 
@@ -139,9 +141,10 @@ def test_what_a_callback_raises_stops_the_run(job: Job, store: RunStore) -> None
         if event.seq == 2:
             raise ZeroDivisionError
 
-    agent = job.agent(store)
+    if job.run is None:
+        pytest.skip("has no sync entry")
     with pytest.raises(ZeroDivisionError) as caught:
-        agent._finish(job.open(agent, "r"), refuse)
+        job.run(job.agent(store), "r", refuse)
     assert any("resume('r')" in note for note in caught.value.__notes__)
     assert store.get("r").status == "stopped"
     assert said(finish(job, store)) == said(finish(job, None))
@@ -350,7 +353,7 @@ def test_trajectories_are_readable_after_the_agent_is_closed(job: Job, tmp_path:
     stores: tuple[Any, ...] = (None, tmp_path / "runs.sqlite")
     for store in stores:
         with job.agent(store) as agent:
-            results = outcome(agent._finish(job.open(agent, "r")))
+            results = outcome(asyncio.run(job.open(agent, "r").finish()))
         for result in results:
             assert len(result.trajectory.conversations) > 0
             assert all(isinstance(c, Conversation) for c in result.trajectory.conversations)

@@ -16,8 +16,7 @@ from memagent import MemoryAgent, Recorder
 from memagent.errors import ConfigError, ContextOverflow
 from memagent.messages import ChatRequest, FinishReason, Message, Sampling, ToolSpec
 from memagent.models.base import ChatModel
-from memagent.run.sync import run_sync
-from memagent.threads import in_thread
+from memagent.threads import in_thread, run_sync
 
 LOOK_ALIKES = [
     "<|im_end|>", "<|im_start|>assistant\n", "<|endoftext|>", "<|eot_id|>", "[INST]", "</s>",

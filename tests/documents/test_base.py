@@ -44,9 +44,14 @@ KINDS: dict[str, tuple[Callable[[Path], Any], bool]] = {
     "iterator of str": (lambda _: iter([TEXT[:9], TEXT[9:]]), False),
     "iterator of bytes": (lambda _: iter([RAW[:9], RAW[9:10], RAW[10:]]), False),
     "iterator of gzip": (lambda _: iter([gzip.compress(RAW)[:1], gzip.compress(RAW)[1:]]), False),
-    "async str": (lambda _: stream([TEXT[:5], TEXT[5:]]), False),
+    "async str": (lambda _: stream(["", TEXT[:5], "", "", TEXT[5:]]), False),
+    "async small str": (
+        lambda _: stream([TEXT[i : i + 99] for i in range(0, len(TEXT), 99)]),
+        False,
+    ),
     "async bytes": (lambda _: stream([RAW[i : i + 999] for i in range(0, len(RAW), 999)]), False),
     "async gzip": (lambda _: stream([gzip.compress(RAW)]), False),
+    "async gzip by bytes": (lambda _: stream([bytes([b]) for b in gzip.compress(RAW)]), False),
 }
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent.documents.decoding import SAMPLE_BYTES, Decoder, check_options, detect
+from memagent.documents.decoding import SAMPLE_BYTES, check_options, detect
+from memagent.documents.decoding import decode as decoded
 from memagent.errors import BinaryDocument, ConfigError, DecodingError
 
 FRENCH = (
@@ -27,9 +28,8 @@ CHINESE = "话说天下大势,分久必合,合久必分。周末七国分争,并
 def decode(
     data: bytes, *, encoding: str | None = None, errors: str = "strict", step: int = 4096
 ) -> str:
-    decoder = Decoder("doc", encoding, errors)
-    out = [text for at in range(0, len(data), step) for text in decoder.feed(data[at : at + step])]
-    return "".join([*out, *decoder.close()])
+    blocks = (data[at : at + step] for at in range(0, len(data), step))
+    return "".join(decoded(blocks, "doc", encoding, errors))
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300), st.integers(1, 7))

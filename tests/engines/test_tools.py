@@ -9,8 +9,9 @@ from tests.engines import venvs
 from tests.engines.servers import EngineServer
 
 from memagent.messages import ChatRequest, Message, Sampling, ToolCall, ToolSpec
-from memagent.models.checked_counter import CheckedCounter
 from memagent.models.openai import OpenAIModel
+from memagent.models.server import Server
+from memagent.models.server_counter import ServerCounter
 from memagent.threads import in_thread
 
 CITIES, YEARS = ("Moskva", "Smolensk", "Bałta"), (1805, 1812)
@@ -92,13 +93,13 @@ CONVERSATIONS: dict[str, tuple[Message, ...]] = {
 @pytest.mark.parametrize("tokenizer", [False, True], ids=["server", "local"])
 @pytest.mark.parametrize("name", CONVERSATIONS)
 async def test_prompts_with_tools_are_counted_exactly(
-    engine: EngineServer, name: str, tokenizer: bool
+    engine: EngineServer, name: str, tokenizer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the server takes each of them, malformed arguments too."""
     folder: Path | None = venvs.tiny_model() if tokenizer else None
     model = opened(engine, tokenizer=folder)
     counter = await model.counter()
-    assert isinstance(counter, CheckedCounter)
+    assert isinstance(counter, ServerCounter)
     messages = CONVERSATIONS[name]
     for tools in ((TRAVEL, LOOK), (LOOK,), ()):
         ask = request(*messages, tools=tools, max_tokens=1)
@@ -107,5 +108,14 @@ async def test_prompts_with_tools_are_counted_exactly(
         assert counted == reply.usage.prompt_tokens
     # SGLang adds a key to tools that the template writes out, so that only it can count them.
     local = tokenizer and engine.engine == "vllm"
-    assert (counter._tool_talk is not counter._server) == local
+    asked: list[str] = []
+    ask = Server.ask
+
+    def note(server: Server, path: str, body: Any = None) -> Any:
+        asked.append(path)
+        return ask(server, path, body)
+
+    monkeypatch.setattr(Server, "ask", note)
+    await in_thread(counter.count_messages, messages[:1], tools=(LOOK, TRAVEL))
+    assert (not asked) == local
     await model.aclose()

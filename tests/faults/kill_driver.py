@@ -9,11 +9,13 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
-from memagent import ChatRequest, MemoryAgent, RunStore, ScriptedModel
+from memagent import ChatRequest, MemoryAgent, ScriptedModel
 
 TEXT = "".join(
     f"Line {number} tells of the number {number * number % 9973}.\n" for number in range(4200)
@@ -42,11 +44,10 @@ def committed(folder: Path, store: str) -> list[str]:
     """Kind and number of the committed calls, read as another process would."""
     if not (folder / store).exists():
         return []
-    opened = RunStore(folder / store)
-    rows = opened._db.read(
-        "SELECT kind, number FROM effects WHERE committed IS NOT NULL AND kind GLOB '*/q*'"
-    )
-    opened.close()
+    with closing(sqlite3.connect(folder / store)) as opened:
+        rows = opened.execute(
+            "SELECT kind, number FROM effects WHERE committed IS NOT NULL AND kind GLOB '*/q*'"
+        ).fetchall()
     return [f"{kind} {number}" for kind, number in rows]
 
 

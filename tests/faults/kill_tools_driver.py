@@ -8,13 +8,15 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 from tests.session.adding import PROMPTS, TASK, Reply, StrictModel, adder, adding_tools
 
-from memagent import ChatRequest, RunStore, ToolAgent
+from memagent import ChatRequest, ToolAgent
 
 ITEMS = 240
 WINDOW = 6000
@@ -76,9 +78,10 @@ def committed(folder: Path, store: str) -> list[str]:
     """Kind and number of the committed effects, read as another process would."""
     if not (folder / store).exists():
         return []
-    opened = RunStore(folder / store)
-    rows = opened._db.read("SELECT kind, number FROM effects WHERE committed IS NOT NULL")
-    opened.close()
+    with closing(sqlite3.connect(folder / store)) as opened:
+        rows = opened.execute(
+            "SELECT kind, number FROM effects WHERE committed IS NOT NULL"
+        ).fetchall()
     return [f"{kind} {number}" for kind, number in rows]
 
 

@@ -91,6 +91,22 @@ def test_a_reading_that_a_limit_stops_answers_from_the_memory_so_far(store: RunS
     assert (answered.partial, answered.answer) == (True, result.answer)  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("answer", [False, True])
+@pytest.mark.parametrize("questions", [QUESTIONS[:1], QUESTIONS], ids=["one", "three"])
+def test_a_run_that_the_same_limit_stops_again_says_so_once(
+    store: RunStore, questions: list[str], *, answer: bool
+) -> None:
+    limits = Limits(calls=4, answer=answer)
+    first, _ = read(store, limits, questions)
+    if answer:  # it took a call, which the next session counts
+        first, _ = read(store, limits, questions)
+    before = list(store.events("r1"))
+    again, asked = read(store, limits, questions)
+    assert list(store.events("r1")) == before
+    assert asked.kinds == []
+    assert free(again) == free(first)
+
+
 @pytest.mark.parametrize("most", range(1, 5))
 @pytest.mark.parametrize("questions", [QUESTIONS[:1], QUESTIONS], ids=["one", "three"])
 def test_it_resumes_to_the_whole_answer(store: RunStore, most: int, questions: list[str]) -> None:

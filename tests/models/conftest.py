@@ -41,7 +41,7 @@ def nobody() -> str:
 def settings_may_be_read(blockbuster: BlockBuster) -> None:
     """Opening a model reads `.env`, a few lines, once."""
     for function in blockbuster.functions.values():
-        function.can_block_in("memagent/models/spec.py", {"look"})
+        function.can_block_in("memagent/models/spec.py", {"_look"})
 
 
 @pytest.fixture
@@ -59,8 +59,7 @@ async def make() -> AsyncIterator[MakeRouter]:
 
     def make(urls: Sequence[str] = URLS) -> Router:
         every = [
-            Server("tiny", "tiny", Clients(url, None, {}, 60), 60, DIALECTS["plain"])
-            for url in urls
+            Server("tiny", Clients("tiny", url, None, {}, 60), DIALECTS["plain"]) for url in urls
         ]
         made.extend(every)
         return Router(every)

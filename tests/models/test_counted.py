@@ -7,7 +7,7 @@ from tests.models.chat_server import TOKENIZER
 
 from memagent.errors import TokenizerError
 from memagent.messages import ChatRequest, Message
-from memagent.models.counted import Counted
+from memagent.models.counting import Counted
 from memagent.models.scripted import ScriptedModel
 from memagent.tokens import ByteBound, TokenizerFile
 

@@ -29,8 +29,8 @@ from memagent.errors import (
     TokenizerError,
 )
 from memagent.messages import ChatRequest, FinishReason, Message
-from memagent.models.checked_counter import COUNTING_THREADS, CheckedCounter
 from memagent.models.openai import OpenAIModel
+from memagent.models.server_counter import COUNTING_THREADS, ServerCounter
 from memagent.tokens import ByteBound, TokenCounter, TokenizerFile
 
 SERVED = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
@@ -53,7 +53,7 @@ async def test_the_server_counts_where_nothing_lies_here(
     server.be_vllm()
     model = OpenAIModel("tiny", base_url=server.url)
     counter = await model.counter()
-    assert isinstance(counter, CheckedCounter)
+    assert isinstance(counter, ServerCounter)
     assert counter.who == "server"
     ids = SERVED.encode("naïve house", add_special_tokens=False).ids
     assert await asyncio.to_thread(counter.count, "naïve house") == len(ids)
@@ -70,7 +70,7 @@ async def test_a_tokenizer_that_agrees_is_used(
 ) -> None:
     server.be_vllm(template=template)
     counter = await found(server, tokenizer=TOKENIZER)
-    assert isinstance(counter, CheckedCounter)
+    assert isinstance(counter, ServerCounter)
     assert counter.who == who
     assert caplog.records == []
     server.asked.clear()
@@ -292,7 +292,7 @@ async def test_threads_that_wait_for_the_server_are_more(
 ) -> None:
     server.be_vllm()
     await found(server, tokenizer=tokenizer)
-    assert (threads._pool._workers == COUNTING_THREADS) == more
+    assert (threads.allowed_workers == COUNTING_THREADS) == more
 
 
 async def test_a_tokenizer_that_undercounts_is_found_out_by_a_reply(

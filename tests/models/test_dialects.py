@@ -8,16 +8,14 @@ from memagent.messages import ChatRequest, Message
 from memagent.models.dialects import DIALECTS, Dialect, DialectName, owned_by
 
 ASK = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=9)
+IDS = {"return_token_ids": True, "logprobs": True}
+DRAWN = {"temperature": 0.7, "top_p": 0.95}
 
 
 def test_names_and_owners_are_unambiguous() -> None:
     assert {name: dialect.name for name, dialect in DIALECTS.items()} == {n: n for n in DIALECTS}
-    owners = [dialect.owner for dialect in DIALECTS.values() if dialect.owner is not None]
-    assert len(owners) == len(set(owners))
-    assert {owner: found.name for owner in owners if (found := owned_by(owner))} == {
-        "vllm": "vllm",
-        "sglang": "sglang",
-    }
+    for owner in ("vllm", "sglang"):
+        assert owned_by(owner) is DIALECTS[owner]
 
 
 @pytest.mark.parametrize("owner", [None, "", "library", "VLLM", "openai"])
@@ -28,9 +26,9 @@ def test_other_owners_say_nothing(owner: str | None) -> None:
 @pytest.mark.parametrize("name", list(DIALECTS))
 def test_a_bare_request_asks_for_its_limit_alone(name: DialectName) -> None:
     dialect = DIALECTS[name]
-    assert dialect.fields(ASK, tokens=False) == {dialect.limit: 9}
+    assert dialect.fields(ASK, tokens=False) == DRAWN | {dialect.limit: 9}
     seeded = ASK.model_copy(update={"seed": 0})
-    assert dialect.fields(seeded, tokens=False) == {dialect.limit: 9, "seed": 0}
+    assert dialect.fields(seeded, tokens=False) == DRAWN | {dialect.limit: 9, "seed": 0}
 
 
 def test_an_assistants_last_message_is_to_be_continued() -> None:
@@ -38,32 +36,26 @@ def test_an_assistants_last_message_is_to_be_continued() -> None:
         update={"messages": (*ASK.messages, Message(role="assistant", content="It"))}
     )
     able = Dialect("plain", continues={"go_on": True})
-    assert able.fields(begun, tokens=False) == {"max_tokens": 9, "go_on": True}
-    assert able.fields(ASK, tokens=False) == {"max_tokens": 9}
-    assert Dialect("plain").fields(begun, tokens=False) == {"max_tokens": 9}
+    assert able.fields(begun, tokens=False) == DRAWN | {"max_tokens": 9, "go_on": True}
+    assert able.fields(ASK, tokens=False) == DRAWN | {"max_tokens": 9}
+    assert Dialect("plain").fields(begun, tokens=False) == DRAWN | {"max_tokens": 9}
 
 
 def test_what_a_dialect_cannot_say_is_left_out() -> None:
     ask = ASK.model_copy(update={"thinking": False, "pattern": "a+"})
     mute = Dialect("plain")
-    assert mute.fields(ask, tokens=True) == {"max_tokens": 9}
-    able = Dialect(
-        "plain",
-        switches_thinking=True,
-        pattern=lambda regex: {"held_to": regex},
-        want_tokens={"ids": True},
-    )
-    assert able.fields(ask, tokens=True) == {
+    assert mute.fields(ask, tokens=True) == DRAWN | {"max_tokens": 9}
+    able = Dialect("plain", engine=True, pattern=lambda regex: {"held_to": regex})
+    assert able.fields(ask, tokens=True) == DRAWN | {
         "max_tokens": 9,
         "chat_template_kwargs": {"enable_thinking": False},
         "held_to": "a+",
-        "ids": True,
+        **IDS,
     }
-    assert "ids" not in able.fields(ask, tokens=False)
+    assert not set(IDS) & set(able.fields(ask, tokens=False))
 
 
 FULL = ASK.model_copy(update={"seed": 3, "thinking": False, "pattern": r"\S[\s\S]*"})
-IDS = {"return_token_ids": True, "logprobs": True}
 SWITCH = {"chat_template_kwargs": {"enable_thinking": False}}
 
 
@@ -77,20 +69,20 @@ SWITCH = {"chat_template_kwargs": {"enable_thinking": False}}
     ],
 )
 def test_what_is_asked_of_each(name: DialectName, fields: dict[str, Any]) -> None:
-    assert DIALECTS[name].fields(FULL, tokens=True) == fields | {"seed": 3}
+    assert DIALECTS[name].fields(FULL, tokens=True) == DRAWN | fields | {"seed": 3}
 
 
 @pytest.mark.parametrize("name", ["vllm", "sglang"])
 def test_reasoning_is_switched_on_in_the_template(name: DialectName) -> None:
     on = DIALECTS[name].fields(ASK.model_copy(update={"thinking": True}), tokens=False)
-    assert on == {"max_tokens": 9, "chat_template_kwargs": {"enable_thinking": True}}
+    assert on == DRAWN | {"max_tokens": 9, "chat_template_kwargs": {"enable_thinking": True}}
 
 
 def test_who_gives_itself_away_and_counts() -> None:
-    said = {n: (d.owner, d.version, d.tokenize) for n, d in DIALECTS.items()}
+    said = {n: (d.engine, d.version) for n, d in DIALECTS.items()}
     assert said == {
-        "plain": (None, None, False),
-        "openai": (None, None, False),
-        "vllm": ("vllm", ("/version", "version"), True),
-        "sglang": ("sglang", ("/server_info", "version"), True),
+        "plain": (False, None),
+        "openai": (False, None),
+        "vllm": (True, ("/version", "version")),
+        "sglang": (True, ("/server_info", "version")),
     }

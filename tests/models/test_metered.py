@@ -9,8 +9,7 @@ from tests.models.chat_server import TOKENIZER, Script, chat, send
 from memagent import Limits, MemoryAgent, Message, ScriptedModel, open_model
 from memagent.errors import LimitReached, TokenizerError
 from memagent.messages import ChatRequest, Completion, ToolCall, Usage
-from memagent.models.limit import UsageLimit
-from memagent.models.metered import Metered
+from memagent.models.limit import Metered, UsageLimit
 from memagent.tokens.byte_bound import ByteBound
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="x" * 40),), max_tokens=5)

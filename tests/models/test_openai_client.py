@@ -16,7 +16,7 @@ from memagent.models.openai_client import Clients
 
 
 def clients(url: str, key: str | None = None) -> Clients:
-    return Clients(url, key, {}, 60.0)
+    return Clients("m", url, key, {}, 60.0)
 
 
 async def use(holder: Clients) -> int:
@@ -132,7 +132,7 @@ def test_a_comma_is_no_part_of_a_url(url: str) -> None:
     with pytest.raises(ConfigError, match="begin each of several servers with http://") as caught:
         clients(url)
     assert "hunter22" not in str(caught.value)
-    assert clients("http://me:a,b@h/v1").endpoint("m").base_url == "http://h/v1"
+    assert clients("http://me:a,b@h/v1").endpoint.base_url == "http://h/v1"
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_a_query_is_refused_and_not_shown() -> None:
 
 
 def test_the_endpoint_hides_the_user() -> None:
-    endpoint = Clients("https://me:hunter22@host:1/v1", "", {"X-Key": "sk-123456"}, 60.0).endpoint(
-        "m"
-    )
+    endpoint = Clients(
+        "m", "https://me:hunter22@host:1/v1", "", {"X-Key": "sk-123456"}, 60.0
+    ).endpoint
     assert str(endpoint) == "m at https://host:1/v1"
     assert endpoint.quote("hunter22 sk-123456 EMPTY") == "*** *** EMPTY"
     assert "sk-123456" not in repr(endpoint)
@@ -174,11 +174,11 @@ def test_the_endpoint_hides_the_user() -> None:
 @pytest.mark.parametrize("scheme", ["Bearer ", "bearer  ", "Basic ", "Token ", ""])
 def test_a_key_in_a_header_is_hidden_with_and_without_its_scheme(scheme: str) -> None:
     headers = {"Authorization": f"{scheme}sk-abcdefgh"}
-    endpoint = Clients("http://h/v1", None, headers, 60.0).endpoint("m")
+    endpoint = Clients("m", "http://h/v1", None, headers, 60.0).endpoint
     said = endpoint.quote(f"no such key sk-abcdefgh (header: {scheme}sk-abcdefgh)")
     assert "abcdefgh" not in said
     assert said.count("***") == 2
-    assert endpoint.leaks(ValueError("sk-abcdefgh"))
+    assert endpoint.cause(ValueError("sk-abcdefgh")) is None
 
 
 def test_a_forked_process_has_connections_of_its_own(
@@ -272,5 +272,5 @@ def test_a_user_in_the_url_and_a_key_are_one_too_many() -> None:
 @pytest.mark.parametrize("value", ["two\nlines-secret", "naïve-secret"])
 def test_headers_that_cannot_be_sent(value: str) -> None:
     with pytest.raises(ConfigError, match="'X-Key'") as caught:
-        Clients("http://h/v1", None, {"X-Key": value}, 60.0)
+        Clients("m", "http://h/v1", None, {"X-Key": value}, 60.0)
     assert "secret" not in str(caught.value)

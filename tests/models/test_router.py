@@ -57,7 +57,7 @@ async def test_the_least_outstanding_tokens_decide(make: MakeRouter) -> None:
             taken.append(router.servers.index(server))
         # 100 | 30 | 50, then 30 more to the second, 45 more to the third, 1 to the second.
         assert taken == [0, 1, 2, 1, 2, 1]
-    assert [lane.outstanding for lane in router._lanes] == [0, 0, 0]
+    assert [lane.outstanding for lane in router.servers] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("how", [RequestRefused("x"), ServerFailed("x"), KeyError("x")], ids=repr)
@@ -66,12 +66,12 @@ async def test_what_failed_is_no_longer_outstanding(make: MakeRouter, how: Excep
 
     async def call() -> None:
         async with router.turn((), 10):
-            assert router._lanes[0].outstanding == 10
+            assert router.servers[0].outstanding == 10
             raise how
 
     with pytest.raises(type(how)):
         await call()
-    assert router._lanes[0].outstanding == 0
+    assert router.servers[0].outstanding == 0
 
 
 async def test_a_cancelled_request_is_no_longer_outstanding(make: MakeRouter) -> None:
@@ -87,7 +87,7 @@ async def test_a_cancelled_request_is_no_longer_outstanding(make: MakeRouter) ->
     await entered.wait()
     holding.cancel()
     await asyncio.gather(holding, return_exceptions=True)
-    assert router._lanes[0].outstanding == 0
+    assert router.servers[0].outstanding == 0
     assert await place(router) == 0
 
 
@@ -122,11 +122,16 @@ async def test_half_a_surrogate_pair_is_no_obstacle(make: MakeRouter) -> None:
 async def test_the_memory_of_prompts_is_bounded(
     make: MakeRouter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routing, "KNOWN_BLOCKS", 10)
+    monkeypatch.setattr(routing, "KNOWN_BLOCKS", 3)
     router = make()
-    for n in range(40):
-        await place(router, talk(f"{n:03}" * BLOCK))
-    assert len(router._known) == 10
+    first = talk("a" * BLOCK)
+    async with router.turn((), 1):  # the first server is at something
+        assert await place(router, first) == 1
+        async with router.turn((), 1):  # and the second
+            assert await place(router, first) == 1, "it is remembered"
+            for n in range(9):
+                await place(router, talk(f"{n:03}" * BLOCK))
+            assert await place(router, first) == 2, "it was forgotten"
 
 
 # --- servers that are away
@@ -141,11 +146,11 @@ async def test_a_failed_server_is_left_out(
     make: MakeRouter, clock: Clock, caplog: pytest.LogCaptureFixture, error: ModelError
 ) -> None:
     router = make()
+    prompt = talk("a" * BLOCK)
+    assert await place(router, prompt) == 0
     assert await fails(router, error) == 0
     for _ in range(3):
         assert await place(router) == 1
-    prompt = talk("a" * BLOCK)
-    router._known.update(dict.fromkeys(routing._blocks(prompt), router._lanes[0]))
     assert await place(router, prompt) == 1, "its prefixes do not count either"
     assert "http://localhost:1/v1: left out for 1 s: x" in caplog.text
 
@@ -184,12 +189,12 @@ async def test_many_failures_at_once_count_as_one(
 
     calls = [asyncio.create_task(call()) for _ in range(64)]
     await asyncio.sleep(0.05)
-    assert [lane.outstanding for lane in router._lanes] == [32, 32]
+    assert [lane.outstanding for lane in router.servers] == [32, 32]
     gone.set()
     ended = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(error, ConnectionFailed) for error in ended)
-    assert [lane.failures for lane in router._lanes] == [1, 1]
-    assert [lane.rests_until for lane in router._lanes] == [clock.now + 1.0] * 2
+    assert [lane.failures for lane in router.servers] == [1, 1]
+    assert [lane.rests_until for lane in router.servers] == [clock.now + 1.0] * 2
     assert len(caplog.records) == 2
 
 
@@ -211,7 +216,7 @@ async def test_a_server_that_stays_away_is_asked_less_and_less_often(
     clock.now += 30
     assert await place(router) == 0
     assert f"{server.url}: is back" in caplog.text
-    assert router._lanes[0].failures == 0
+    assert router.servers[0].failures == 0
 
 
 @pytest.mark.parametrize(
@@ -297,11 +302,14 @@ async def test_a_list_that_answers_does_not_clear_a_server_whose_chat_fails(
     assert await place(router) == 0, "it had answered: the first rest again"
 
 
-def test_calls_are_part_of_a_prompts_beginning() -> None:
-    def called(arguments: str) -> Message:
+async def test_calls_are_part_of_a_prompts_beginning(make: MakeRouter) -> None:
+    def called(arguments: str) -> tuple[Message]:
         call = ToolCall(id="a", name="look", arguments=arguments)
-        return Message(role="assistant", content="", tool_calls=(call,))
+        return (Message(role="assistant", content="", tool_calls=(call,)),)
 
-    one, other = (list(routing._blocks((called(a * 2 * BLOCK),))) for a in "xy")
-    assert len(one) == len(other) == 2
-    assert not set(one) & set(other)
+    router = make()
+    async with router.turn((), 1):  # the first server is at something
+        assert await place(router, called("x" * 2 * BLOCK)) == 1
+        async with router.turn((), 1):
+            assert await place(router, called("x" * 2 * BLOCK)) == 1
+            assert await place(router, called("y" * 2 * BLOCK)) == 2

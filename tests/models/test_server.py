@@ -33,8 +33,8 @@ async def make(server: Script) -> AsyncIterator[Make]:
     made: list[Server] = []
 
     def make(url: str | None = None, *, dialect: Any = "plain", timeout: float = 60.0) -> Server:
-        clients = Clients(url or server.url, None, {"X-Key": KEY}, timeout)
-        made.append(Server("plain:tiny", "tiny", clients, timeout, DIALECTS[dialect]))
+        clients = Clients("plain:tiny", url or server.url, None, {"X-Key": KEY}, timeout)
+        made.append(Server("tiny", clients, DIALECTS[dialect]))
         return made[-1]
 
     yield make
@@ -182,7 +182,7 @@ async def test_questions_beside_the_chat_have_the_same_errors(
 async def test_a_hung_list_or_count_is_given_up_early(
     server: Script, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memagent.models.model_list.LIST_SECONDS", 0.2)
+    monkeypatch.setattr("memagent.models.server.LIST_SECONDS", 0.2)
     server.models, server.others = slow(5), {"/tokenize": slow(5)}
     one = make(timeout=600.0)
     with pytest.raises(RequestTimeout, match=r"no answer within 0\.2 s"):
@@ -240,7 +240,7 @@ async def test_a_name_is_compared_with_the_list(
     server: Script, model: str, served: list[str], known: bool
 ) -> None:
     server.serve_models(*({"id": name} for name in served))
-    one = Server(model, model, Clients(server.url, None, {}, 60), 60, DIALECTS["sglang"])
+    one = Server(model, Clients(model, server.url, None, {}, 60), DIALECTS["sglang"])
     if known:
         await one.check_name()
     else:

@@ -30,7 +30,7 @@ from memagent.models.dialects import DIALECTS
 from memagent.models.openai_client import Clients
 from memagent.models.server import Server
 from memagent.models.server_counter import PROBES, ServerCounter
-from memagent.tokens import TokenizerFile
+from memagent.tokens import TokenCounter, TokenizerFile
 
 SERVED = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
 ASK = (Message(role="user", content="Who is Pierre?"),)
@@ -41,12 +41,17 @@ def served(text: str) -> int:
 
 
 @contextmanager
-def counting(script: Script, *, timeout: float = 60.0, **template: Any) -> Iterator[ServerCounter]:
-    server = Server(
-        "vllm:tiny", "tiny", Clients(script.url, None, {}, timeout), timeout, DIALECTS["vllm"]
-    )
+def counting(
+    script: Script,
+    local: TokenCounter | None = None,
+    *,
+    timeout: float = 60.0,
+    **template: Any,
+) -> Iterator[ServerCounter]:
+    clients = Clients("vllm:tiny", script.url, None, {}, timeout)
+    server = Server("tiny", clients, DIALECTS["vllm"])
     try:
-        yield ServerCounter(server.ask, "tiny", template)
+        yield ServerCounter(server.ask, "tiny", template, local)
     finally:
         asyncio.run(server.aclose())
 

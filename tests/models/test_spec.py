@@ -11,7 +11,7 @@ from tests.models.test_openai import request
 from memagent.errors import AuthenticationFailed, ConfigError, NoModel, RequestTimeout, ServerBusy
 from memagent.messages import ChatRequest, Message
 from memagent.models.base import ChatModel
-from memagent.models.counted import Counted
+from memagent.models.counting import Counted
 from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry, RetryPolicy
@@ -134,7 +134,7 @@ def test_no_secret_of_a_list_is_shown(
     monkeypatch.setenv("MEMAGENT_API_KEY", "sk-secret-key")
     shown = repr(open_model("vllm:m")) + repr(open_model("vllm:m", base_url=text, api_key=""))
     assert "sk-secret-key" not in shown
-    assert "'a/v1', 'b/v1'" in caplog.text
+    assert "'http://a/v1', 'http://b/v1'" in caplog.text
     for bad in (
         f"{text},http://me:hunter23@",
         f"{text},ftp://me:hunter24@c",

@@ -58,10 +58,10 @@ def test_a_module_that_says_nothing(modules: Path, tmp_path: Path) -> None:
 
 
 SLEEPS = """
-import signal, sys, time
+import os, signal, sys, time
 if sys.argv[1] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("ready", flush=True)
+print(f"ready {os.getpid()}", flush=True)
 time.sleep(600)
 """
 
@@ -112,8 +112,8 @@ def test_another_error_leaves_others_alone(modules: Path, tmp_path: Path) -> Non
         wait_for("ready", log)
         raise ZeroDivisionError
     assert thread.is_alive()
-    (child,) = processes._children
-    assert os.getpgid(child.pid) == child.pid
-    os.kill(child.pid, signal.SIGKILL)
+    child = int(log.read_text().split()[1])
+    assert os.getpgid(child) == child
+    os.kill(child, signal.SIGKILL)
     thread.join(10)
     assert "ended by signal 9" in ended[0]

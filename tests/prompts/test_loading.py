@@ -6,27 +6,26 @@ import jinja2
 import pytest
 
 from memagent.errors import PromptSetError
-from memagent.prompts.loading import Wording, compiled, parsed, raw_bytes
+from memagent.prompts import PromptSet
+from memagent.prompts.loading import Wording, compiled
 
 
 def test_shipped_files_have_names_and_others_paths(tmp_path: Path) -> None:
-    assert b"name" in raw_bytes("plain", ("plain",))
+    assert PromptSet.load(None).name == PromptSet.load("plain").name == "plain"
     own = tmp_path / "own.toml"
-    own.write_bytes(b"x")
-    assert raw_bytes(own, ()) == raw_bytes(str(own), ()) == b"x"
+    own.write_bytes(b'name = "x"')
+    assert Wording.load(own).name == Wording.load(str(own)).name == "x"
 
 
-@pytest.mark.parametrize("spec", ["plain", "a\0b", "."], ids=["unknown", "no-path", "folder"])
+@pytest.mark.parametrize("spec", ["fancy", "a\0b", "."], ids=["unknown", "no-path", "folder"])
 def test_what_cannot_be_read_is_named_with_what_there_is(spec: str) -> None:
-    with pytest.raises(PromptSetError, match="one of only"):
-        raw_bytes(spec, ("only",))
+    with pytest.raises(PromptSetError, match="one of plain, boxed"):
+        PromptSet.load(spec)
 
 
 def test_text_is_normalised() -> None:
-    assert parsed(Wording, b'\xef\xbb\xbfname = "x"\r\n\r\n', "own") == (
-        Wording(name="x"),
-        'name = "x"\n',
-    )
+    read = Wording.parse(b'\xef\xbb\xbfname = "x"\r\n\r\n', name="own")
+    assert (read.name, read.source) == ("x", 'name = "x"\n')
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,7 @@ def test_text_is_normalised() -> None:
 )
 def test_what_is_no_wording_is_refused(raw: bytes) -> None:
     with pytest.raises(PromptSetError, match="'own'"):
-        parsed(Wording, raw, "own")
+        Wording.parse(raw, name="own")
 
 
 def test_templates_are_strict_and_in_a_sandbox() -> None:
@@ -51,4 +50,5 @@ def test_templates_are_strict_and_in_a_sandbox() -> None:
 @pytest.mark.parametrize("text", ["x", 'a "b" \\', "\x7f\x00\u4e2d\n"])
 def test_what_is_written_reads_back_the_same(text: str) -> None:
     wording = Wording(name=text)
-    assert parsed(Wording, wording.source.encode(), "own") == (wording, wording.source)
+    read = Wording.parse(wording.source.encode())
+    assert (read.name, read.source) == (text, wording.source)

@@ -9,7 +9,7 @@ from memagent.errors import PromptSetError
 from memagent.messages import Completion, FinishReason, ToolCall
 from memagent.prompts import Neutraliser, UnusableReply
 from memagent.prompts.session import SessionPrompts, SessionTags
-from memagent.tools.protocol import TAGS
+from memagent.tools import protocol
 
 SHIPPED = SessionPrompts.load()
 CALL = ToolCall(id="a", name="do", arguments="{}")
@@ -21,8 +21,8 @@ def test_the_shipped_set_is_found_and_named() -> None:
 
 
 def test_the_text_protocols_tags_are_those_that_are_read_and_written() -> None:
-    fields = SessionTags.model_fields
-    assert tuple(get_args(fields[name].annotation)[0] for name in TAGS) == TAGS
+    fields, tags = SessionTags.model_fields, (protocol.CALL, protocol.RESULT)
+    assert tuple(get_args(fields[name].annotation)[0] for name in tags) == tags
     assert SHIPPED.tags.names == ("summary", "result", "call")
     assert "<call>" in SHIPPED.render("text", tools="")
 

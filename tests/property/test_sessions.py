@@ -17,6 +17,7 @@ from memagent.messages import Completion, FinishReason, Message, ToolCall, Usage
 from memagent.models.scripted import ScriptedModel
 from memagent.session.context.archive import FileArchive
 from memagent.session.context.buffer import SummaryBuffer
+from memagent.session.context.turns import Turn, place_message
 
 THOROUGH = settings().max_examples >= 1000
 EXAMPLES = 10_000 if THOROUGH else settings().max_examples
@@ -93,6 +94,9 @@ class Driver:
     archive: FileArchive
     reports: bool
     """The server says what prompts took."""
+    turns: tuple[Turn, ...] = ()
+    """Those that have not left."""
+    number: int = 0
     marks: list[str] = field(default_factory=list[str])
     records: list[Compaction] = field(default_factory=list[Compaction])
 
@@ -105,16 +109,30 @@ class Driver:
 
     async def step(self, step: Acts | Says) -> None:
         if isinstance(step, Says):
-            await self.buffer.append(Message(role="user", content=self.text(step.text)))
+            await self.append(Message(role="user", content=self.text(step.text)))
             return
         calls = tuple(ToolCall(id=i, name=n, arguments=f'{{"n": {a}}}') for n, i, a in step.calls)
         text = self.text(step.text)
         usage = Usage(calls=1, prompt_tokens=took(self.buffer.messages)) if self.reports else None
         said = Message(role="assistant", content=text, tool_calls=calls)
-        await self.buffer.append(said, usage=usage)
+        await self.append(said, usage=usage)
         for name, drawn in step.results:
             message = Message(role="tool", content=self.text(drawn), tool_call_id=name)
-            await self.buffer.append(message, ok=drawn[0] != "x")
+            await self.append(message, ok=drawn[0] != "x")
+
+    async def append(
+        self, message: Message, *, ok: bool = True, usage: Usage | None = None
+    ) -> None:
+        await self.buffer.append(message, ok=ok, usage=usage)
+        before = len(self.turns)
+        self.turns = place_message(self.turns, message, self.number, SHORT)
+        self.number += len(self.turns) - before
+
+    def compacted(self, record: Compaction) -> None:
+        self.records.append(record)
+        left = ("summarised", "dropped", "shown_again")
+        gone = {change.turn for change in record.changes if change.what in left}
+        self.turns = tuple(turn for turn in self.turns if turn.number not in gone)
 
     def check(self, waiting: bool) -> None:
         messages = self.buffer.messages
@@ -167,7 +185,7 @@ async def drive(
     driver = Driver(buffer, archive, reports)
     for number, step in enumerate(steps):
         await driver.step(step)
-        waiting = buffer._ready.state.turns[-1].pending
+        waiting = driver.turns[-1].pending
         await asyncio.to_thread(driver.check, waiting)
         if skip and number % skip:
             continue
@@ -183,7 +201,7 @@ async def drive(
         if record is None:
             assert not due or waiting
             continue
-        driver.records.append(record)
+        driver.compacted(record)
         assert due or force
         # Turns behind an early summary are bounded by bytes again, until the next report.
         if not (reports and record.early):

@@ -1,24 +1,23 @@
 """What tests of the log have in common: a run in a temporary store, and an ear for its events."""
 
-from collections import deque
-
 from memagent import RunStore
 from memagent.events import Event, Retried
-from memagent.run.log import Log
+from memagent.run.log import Log, Outlet
 
 HEARD = Retried(chunk=None, reason="heard")
 """An event like any other."""
 
 
-class Heard:
-    """Keeps the events that are handed out."""
+class Heard(Outlet):
+    """Keeps the events that are handed out, and takes each at once."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.events: list[Event] = []
 
-    async def hand_out(self, events: deque[Event]) -> None:
-        while events:
-            self.events.append(events.popleft())
+    def put_nowait(self, item: Event | None) -> None:
+        if item is not None:
+            self.events.append(item)
 
     @property
     def reasons(self) -> list[str]:

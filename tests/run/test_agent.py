@@ -20,8 +20,8 @@ from memagent.errors import (
 from memagent.messages import Sampling
 from memagent.models.limit import Limits
 from memagent.models.scripted import ScriptedModel
-from memagent.run.agent import Agent
-from memagent.run.plan import Plan
+from memagent.run.agent import Agent, OnEvent
+from memagent.run.plan import Plan, Settings
 from memagent.run.stream import EventStream, Loop
 from memagent.runstore import RunRecord
 from memagent.tokens.byte_bound import ByteBound
@@ -36,16 +36,16 @@ class Closing(ScriptedModel):
         self.closed += 1
 
 
-class Plain(Agent):
+class Plain(Agent[Settings]):
     """Only what every agent has."""
 
-    seed = 0
+    settings = Settings()
 
     def recipe(self) -> dict[str, Any]:
-        return {"seed": self.seed}
+        return self.settings.model_dump(mode="json")
 
-    def _reseed(self, seed: int | None) -> None:
-        self.seed = self.seed if seed is None else seed
+    def run(self, loop: Loop[str], run_id: str, on_event: OnEvent | None) -> str:
+        return self._finish(EventStream(loop, run_id), on_event)
 
 
 def agent(model: ScriptedModel | str | None = None, **settings: Any) -> Plain:
@@ -115,7 +115,8 @@ def test_the_same_agent_over_another_model(tmp_path: Path) -> None:
     path, models = tmp_path / "runs.sqlite", [Closing([]), Closing([])]
     first = agent(models[0], store=path, limits=Limits(calls=3))
     other = first.with_model(models[1], seed=7)
-    assert (first.seed, other.seed, first.with_model(models[1]).seed) == (0, 7, 0)
+    seeds = [a.settings.seed for a in (first, other, first.with_model(models[1]))]
+    assert seeds == [0, 7, 0]
     assert other.store is first.store
     assert (other.limits, type(other)) == (first.limits, Plain)
     other.close()
@@ -130,7 +131,7 @@ class Interrupted(Loop[str]):
 
     agent = "plain"
 
-    def __init__(self, host: Agent, *, prepared: bool) -> None:
+    def __init__(self, host: Plain, *, prepared: bool) -> None:
         self.host, self.source, self.prepared = host, {"name": ""}, prepared
 
     async def prepare(self, known: RunRecord | None) -> Plan:
@@ -155,10 +156,10 @@ def test_who_interrupts_a_run_is_told_how_to_resume_it(listens: bool) -> None:
     on_event = print if listens else None
     with agent() as plain:
         with pytest.raises(KeyboardInterrupt) as error:
-            plain._finish(EventStream(Interrupted(plain, prepared=True), "r1"), on_event)
+            plain.run(Interrupted(plain, prepared=True), "r1", on_event)
         assert error.value.__notes__ == ["Resume the run with agent.resume('r1')."]
         assert plain.store.get("r1").status == "stopped"
         # Where no run was made there is nothing to resume.
         with pytest.raises(KeyboardInterrupt) as error:
-            plain._finish(EventStream(Interrupted(plain, prepared=False), "r2"), on_event)
+            plain.run(Interrupted(plain, prepared=False), "r2", on_event)
         assert not hasattr(error.value, "__notes__")

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,14 @@ import pytest
 from tests.run.heard import HEARD, Heard, session, temporary
 
 from memagent import threads
-from memagent.errors import ConfigError, EmptyDocument, RunBusy, RunMismatch, StoreError
+from memagent.errors import (
+    ConfigError,
+    EmptyDocument,
+    ModelNotFound,
+    RunBusy,
+    RunMismatch,
+    StoreError,
+)
 from memagent.events import Event
 from memagent.messages import Usage
 from memagent.run.log import Log
@@ -60,13 +66,13 @@ async def fails(store: RunStore, error: Exception, begun: str | None = None) -> 
 async def test_a_log_marks_what_became_of_its_run(file: RunStore) -> None:
     async with opened(file) as log:
         assert await status(file) == "running"
-        await log.record("act-0", {})
+        await log.commit("act-0", {})
     assert await status(file) == "stopped"  # no answer yet
     with pytest.raises(RuntimeError):
         await fails(file, RuntimeError())
     assert await status(file) == "stopped"
     async with opened(file) as log:
-        await log.record("answer/q0", {"answer": "42"})
+        await log.commit("answer/q0", {"answer": "42"})
     assert await status(file) == "finished"
     record = await asyncio.to_thread(file.get, "r1")
     assert (record.settings, record.source["name"]) == ({"a": 1}, "x")
@@ -112,6 +118,19 @@ async def test_a_new_run_that_failed_before_its_first_effect_is_dropped(file: Ru
     assert await status(file) == "stopped"
 
 
+async def test_a_new_run_at_a_wrong_address_is_dropped(file: RunStore) -> None:
+    with pytest.raises(ModelNotFound) as error:
+        await fails(file, ModelNotFound("404"), begun="act-0")
+    assert error.value.run_id is None
+    assert await asyncio.to_thread(file.find, "r1") is None
+
+    async with opened(file) as log:
+        await log.commit("act-0", {})
+    with pytest.raises(ModelNotFound) as kept:
+        await fails(file, ModelNotFound("404"), begun="act-1")
+    assert kept.value.run_id == "r1"
+
+
 async def test_a_run_that_was_there_is_not_dropped(file: RunStore) -> None:
     async with opened(file):
         pass
@@ -145,20 +164,20 @@ async def test_an_effect_is_begun_committed_and_handed_back(store: RunStore) -> 
 
 async def test_the_latest_of_a_kind_is_found_and_counted(store: RunStore) -> None:
     log, _ = session(store)
-    assert await log.latest("act") is None
+    assert await asyncio.to_thread(store.latest, "r1", "act") is None
     for number in (0, 1, 10, 9):
-        await log.record(f"act-{number}", {"n": number})
-    await log.record("act-99/room", {"n": "of another kind"})
+        await log.commit(f"act-{number}", {"n": number})
+    await log.commit("act-99/room", {"n": "of another kind"})
     await log.begin("act-77")
-    assert await log.latest("act") == (10, {"n": 10})
+    assert await asyncio.to_thread(store.latest, "r1", "act") == (10, {"n": 10})
     assert await log.count("act") == 4
 
 
 async def test_what_follows_from_others_is_committed_once(store: RunStore) -> None:
     log, heard = session(store)
     assert await log.effect("answer/q0") is None
-    await log.record("answer/q0", {"answer": "42"}, HEARD)
-    await log.record("answer/q0", {"answer": "43"}, HEARD)
+    await log.commit("answer/q0", {"answer": "42"}, events=[HEARD])
+    await log.commit("answer/q0", {"answer": "43"}, events=[HEARD])
     assert len(heard.events) == 1
     assert await log.effect("answer/q0") == {"answer": "42"}
 
@@ -166,10 +185,10 @@ async def test_what_follows_from_others_is_committed_once(store: RunStore) -> No
 async def test_what_led_to_nothing_is_paid_for_and_heard_of(store: RunStore) -> None:
     log, heard = session(store)
     await log.begin("act-0")
-    await log.spend("act-0", Usage(retries=1), [HEARD], wasted=1, again=True)
+    await log.write(store.spend, "act-0", Usage(retries=1), [HEARD], wasted=1, again=True)
     begun = await log.begin("act-0")
     assert (begun.body, begun.sent, begun.wasted) == (None, 1, 1)
-    await log.spend("act-0", Usage(retries=2), [HEARD], wasted=1)
+    await log.write(store.spend, "act-0", Usage(retries=2), [HEARD], wasted=1, again=False)
     assert (await log.begin("act-0")).sent == 0
     await log.commit("act-0", {}, Usage(calls=1))
     assert await asyncio.to_thread(store.usage, "r1") == Usage(calls=1, retries=3)
@@ -183,7 +202,7 @@ async def test_a_replay_hands_out_what_was_committed_verbatim(store: RunStore) -
     log, heard = session(store)
     assert await log.replay() == 0
     for number in range(3):
-        await log.record(f"act-{number}", {}, HEARD, HEARD)
+        await log.commit(f"act-{number}", {}, events=[HEARD, HEARD])
     await log.add(HEARD)
     again, later = session(store)
     assert await again.replay() == 7
@@ -202,9 +221,8 @@ async def test_a_log_waits_until_its_events_are_taken(store: RunStore) -> None:
     taken = asyncio.Event()
 
     class Slow(Heard):
-        async def hand_out(self, events: deque[Event]) -> None:
+        async def join(self) -> None:
             await taken.wait()
-            await super().hand_out(events)
 
     slow = Slow()
     task = asyncio.create_task(Log(store, "r1", slow).add(HEARD))
@@ -240,7 +258,7 @@ async def test_events_come_in_the_order_of_the_log(
 
 async def test_a_commit_that_is_cancelled_is_heard_of(store: RunStore) -> None:
     log, heard = session(store)
-    task = asyncio.create_task(log.record("act-0", {"n": 0}, HEARD))
+    task = asyncio.create_task(log.commit("act-0", {"n": 0}, events=[HEARD]))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -18,13 +18,13 @@ from memagent.messages import Sampling, Usage
 from memagent.run.agent import Agent
 from memagent.run.caller import Caller
 from memagent.run.log import Log
-from memagent.run.plan import Plan
+from memagent.run.plan import Plan, Settings
 from memagent.run.stream import EventStream, Loop
 from memagent.runstore import RunRecord
 from memagent.tokens.byte_bound import ByteBound
 
 
-class Host(Agent):
+class Host(Agent[Settings]):
     """An agent that calls no model."""
 
     def __init__(self, store: RunStore) -> None:
@@ -32,9 +32,6 @@ class Host(Agent):
 
     def recipe(self) -> dict[str, Any]:
         return {}
-
-    def _reseed(self, seed: int | None) -> None:
-        pass
 
 
 class Nothing(Plan):
@@ -50,7 +47,7 @@ class Counting(Loop[str]):
     agent = "counting"
 
     def __init__(
-        self, host: Agent, events: int = 5, error: Exception | None = None, *, hangs: bool = False
+        self, host: Host, events: int = 5, error: Exception | None = None, *, hangs: bool = False
     ) -> None:
         self.host, self.source = host, {"name": ""}
         self.events, self.error, self.hangs = events, error, hangs
@@ -70,7 +67,7 @@ class Counting(Loop[str]):
                 await asyncio.Event().wait()
             if self.error is not None:
                 raise self.error
-            await log.record("answer/q0", {"answer": "counted"})
+            await log.commit("answer/q0", {"answer": "counted"})
             return "counted"
         finally:
             self.ended = True

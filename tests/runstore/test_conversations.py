@@ -20,7 +20,7 @@ def test_what_was_packed_comes_back_to_the_character(
     whole = Conversation(messages=messages, kind="update", chunk=0, tokens=tokens, turns=turns)
     store = RunStore(None)
     store.create("r1", {}, {}, {})
-    store.record("r1", "chunk-0", {"text": chunk})
+    store.commit("r1", "chunk-0", {"text": chunk})
     store.commit("r1", "update-0/q0", {"conversation": whole.model_dump()})
     assert store.conversations("r1")[0] == whole
     store.close()
@@ -32,7 +32,7 @@ def test_walking_a_long_run_is_linear() -> None:
     for chunk in range(1500):
         message = Message(role="user", content=f"about {chunk}: " + "x" * 2000)
         whole = Conversation(messages=(message,), chunk=chunk)
-        store.record("r1", f"chunk-{chunk}", {"text": "x" * 2000})
+        store.commit("r1", f"chunk-{chunk}", {"text": "x" * 2000})
         store.commit("r1", f"update-{chunk}/q0", {"conversation": whole.model_dump(mode="json")})
     start = time.perf_counter()
     walked = [conversation.chunk for conversation in store.conversations("r1")]

@@ -111,11 +111,13 @@ def test_what_was_spent_before_counts_with_what_is_committed(store: RunStore) ->
 
 
 def test_what_follows_from_others_is_recorded_once(store: RunStore) -> None:
-    (event,) = store.record("r1", "chunk-0", {"text": "one"}, [read(0)])
-    assert store.record("r1", "chunk-0", {"text": "two"}, [read(0)]) == []
+    (event,) = store.commit("r1", "chunk-0", {"text": "one"}, events=[read(0)])
+    assert store.commit("r1", "chunk-0", {"text": "two"}, events=[read(0)]) == []
     assert store.effect("r1", "chunk-0") == {"text": "one"}
     store.begin("r1", "answer/q0")
-    assert [e.seq for e in store.record("r1", "answer/q0", {}, [answered()])] == [event.seq + 1]
+    assert [e.seq for e in store.commit("r1", "answer/q0", {}, events=[answered()])] == [
+        event.seq + 1
+    ]
     assert store.count("r1", "answer/q0") == 1
 
 
@@ -125,7 +127,7 @@ def test_a_failed_commit_leaves_nothing_behind(store: RunStore) -> None:
     with pytest.raises(AttributeError):
         store.commit("r1", "act-0", {}, SPENT, bad)
     with pytest.raises(AttributeError):
-        store.record("r1", "act-1", {}, bad)
+        store.commit("r1", "act-1", {}, events=bad)
     assert list(store.events("r1")) == []
     assert store.count("r1", "act") == 0
     assert store.usage("r1") == Usage()
@@ -145,7 +147,7 @@ def test_the_latest_of_a_kind(store: RunStore) -> None:
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "слово 🙂", '"\\u0000'])
 def test_any_text_comes_back(store: RunStore, text: str) -> None:
-    store.record("r1", "chunk-0", {"text": text})
+    store.commit("r1", "chunk-0", {"text": text})
     whole = conversation(f"<{text}>", chunk=0)
     store.commit("r1", "update-0/q0", dumped(whole, memory=text))
     assert store.latest("r1", "chunk") == (0, {"text": text})
@@ -162,7 +164,7 @@ def test_costs_are_those_of_a_question_or_of_all(store: RunStore) -> None:
         store.commit("r1", f"update-0/q{question}", {}, SPENT)
         store.commit("r1", f"answer/q{question}", {}, Usage(calls=question))
     store.begin("r1", "update-1/q0")  # in flight: not counted
-    store.record("r1", "chunk-0", {})
+    store.commit("r1", "chunk-0", {})
     assert store.usage("r1", 0) == SPENT
     assert store.usage("r1", 1) == SPENT + Usage(calls=1)
     assert store.usage("r1", 2) == Usage()
@@ -183,7 +185,7 @@ def test_a_session_is_one_question(store: RunStore) -> None:
 def test_conversations_are_in_order_and_whole(store: RunStore) -> None:
     wholes = [conversation(f"<chunk>text {chunk}</chunk>", chunk=chunk) for chunk in range(12)]
     for chunk, whole in enumerate(wholes):
-        store.record("r1", f"chunk-{chunk}", {"text": f"text {chunk}"})
+        store.commit("r1", f"chunk-{chunk}", {"text": f"text {chunk}"})
         for question in (0, 1):
             store.begin("r1", f"update-{chunk}/q{question}")
             store.commit("r1", f"update-{chunk}/q{question}", dumped(whole))
@@ -206,15 +208,15 @@ def test_the_parts_of_a_session_are_in_order(store: RunStore) -> None:
     wholes = [conversation(f"part {number}") for number in range(12)]
     for number, whole in enumerate(wholes[:-1]):
         store.begin("r1", f"act-{number}")
-        store.record("r1", f"segment-{number}", dumped(whole))
-    store.record("r1", "answer/q0", dumped(wholes[-1], answer="42"))
+        store.commit("r1", f"segment-{number}", dumped(whole))
+    store.commit("r1", "answer/q0", dumped(wholes[-1], answer="42"))
     assert list(store.conversations("r1")) == wholes
     assert list(store.conversations("r1", 1)) == []
 
 
 def test_the_text_of_a_chunk_is_kept_once(store: RunStore) -> None:
     text = "a long section of the document " * 20
-    store.record("r1", "chunk-3", {"mark": {"digest": "d"}, "text": text})
+    store.commit("r1", "chunk-3", {"mark": {"digest": "d"}, "text": text})
     whole = conversation("Read.", f"<section>{text}</section>", text, chunk=3)
     body = dumped(whole, memory="M")
     store.commit("r1", "update-3/q0", body)
@@ -258,7 +260,7 @@ def test_runs_are_listed_newest_first(store: RunStore) -> None:
 
 def test_a_run_is_removed_whole(store: RunStore) -> None:
     store.create("r2", BINDING, {}, SOURCE)
-    store.record("r2", "chunk-0", {"text": "t"}, [read(0)])
+    store.commit("r2", "chunk-0", {"text": "t"}, events=[read(0)])
     store.remove("r2")
     assert store.find("r2") is None
     assert list(store.events("r2")) == []
@@ -275,6 +277,11 @@ def test_a_run_without_effects_is_dropped(store: RunStore) -> None:
     assert store.drop_unread("r2")
     store.begin("r1", "act-0")
     assert not store.drop_unread("r1")
+    store.commit("r1", "chunk-0", {})
+    assert store.drop_unread("r1", unanswered=True)
+    store.create("r1", BINDING, {}, SOURCE)
+    store.commit("r1", "act-0", {})
+    assert not store.drop_unread("r1", unanswered=True)
     assert [run.id for run in store.runs()] == ["r1"]
 
 

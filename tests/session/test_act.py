@@ -2,7 +2,7 @@ import pytest
 
 from memagent.messages import Completion, FinishReason, ToolCall
 from memagent.prompts.reply import UnusableReply
-from memagent.session.act import read_act
+from memagent.session.step import read_act
 
 LOOK = ToolCall(id="a", name="look", arguments='{"item": 1}')
 

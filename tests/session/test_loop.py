@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from memagent.messages import ChatRequest, Completion, FinishReason, Message, To
 from memagent.models.scripted import Reply, ScriptedModel
 from memagent.prompts.neutral import JOINER
 from memagent.run.result import SessionResult
+from memagent.tokens import TokenCounter
+from memagent.tokens.byte_bound import ByteBound
 from memagent.tools import Tool, tool
 from memagent.trajectory import Conversation, StopReason
 
@@ -99,6 +102,53 @@ def test_a_long_session_stays_within_its_working_context(
     assert result.steps == kinds(events).count("acted") - 1
     assert result.usage.calls == len(model.sent)
     assert all(event.prompt_tokens < WINDOW for event in events if event.type == "acted")
+
+
+class Undercounting(ScriptedModel):
+    """Reports a token for each byte, and counts far fewer for others."""
+
+    async def counter(self) -> TokenCounter:
+        return Sixteenth()
+
+
+class Sixteenth(ByteBound):
+    """Counts fewer tokens than a prompt takes."""
+
+    name = "sixteenth"
+
+    def count(self, text: str) -> int:
+        return super().count(text) // 16
+
+    def count_messages(self, *args: Any, **kwargs: Any) -> int:
+        return super().count_messages(*args, **kwargs) // 16
+
+
+def test_a_report_above_the_working_context_is_believed(store: RunStore) -> None:
+    def reply(request: ChatRequest) -> Reply:
+        item = len(model.requests)
+        return (
+            calls(f'{{"item": {item}}}', name="read")
+            if request.kind == "act"
+            else "<summary>So far.</summary>"
+        )
+
+    def read(item: int) -> str:
+        return f"{item}".ljust(2000, ".")
+
+    model = Undercounting(reply, window=50_000)
+    agent = ToolAgent(
+        model, [read], prompts=PROMPTS, store=store, working_context=WINDOW, max_steps=12
+    )
+    result = agent.run(TASK)
+    took = [ByteBound().count_messages(r.messages, tools=r.tools) for r in model.requests]
+    sent = [
+        (request.kind, tokens > WINDOW)
+        for request, tokens in zip(model.requests, took, strict=True)
+    ]
+    assert result.stop_reason is StopReason.OUT_OF_STEPS
+    assert ("act", True) in sent
+    after = [following for request, following in pairwise(sent) if request == ("act", True)]
+    assert {kind for kind, _ in after} == {"summary"}
 
 
 @pytest.mark.parametrize("protocol", ["native", "text"])

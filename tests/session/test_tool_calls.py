@@ -11,7 +11,7 @@ from memagent.errors import StoreError
 from memagent.messages import ToolCall, ToolSpec
 from memagent.prompts import Neutraliser
 from memagent.runstore import RunStore
-from memagent.session.tool_calls import ToolCalls
+from memagent.session.step import ToolCalls
 from memagent.tools import Tool, ToolOutput, Toolset
 
 

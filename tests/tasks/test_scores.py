@@ -1,6 +1,5 @@
 """Scores against values worked by hand, and what holds for every one of them."""
 
-from collections.abc import Callable
 from decimal import Decimal
 from random import Random
 
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS, scores
-from memagent.tasks.scores import ALL_WANTED, FORMS, numbers, squad
+from memagent.tasks.scores import numbers, squad
 
 EVERY = pytest.mark.parametrize("name", SCORERS)
 WORDS = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda text: text.strip() != "")
@@ -174,7 +173,8 @@ def test_an_empty_answer_scores_0(name: str, blank: str, words: list[str]) -> No
 @given(words=PLAIN_WORDS)
 def test_what_is_wanted_scores_1_in_any_case(name: str, words: list[str]) -> None:
     references = _references(name, words)
-    answer = ", ".join(references) if name in ALL_WANTED else references[-1]
+    all_wanted = name in {"string_match_all", "set_recall", "set_precision"}
+    answer = ", ".join(references) if all_wanted else references[-1]
     assert SCORERS[name](answer.upper(), references) == 1
     assert SCORERS[name](answer, [reference.upper() for reference in references]) == 1
 
@@ -195,31 +195,6 @@ def test_the_order_of_references_does_not_matter(
 def test_two_ways_to_write_a_character_are_one(name: str) -> None:
     assert SCORERS[name]("Andre\u0301", ["ANDR\u00c9"]) == 1
     assert SCORERS[name]("安德烈", ["安德烈"]) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "holds", "lacks"),
-    [
-        ("string_match_all", "noted: RED HOUSE.", "noted: red  house"),
-        ("exact_match", "noted: (the) red house!", "redhouse, red houses"),
-        ("f1", "the Red-, House", "blue house"),
-        ("set_recall", "Red house; other", "red, house-boat"),
-    ],
-)
-def test_forms_say_whether_a_text_holds_a_reference(name: str, holds: str, lacks: str) -> None:
-    form: Callable[[str], str] = FORMS[name]
-    assert form("red house") in form(holds)
-    assert form("red house") not in form(lacks)
-    assert form("red house") not in form("")
-
-
-def test_a_text_holds_whole_numbers() -> None:
-    form = FORMS["number_match"]
-    assert form("1204") in form("by then 1,204 of them")
-    assert form("12") in form("12.0")
-    assert form("20") not in form("1204, 200, 20.5")
-    long = "1" * 40
-    assert form(long) not in form(long[:-1] + "2")
 
 
 def _references(name: str, words: list[str]) -> list[str]:

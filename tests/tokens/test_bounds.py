@@ -13,7 +13,7 @@ from tests.engines.tiny_model import chat_settings
 from memagent.messages import Message, ToolCall, ToolSpec
 from memagent.tokens import ByteBound, TokenizerFile
 from memagent.tokens.base import MESSAGE_ALLOWANCE, REQUEST_ALLOWANCE, TOOLS_ALLOWANCE
-from memagent.tokens.bounds import byte_count, prompt_bound
+from memagent.tokens.byte_bound import byte_count, prompt_bound
 
 TOKENIZER = Path(__file__).parents[1] / "data" / "tokenizer"
 HERMES: str = chat_settings()["chat_template"]
@@ -82,29 +82,29 @@ def test_no_template_takes_more_than_the_bound(
         *(Message(role="tool", content="x", tool_call_id=call.id) for call in calls),
     ]
     exact = templated.count_messages(messages, tools=tools)
-    assert exact <= prompt_bound(templated.count, messages, tools)
+    assert exact <= prompt_bound(templated, messages, tools=tools)
     assert exact <= ByteBound().count_messages(messages, tools=tools)
 
 
 def test_without_tools_the_bound_is_what_it_was() -> None:
     messages = [Message(role="user", content="héllo"), Message(role="tool", content="x")]
     plain = 6 + 1 + 2 * MESSAGE_ALLOWANCE + REQUEST_ALLOWANCE
-    assert prompt_bound(ByteBound().count, messages, ()) == plain
+    assert ByteBound().count_messages(messages) == plain
 
 
 def test_tools_and_calls_cost_something_each() -> None:
-    count = ByteBound().count
+    bound = ByteBound().count_messages
     ask = Message(role="user", content="Go.")
     tool = ToolSpec(name="f")
-    bare, one = prompt_bound(count, [ask], ()), prompt_bound(count, [ask], [tool])
+    bare, one = bound([ask]), bound([ask], tools=[tool])
     assert one > bare + TOOLS_ALLOWANCE
-    assert one < prompt_bound(count, [ask], [tool, tool]) < 2 * one
+    assert one < bound([ask], tools=[tool, tool]) < 2 * one
     # Malformed arguments cost what they take as a text, too.
     huge = ToolCall(id="a", name="f", arguments="{" * 5000)
     said = Message(role="assistant", content="", tool_calls=(huge,))
-    assert prompt_bound(count, [said], ()) > 5000
+    assert bound([said]) > 5000
     half = ToolCall(id="\ud800", name="f", arguments='"\ud800"')
-    assert prompt_bound(count, [Message(role="assistant", content="", tool_calls=(half,))], ()) > 0
+    assert bound([Message(role="assistant", content="", tool_calls=(half,))]) > 0
 
 
 def test_bytes_are_those_of_the_longer_form() -> None:

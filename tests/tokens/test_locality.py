@@ -1,6 +1,5 @@
 """Which tokenisers have stable points, and where they are in a text."""
 
-import re
 import unicodedata
 from itertools import takewhile
 from typing import Any
@@ -10,8 +9,8 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent.tokens import locality
-from memagent.tokens.locality import is_local, last_stable_point, splits_at_stable_points
+from memagent.texts import last_end
+from memagent.tokens.locality import STABLE, is_local, splits_at_stable_points
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (
@@ -45,7 +44,7 @@ TEXTS = st.lists(PARTS | st.characters(exclude_categories=["Cs"]), min_size=5, m
 
 
 def stable_points(text: str) -> list[int]:
-    return [m.end() for m in locality._STABLE.finditer(text)]
+    return [m.end() for m in STABLE.finditer(text)]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
@@ -91,19 +90,19 @@ def test_known_expressions_split_at_stable_points_whatever_stands_around(
 @given(TEXTS, st.integers(0, 60), st.integers(-2, 90))
 def test_the_last_point_of_a_span(text: str, after: int, before: int) -> None:
     points = [p for p in stable_points(text) if after < p <= before]
-    assert last_stable_point(text, after, before) == (points[-1] if points else 0)
+    assert last_end(STABLE, text, after, before, 32) == (points[-1] if points else None)
 
 
 def test_points_far_away_are_found() -> None:
     text = "end " + "x" * 100_000
-    assert last_stable_point(text, 0, len(text)) == 3
-    assert last_stable_point("x" * 100_000, 0, 100_000) == 0
+    assert last_end(STABLE, text, 0, len(text), 32) == 3
+    assert last_end(STABLE, "x" * 100_000, 0, 100_000, 32) is None
 
 
 def test_letters_are_letters_and_neither_they_nor_separators_change_under_nfc() -> None:
     everything = "".join(chr(i) for i in range(0x110000) if not 0xD800 <= i < 0xE000)
-    letters = re.findall(f"[{locality._LETTERS}]", everything)
-    separators = re.findall(f"[{locality._SEPARATORS}]", everything)
+    letters = [char for char in everything if STABLE.search(f"{char} ")]
+    separators = [char for char in everything if STABLE.search(f"a{char}")]
     assert len(letters) > 30_000
     assert {unicodedata.category(c)[0] for c in letters} == {"L"}
     assert not {unicodedata.category(c)[0] for c in separators} & {"L", "M", "N"}

@@ -209,7 +209,7 @@ async def test_the_sync_api_may_be_used_by_a_tool() -> None:
 
 
 def test_the_sync_api_may_be_used_by_a_tool_of_the_sync_api() -> None:
-    from memagent.run.sync import run_sync
+    from memagent.threads import run_sync
 
     @tool
     def inner() -> str:

@@ -17,7 +17,7 @@ import pytest
 from memagent.errors import BadArguments, ConfigError, ToolError
 from memagent.messages import ToolCall
 from memagent.tools import Tool, Toolset, processes, tool
-from memagent.tools.processes import Place, ProcessCall, WorkerPool
+from memagent.tools.processes import ProcessCall, WorkerPool, place_of
 
 MODULE = '''
 import os, signal, subprocess, sys, time
@@ -79,9 +79,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
     name = f"tools_of_{tmp_path.name.replace('-', '_')}"
     (tmp_path / f"{name}.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(processes, "_pool", WorkerPool(processes.PROCESSES))
+    monkeypatch.setattr(processes, "tool_pool", WorkerPool(processes.PROCESSES))
     yield importlib.import_module(name)
-    processes._pool.close()
+    processes.tool_pool.close()
     sys.modules.pop(name, None)
 
 
@@ -135,10 +135,8 @@ async def test_the_same_function_twice_at_once_has_two_processes(module: ModuleT
 
 
 async def test_twenty_calls_at_once_take_turns(module: ModuleType) -> None:
-    square = in_process(module.square)
-    found = await asyncio.gather(*(square.run({"n": n}) for n in range(20)))
-    assert found == [str(n * n) for n in range(20)]
-    assert len(processes._pool._idle) <= processes.PROCESSES
+    found = await asyncio.gather(*(module.whoami.run({}) for _ in range(20)))
+    assert 1 <= len(set(found)) <= processes.PROCESSES
 
 
 async def test_globals_live_on_in_the_process(module: ModuleType) -> None:
@@ -204,8 +202,8 @@ async def test_a_call_that_takes_too_long_is_killed(module: ModuleType, tmp_path
 async def test_a_call_that_is_given_up_while_it_waits_for_a_process_is_not_made(
     module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    processes._pool.close()
-    monkeypatch.setattr(processes, "_pool", WorkerPool(1))
+    processes.tool_pool.close()
+    monkeypatch.setattr(processes, "tool_pool", WorkerPool(1))
     notes = [tmp_path / "first", tmp_path / "second"]
     first = asyncio.create_task(in_process(module.spin).run({"note": str(notes[0])}))
     await asyncio.to_thread(written, notes[0])
@@ -220,7 +218,7 @@ async def test_a_call_that_is_given_up_while_it_waits_for_a_process_is_not_made(
 
 async def test_a_call_has_its_own_limit_from_when_a_process_is_at_it(module: ModuleType) -> None:
     pool = WorkerPool(1)
-    wait = Place.of(module.wait)
+    wait = place_of(module.wait)
     try:
         await pool.run(ProcessCall(wait, {"seconds": 0.0}))
         # Two at once: the second waits for the only process, which does not count.
@@ -238,7 +236,7 @@ async def test_closing_ends_calls_under_way_and_refuses_others(
     note = tmp_path / "note"
     spinning = asyncio.create_task(in_process(module.spin).run({"note": str(note)}))
     await asyncio.to_thread(written, note)
-    await asyncio.to_thread(processes._pool.close)
+    await asyncio.to_thread(processes.tool_pool.close)
     with pytest.raises(ToolError, match="ended by signal 9"):
         await spinning
     assert all(gone(int(pid)) for pid in note.read_text().split())
@@ -247,14 +245,14 @@ async def test_closing_ends_calls_under_way_and_refuses_others(
 
 
 async def test_what_is_made_first_is_made_in_each_process(module: ModuleType) -> None:
-    first = ProcessCall(Place.of(module.remember), {"n": 7})
+    first = ProcessCall(place_of(module.remember), {"n": 7})
     pool = WorkerPool(1, first)
     try:
         assert await pool.run(ProcessCall(first.place, {"n": 8})) == "[7,8]"
         assert await pool.run(ProcessCall(first.place, {"n": 9})) == "[7,8,9]"
     finally:
         await asyncio.to_thread(pool.close)
-    broken = WorkerPool(1, ProcessCall(Place.of(module.fail), {"why": "no page"}))
+    broken = WorkerPool(1, ProcessCall(place_of(module.fail), {"why": "no page"}))
     with pytest.raises(ToolError, match="ValueError: no page"):
         await broken.run(first)
     broken.close()
@@ -285,7 +283,7 @@ def test_a_function_of_the_script_itself_is_refused() -> None:
 
     here.__qualname__, here.__module__ = "here", "__main__"
     with pytest.raises(ConfigError, match=r"run the script again.* module of its own"):
-        Place.of(here)
+        place_of(here)
 
 
 def test_a_process_ends_with_its_parent_even_if_that_is_killed(

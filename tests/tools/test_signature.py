@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from memagent.errors import BadArguments, ConfigError
-from memagent.tools.signature import Signature
+from memagent.tools.signature import Signature, summary
 
 
 class Order(Enum):
@@ -26,9 +26,8 @@ class Opaque:
     """Pydantic knows nothing of it."""
 
 
-def convert(function: Callable[..., Any], **arguments: Any) -> Any:
-    by_place, by_name = Signature.of(function).convert(arguments)
-    return function(*by_place, **by_name)
+def call(function: Callable[..., Any], **arguments: Any) -> Any:
+    return Signature.of(function).bind(arguments)()
 
 
 def everything(
@@ -46,7 +45,7 @@ def everything(
 
 
 def test_arguments_become_what_the_hints_say() -> None:
-    given = convert(
+    given = call(
         everything,
         query="fog",
         order="oldest",
@@ -63,7 +62,7 @@ def test_arguments_become_what_the_hints_say() -> None:
 
 
 def test_defaults_are_the_functions_own() -> None:
-    assert convert(everything, query="fog") == (
+    assert call(everything, query="fog") == (
         *("fog", Order.NEWEST, Range(), "a", None, None),
         *(0, 0, 0),
     )
@@ -74,8 +73,8 @@ def test_a_default_that_is_a_list_is_not_shared_by_calls() -> None:
         into.append(1)
         return into
 
-    assert convert(collect) == [1]
-    assert convert(collect) == [1]
+    assert call(collect) == [1]
+    assert call(collect) == [1]
 
 
 def test_the_schema_has_no_titles_but_keeps_parameters_of_that_name() -> None:
@@ -112,7 +111,7 @@ def test_descriptions_come_from_the_annotation_or_the_docstring() -> None:
     }
     assert properties["limit"]["description"] == "from the docstring."
     with pytest.raises(BadArguments, match=r"- query: .*at most 5"):
-        convert(find, query="abcdef", limit=1)
+        call(find, query="abcdef", limit=1)
 
 
 def test_a_default_without_a_json_form_is_left_out_of_the_schema() -> None:
@@ -125,14 +124,14 @@ def test_parameters_by_place_alone_are_given_by_place() -> None:
     def divide(a: float, b: float, /, *, digits: int = 2) -> float:
         return round(a / b, digits)
 
-    assert convert(divide, a=1, b=3, digits=1) == 0.3
+    assert call(divide, a=1, b=3, digits=1) == 0.3
 
 
 def test_hints_that_are_texts_are_resolved() -> None:
     def find(at: "Order", path: "Path | None" = None) -> Any:
         return at, path
 
-    assert convert(find, at="newest", path="a/b") == (Order.NEWEST, Path("a/b"))
+    assert call(find, at="newest", path="a/b") == (Order.NEWEST, Path("a/b"))
 
 
 class Bound:
@@ -141,7 +140,7 @@ class Bound:
 
 
 def test_a_method_does_not_show_its_self() -> None:
-    assert list(Signature.of(Bound().method).parameters) == ["word"]
+    assert list(Signature.of(Bound().method).signature.parameters) == ["word"]
 
 
 def no_hint(word) -> None: ...
@@ -175,7 +174,7 @@ def test_a_model_is_told_each_wrong_argument_on_a_line() -> None:
     def find(query: str, where: Range, limit: int) -> None: ...
 
     with pytest.raises(BadArguments) as caught:
-        convert(find, limit="many", where={"pages": [1, "x"]}, word="fog")
+        call(find, limit="many", where={"pages": [1, "x"]}, word="fog")
     first, *lines, last = str(caught.value).splitlines()
     assert first == "the arguments do not fit:"
     assert lines == [
@@ -191,6 +190,65 @@ def test_what_a_model_is_told_is_short_whatever_it_wrote() -> None:
     def find(pages: list[int], word: Literal["a"] = "a") -> None: ...
 
     with pytest.raises(BadArguments) as caught:
-        convert(find, pages=["x" * 1_000_000] * 5000, **{"y" * 1_000_000: 1})
+        call(find, pages=["x" * 1_000_000] * 5000, **{"y" * 1_000_000: 1})
     assert len(str(caught.value)) < 6000
     assert "- and 4991 more" in str(caught.value)
+
+
+# --- what a docstring says
+
+
+def full(query: str, limit: int, mode: str, rest: str) -> None:
+    """Searches the pages
+    for a word.
+
+    More about it, which is not the summary.
+
+    Args:
+        query: what to look for:
+            a word, or several.
+        limit (int, optional): most results.
+
+        mode (Literal["a", "b"]):
+            Which one.
+        rest: the others
+
+    Returns:
+        results: not a parameter.
+    """
+
+
+def only_arguments(a: int) -> None:
+    """Args:
+    a: one.
+    """
+
+
+def bare(a: int) -> None:
+    pass
+
+
+def described(function: Callable[..., Any]) -> dict[str, str | None]:
+    properties: Any = Signature.of(function).schema["properties"]
+    return {name: about.get("description") for name, about in properties.items()}
+
+
+def test_the_first_paragraph_is_the_summary() -> None:
+    assert summary(full) == "Searches the pages for a word."
+
+
+def test_each_parameter_is_described() -> None:
+    assert described(full) == {
+        "query": "what to look for: a word, or several.",
+        "limit": "most results.",
+        "mode": "Which one.",
+        "rest": "the others",
+    }
+
+
+def test_no_docstring_says_nothing() -> None:
+    assert (summary(bare), described(bare)) == ("", {"a": None})
+
+
+def test_a_docstring_without_a_summary_has_none() -> None:
+    assert summary(only_arguments) == ""

@@ -12,7 +12,7 @@ from memagent.tools.worker import serve
 
 
 def request(name: str, **arguments: Any) -> dict[str, Any]:
-    return {"path": list(sys.path), "module": "json", "name": name, "arguments": arguments}
+    return {"path": list(sys.path), "place": f"json:{name}", "arguments": arguments}
 
 
 def start() -> subprocess.Popen[str]:
@@ -29,8 +29,8 @@ def start() -> subprocess.Popen[str]:
     [
         (request("loads", s="[1]"), "loads: "),
         (request("nothing"), "does not say what it takes"),
-        ({**request("loads"), "module": "no_such_module_of_anybody"}, "ModuleNotFoundError: "),
-        ({**request("f"), "module": "tests.nowhere"}, "Error: "),
+        ({**request("loads"), "place": "no_such_module_of_anybody:f"}, "ModuleNotFoundError: "),
+        ({**request("f"), "place": "tests.nowhere:f"}, "Error: "),
     ],
     ids=["no-hints", "no-function", "no-module", "no-package"],
 )
@@ -57,11 +57,16 @@ def keep_the_interpreter() -> str:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not signal it")
 def test_a_function_that_keeps_the_interpreter_ends_when_its_input_does() -> None:
-    asked = {**request("keep_the_interpreter"), "module": __name__}
     with start() as worker:
         assert worker.stdin is not None
-        worker.stdin.write(json.dumps(asked) + "\n")
-        worker.stdin.flush()
+        assert worker.stdout is not None
+        # The first one, which is not there, has the process start and import this module.
+        for name in ("nothing", "keep_the_interpreter"):
+            asked = {**request(name), "place": f"{__name__}:{name}"}
+            worker.stdin.write(json.dumps(asked) + "\n")
+            worker.stdin.flush()
+            if name == "nothing":
+                assert "error" in json.loads(worker.stdout.readline())
         time.sleep(1.0)
         assert worker.poll() is None
         worker.stdin.close()

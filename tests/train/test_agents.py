@@ -13,6 +13,7 @@ from memagent import Result, RunStore, ScriptedModel
 from memagent.errors import ConfigError, PromptSetError
 from memagent.messages import ChatRequest, Completion, TokenIds
 from memagent.trajectory import StopReason
+from memagent_train import agents
 from memagent_train.agents import (
     ROLLOUT,
     AgentSettings,
@@ -77,13 +78,17 @@ async def test_a_rollout_that_was_killed_begins_again() -> None:
     assert result.answer == "another."
 
 
-async def test_without_a_store_runs_are_kept_no_longer_than_they_take() -> None:
+async def test_without_a_store_runs_are_kept_no_longer_than_they_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = await asyncio.to_thread(RunStore, None)
+    monkeypatch.setattr(agents, "RunStore", lambda _: store)
     agent = await loaded(AgentSettings(**SMALL))
     await as_rollout(lambda: agent(scripted(), sample()))
     failing = scripted(lambda _: ValueError("no"))
     with pytest.raises(ValueError, match="no"):
         await as_rollout(lambda: agent(failing, sample()), "g-1")
-    assert await asyncio.to_thread(agent._store.runs) == []
+    assert await asyncio.to_thread(store.runs) == []
 
 
 async def test_outside_of_a_rollout_it_is_an_agent_like_any_other() -> None:

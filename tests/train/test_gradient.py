@@ -244,17 +244,17 @@ class SequenceMeans(RolloutTrainer):
 class Unweighted(RolloutTrainer):
     """Every token counts the same, though groups should."""
 
-    def _micro_batches(self, rows: Any, groups: Any) -> Any:
-        made = super()._micro_batches(rows, groups)
+    def micro_batches(self, rows: Any, groups: Any) -> Any:
+        made = super().micro_batches(rows, groups)
         return [one | {"tool_mask": (one["tool_mask"] > 0).float()} for one in made]
 
 
 class CutToSize(RolloutTrainer):
     """Rows that do not fill micro-batches of one size are left out, where padding rows should fill them up."""
 
-    def _micro_batches(self, rows: Any, groups: Any) -> Any:
+    def micro_batches(self, rows: Any, groups: Any) -> Any:
         whole = len(rows) // self.batch.micro_batches * self.batch.micro_batches
-        return super()._micro_batches(rows[:whole], groups[:whole])
+        return super().micro_batches(rows[:whole], groups[:whole])
 
 
 @pytest.mark.parametrize("broken", [SequenceMeans, Unweighted, CutToSize])

@@ -11,7 +11,7 @@ from accelerate.commands.config.config_args import ClusterConfig, load_config_fr
 from memagent_train.config.sft import load_sft
 from memagent_train.config.toml import read_toml
 from memagent_train.config.train import load_train
-from memagent_train.runs.plan import plan_of
+from memagent_train.runs.step_cost import step_cost
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 TRAININGS = sorted(path for path in RECIPES.glob("*.toml") if "traces" not in read_toml(path))
@@ -33,7 +33,7 @@ def test_there_are_recipes_of_each_kind() -> None:
 @pytest.mark.parametrize("recipe", TRAININGS, ids=name)
 def test_a_training_is_planned_with_its_memory(recipe: Path) -> None:
     config = load_train(recipe)
-    lines = dict(plan_of(config).lines())
+    lines = dict(step_cost(config).lines())
     assert re.fullmatch(r"\d+\.\d GiB", lines["memory: peak"])
     assert lines[f"fits {config.resources.device_gib:g} GiB"] == "yes, by this estimate"
     assert "unknown" not in " ".join(lines.values())

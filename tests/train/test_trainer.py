@@ -39,10 +39,10 @@ class Data:
     def __call__(self, indices: Sequence[int], size: int) -> list[Rollout]:
         self.asked.append(list(indices))
         return [
-            one for place, index in enumerate(indices) for one in self._group(index, place, size)
+            one for place, index in enumerate(indices) for one in self.group(index, place, size)
         ]
 
-    def _group(self, index: int, place: int, size: int) -> list[Rollout]:
+    def group(self, index: int, place: int, size: int) -> list[Rollout]:
         chance = random.Random(index)
         name = f"{len(self.asked)}-{place}"
         fields: dict[str, Any] = {"status": self.status} if self.status else {}
@@ -114,9 +114,9 @@ class TestResume:
 class TestDynamicSampling:
     def test_groups_without_a_signal_are_made_up_for(self, tmp_path: Path) -> None:
         class Odd(Data):
-            def _group(self, index: int, place: int, size: int) -> list[Rollout]:
+            def group(self, index: int, place: int, size: int) -> list[Rollout]:
                 self.rewards = (1.0, index % 2)
-                return super()._group(index, place, size)
+                return super().group(index, place, size)
 
         seen: list[tuple[int, int, list[float]]] = []
         data = Odd()

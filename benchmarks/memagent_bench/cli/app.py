@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-import memagent
-from memagent.cli.fields import command_of
-from memagent.cli.session import show_warnings
+from memagent.cli.options import command_of
+from memagent.cli.session import make_app
 from memagent_bench.cli.generate import generate
 from memagent_bench.cli.measure import measure
 from memagent_bench.cli.options import Generate, Measure, MeasureFile, Reproduce
@@ -21,11 +16,11 @@ from memagent_bench.cli.sessions import sessions
 EPILOG = (
     "Exit codes: 0 done; 1 an unforeseen error; 2 wrong usage, a bad setting, or samples that cannot be made; 3 a "
     "document cannot be read; 4 the model fails; 5 the folder cannot be used; 6 samples without an answer, or stopped "
-    "by a limit (repeat the command to go on); 130 interrupted; 143 terminated; 141 nobody reads the output."
+    "by a limit (repeat the command to resume); 130 interrupted; 143 terminated; 141 the reader of the output is gone."
 )
 RULER = """Measure RULER: 13 tasks at any length.
 
-    qa_1 needs --squad, qa_2 needs --hotpotqa. Records go to DIR/results.jsonl; a killed run goes on where it was.
+    qa_1 needs --squad, qa_2 needs --hotpotqa. Records go to DIR/results.jsonl; repeat the command to resume.
     """
 QA = "Measure question answering over long documents: HotpotQA and SQuAD, hidden among other paragraphs."
 TRACKING = (
@@ -33,7 +28,7 @@ TRACKING = (
 )
 NOTES = """Measure short notes about people and their coins in books, made for very small models.
 
-    Tasks with _names or _wording have names and numbers, or sentences, that no training of ours shows;
+    Tasks with _names or _wording have names and numbers, or sentences, that our training never shows;
     those with _sparse have notes far apart, those with _few as many at every length: eight.
     """
 
@@ -43,35 +38,12 @@ OWN_SAMPLES = """Measure your own samples: a file of JSON lines.
     [b]memagent-bench generate[/] do too.
     """
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+ABOUT = """Measure how systems do on documents and tool sessions of any length.
 
+Try [b]memagent-bench ruler --model extractive --tasks niah_single_2 --lengths 8k --out DIR[/]: it needs no server.
+"""
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(f"memagent-bench {memagent.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
-    ] = False,
-) -> None:
-    """Measure what systems make of documents and tool sessions of any length.
-
-    Try [b]memagent-bench ruler --model extractive --tasks niah_single_2 --lengths 8k --out DIR[/]: it needs no server.
-    """
-    show_warnings()
-
-
+app = make_app("memagent-bench", ABOUT, EPILOG)
 SCATTERED = (
     "frames",
     "hotpotqa",

@@ -16,7 +16,7 @@ def generate(given: Generate) -> None:
 
     The same seed, task, length and options give the same samples, byte for byte.
     """
-    with reported(Outcome(json=False)):
+    with reported(Outcome()):
         from memagent_bench.generate import write_samples
         from memagent_bench.lengths import parse_length
         from memagent_bench.suites import one_of, tasks_of

@@ -22,10 +22,10 @@ from memagent_bench.cli.results import as_data, show_forecast, show_gaps, show_m
 if TYPE_CHECKING:
     from memagent.memory.plan import MemorySettings
     from memagent.models.policy import Policy
+    from memagent_bench.benchmark import Benchmark
     from memagent_bench.costs import Share
     from memagent_bench.grid import Grid
     from memagent_bench.runner import Summary
-    from memagent_bench.session import Benchmark
     from memagent_bench.watch import Board, SilentWatcher
 
 BAD_SETTING = 2
@@ -36,10 +36,10 @@ class Going(Outcome):
     """What is known when a benchmark ends early."""
 
     begun: bool = False
-    """There is a folder to go on with."""
+    """There is a folder to resume from."""
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """The command line again, without the password of a URL: it goes on where it was."""
+        """The command line again, without the password of a URL: it resumes the run."""
         line = shlex.join(["memagent-bench", *sys.argv[1:]])
         return re.sub(r"//[^/@\s]+@", "//…@", line) if self.begun else None
 
@@ -54,7 +54,7 @@ def measure(suite: str, doc: str) -> Callable[[Measure], None]:
 
     def command(given: Measure) -> None:
         display = chosen_display(given.display)
-        going = Going(json=display is Display.JSON)
+        going = Going(display)
         with reported(going):
             bench = benchmark_of(suite, given)
             if given.dry_run:
@@ -120,8 +120,8 @@ async def run(bench: Benchmark, display: Display, going: Going) -> Summary:
         return watcher(display, board, title)
 
     try:
-        async with bench.open() as session:
-            return await session.run(watch)
+        async with bench.open() as opened:
+            return await opened.run(watch)
     finally:
         await bench.model.aclose()
 
@@ -135,7 +135,7 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     from memagent.models.policy import policy_of
     from memagent.models.spec import open_model
     from memagent.prompts import PromptSet
-    from memagent_bench.session import Benchmark
+    from memagent_bench.benchmark import Benchmark
 
     model = open_model(given.model, tokenizer=given.tokenizer, **given.server())
     policy = policy_of(model)
@@ -190,7 +190,7 @@ def _settings(policy: Policy, given: Measure) -> MemorySettings:
         window=given.window,
         chunk_tokens=given.chunk_tokens,
         memory_tokens=given.memory_tokens,
-        cuts=given.cuts or policy.cuts or "exact",
+        cuts=given.cuts or policy.reading().get("cuts", "exact"),
         trust=given.trust,
         sampling=dict(policy.sampling or Sampling()) | said,
         seed=given.seed,

@@ -46,7 +46,7 @@ class DataChoice:
         str | None,
         typer.Option(
             metavar="SPEC",
-            help="What lengths are counted with: a tokenizer file or folder, tiktoken:NAME, or bytes. "
+            help="What counts lengths: a tokenizer file or folder, tiktoken:NAME, or bytes. "
             "Default: GPT-2's.",
             rich_help_panel=DATA,
             show_default=False,
@@ -63,6 +63,7 @@ class DataChoice:
         bool,
         typer.Option(
             "--nested",
+            metavar="",
             help="The same needles and questions at every length.",
             rich_help_panel=DATA,
         ),
@@ -70,7 +71,10 @@ class DataChoice:
     allow_repeats: Annotated[
         bool,
         typer.Option(
-            "--allow-repeats", help="Filler paragraphs may come twice.", rich_help_panel=DATA
+            "--allow-repeats",
+            metavar="",
+            help="Filler paragraphs may come twice.",
+            rich_help_panel=DATA,
         ),
     ] = False
     essays: Annotated[
@@ -127,16 +131,14 @@ class RunChoice(DataChoice, Served):
         Path,
         typer.Option(
             metavar="DIR",
-            help="Where records go. A folder that was begun is gone on with.",
+            help="Folder for the records; an existing one is resumed.",
             rich_help_panel=opt.RUN,
         ),
     ]
     concurrency: Annotated[
         int, typer.Option(metavar="N", min=1, help="Calls at once.", rich_help_panel=opt.RUN)
     ] = 16
-    max_calls: Annotated[
-        int | None, _limit("Stop, to be gone on with, after N calls in all.", low=1)
-    ] = None
+    max_calls: Annotated[int | None, _limit("Stop, resumably, after N calls in all.", low=1)] = None
     max_tokens: Annotated[
         int | None, _limit("Likewise after N prompt and completion tokens.", low=1)
     ] = None
@@ -154,7 +156,8 @@ class RunChoice(DataChoice, Served):
         bool,
         typer.Option(
             "--dry-run",
-            help="Say what would be done, and what it would take. No model is called.",
+            metavar="",
+            help="Print what would run and what it would cost. No model is called.",
             rich_help_panel=opt.RUN,
         ),
     ] = False
@@ -219,7 +222,7 @@ class Measure(RunChoice):
             min=0,
             max=MOST_SAMPLES,
             metavar="INDEX",
-            help="Begin with this sample: several machines share the samples so.",
+            help="Start at this sample, so that several machines can share the work.",
             rich_help_panel=WHAT,
         ),
     ] = 0
@@ -227,6 +230,7 @@ class Measure(RunChoice):
         bool,
         typer.Option(
             "--no-context",
+            metavar="",
             help="Also ask the same questions with nothing to read: what a model scores there it knew before.",
             rich_help_panel=WHAT,
         ),
@@ -237,7 +241,7 @@ class Measure(RunChoice):
     cuts: Annotated[
         opt.Cuts | None,
         typer.Option(
-            help="Cut at sentence ends, or exactly at the limit. Default: the policy's own, else exact.",
+            help="Cut at sentence ends, or exactly at the limit. Default: the policy's, else exact.",
             rich_help_panel=opt.BUDGET,
             show_default=False,
         ),
@@ -251,7 +255,7 @@ class Measure(RunChoice):
             metavar="X",
             min=0,
             max=1,
-            help="Nucleus sampling. Default: the policy's own, else 0.95.",
+            help="Nucleus sampling. Default: the policy's, else 0.95.",
             rich_help_panel=opt.MODEL,
             show_default=False,
         ),
@@ -281,19 +285,22 @@ class Generate(DataChoice):
     """The options of `generate`."""
 
     suite: Annotated[str, typer.Argument(metavar="SUITE", help="ruler, qa, tracking or notes.")]
-    task: Annotated[str, typer.Option(metavar="T", help="[b]memagent-bench tasks[/] lists them.")]
+    task: Annotated[
+        str, typer.Option(metavar="T", help="One of those that [b]memagent-bench tasks[/] lists.")
+    ]
     length: Annotated[str, typer.Option(metavar="L", help="In tokens: 8192, 8k, 1m.")]
     samples: Annotated[
         int, typer.Option("-n", "--samples", metavar="N", min=1, help="How many.")
     ] = 1
-    out: Annotated[Path, typer.Option(metavar="FILE", help="JSON, a sample a line.")]
+    out: Annotated[Path, typer.Option(metavar="FILE", help="JSON lines, one for each sample.")]
     print_frames: Annotated[
         bool,
         typer.Option(
             "--print-frames",
+            metavar="",
             callback=_print_frames,
             is_eager=True,
-            help="Print the shipped wording of the RULER tasks, to be changed and given with --frames.",
+            help="Print the shipped wording of the RULER tasks, to edit and pass with --frames.",
         ),
     ] = False
 
@@ -321,7 +328,7 @@ class Reproduce(RunChoice):
         str | None,
         typer.Option(
             metavar="L,L,...",
-            help="Of the published lengths only these.",
+            help="Only these of the published lengths.",
             rich_help_panel=WHAT,
             show_default=False,
         ),

@@ -23,7 +23,7 @@ def report(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where the page and its pictures go. Default: the folder; of several, it has to be named.",
+            help="Where the page and its pictures go. Default: the folder; required for several.",
             show_default=False,
         ),
     ] = None,
@@ -36,7 +36,7 @@ def report(
         ),
     ] = None,
     margin: Annotated[
-        float, typer.Option(metavar="POINTS", help="Of the non-inferiority tests.")
+        float, typer.Option(metavar="POINTS", help="Margin of the non-inferiority tests.")
     ] = 5.0,
     baseline: Annotated[
         str | None,
@@ -48,7 +48,7 @@ def report(
     ] = None,
 ) -> None:
     """Write a page with tables, charts and tests about one or more folders of records."""
-    with reported(Outcome(json=False)):
+    with reported(Outcome()):
         from memagent.errors import ConfigError
         from memagent_bench.report import make_report
         from memagent_bench.sessions.page import make_session_report
@@ -80,14 +80,12 @@ def report(
 
 def diagnose(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that a benchmark wrote.")],
-    misses: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Show so many misses one by one.")
-    ] = 5,
+    misses: Annotated[int, typer.Option(metavar="N", min=0, help="Show N misses one by one.")] = 5,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Say why answers were wrong: what the memories held, and at which chunk they lost it."""
+    """Explain wrong answers: what the memories held, and the chunk at which they lost it."""
     chosen = chosen_display(display)
-    outcome = Outcome(json=chosen is Display.JSON)
+    outcome = Outcome(chosen)
     with reported(outcome):
         from memagent_bench.diagnose import diagnose as follow
         from memagent_bench.diagnose import show, to_json
@@ -108,7 +106,7 @@ def diagnose(
 
 def tasks() -> None:
     """List the tasks of each suite."""
-    with reported(Outcome(json=False)):
+    with reported(Outcome()):
         from memagent_bench.suites import ABOUT, SUITES, tasks_of
 
         paper = Paper(colour=chosen_display(None) is Display.FULL)
@@ -118,7 +116,7 @@ def tasks() -> None:
 
 def systems() -> None:
     """List the systems; package.module:factory names one of your own."""
-    with reported(Outcome(json=False)):
+    with reported(Outcome()):
         from memagent_bench.systems.registry import SYSTEMS
 
         paper = Paper(colour=chosen_display(None) is Display.FULL)

@@ -23,21 +23,21 @@ from memagent_bench.cli.results import as_data, show_forecast, show_gaps
 from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
+    from memagent_bench.benchmark import Benchmark
     from memagent_bench.costs import Share
     from memagent_bench.reproduce.protocol import Part
     from memagent_bench.reproduce.verdict import Verdict
     from memagent_bench.runner import Summary
-    from memagent_bench.session import Benchmark
 
 
 def reproduce(given: Reproduce) -> None:
     """Measure a published checkpoint as it was measured, and compare the figures.
 
-    Serve the checkpoint with vLLM or SGLang, then name it: --base-url URL --model NAME. What it will take is said
-    first, and nothing begins without a yes. Records go to DIR/results.jsonl; a killed run goes on where it was.
+    Serve the checkpoint with vLLM or SGLang, then name it: --base-url URL --model NAME. The cost is printed
+    first, and nothing starts without a yes. Records go to DIR/results.jsonl; repeat the command to resume.
     """
-    shown = chosen_display(given.display)
-    going = Going(json=shown is Display.JSON)
+    chosen = chosen_display(given.display)
+    going = Going(chosen)
     with reported(going):
         asked = [(part, benchmark_of(part, given)) for part in parts_of(given)]
         _say_caveats(given, [part for part, _ in asked])
@@ -50,15 +50,15 @@ def reproduce(given: Reproduce) -> None:
         speed = given.speed
         if speed is None and not given.dry_run and any(shares for _, shares in left):
             speed = drive(_speed(given, asked[0][0]))
-        if given.dry_run or shown in (Display.FULL, Display.PLAIN):
-            show_forecast(left, shown, speed=speed)
+        if given.dry_run or chosen in (Display.FULL, Display.PLAIN):
+            show_forecast(left, chosen, speed=speed)
         if given.dry_run:
             going.told = True
             return
         if any(shares for _, shares in left):
             _confirm(given)
-        summaries = _run(given, [part for part, _ in asked], shown, going)
-        _report(given, asked, summaries, shown, going)
+        summaries = _run(given, [part for part, _ in asked], chosen, going)
+        _report(given, asked, summaries, chosen, going)
         leave(*summaries)
 
 
@@ -85,9 +85,9 @@ def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
     """
     from memagent.models.spec import SCHEMES, open_model
     from memagent.prompts import PromptSet
+    from memagent_bench.benchmark import Benchmark
     from memagent_bench.grid import Grid
     from memagent_bench.reproduce.protocol import SYSTEM, settings
-    from memagent_bench.session import Benchmark
     from memagent_bench.suites import tasks_of
 
     if given.prompts is None:
@@ -119,9 +119,9 @@ def benchmark_of(part: Part, given: Reproduce) -> Benchmark:
 
 
 def _say_caveats(given: Reproduce, parts: Sequence[Part]) -> None:
-    from memagent.prompts.promptset import BUILT_IN
+    from memagent.prompts import PromptSet
 
-    if given.prompts in BUILT_IN:
+    if given.prompts in PromptSet.built_in:
         say(
             "other wording:",
             f"--prompts {given.prompts} is memagent's own, and the checkpoint was trained on another: its figures will "
@@ -188,11 +188,11 @@ def _confirm(given: Reproduce) -> None:
         raise typer.Exit
 
 
-def _run(given: Reproduce, parts: Sequence[Part], shown: Display, going: Going) -> list[Summary]:
+def _run(given: Reproduce, parts: Sequence[Part], chosen: Display, going: Going) -> list[Summary]:
     """One suite after the other, until a limit is reached."""
     summaries: list[Summary] = []
     for part in parts:
-        summaries.append(drive(run(benchmark_of(part, given), shown, going)))
+        summaries.append(drive(run(benchmark_of(part, given), chosen, going)))
         if summaries[-1].limit:
             break
     return summaries
@@ -202,7 +202,7 @@ def _report(
     given: Reproduce,
     asked: Sequence[tuple[Part, Benchmark]],
     summaries: Sequence[Summary],
-    shown: Display,
+    chosen: Display,
     going: Going,
 ) -> None:
     from memagent_bench.records import read_records
@@ -215,16 +215,16 @@ def _report(
         for verdict in verdicts(part, [r for r in records if r.suite == part.suite])
     ]
     going.told = True
-    if shown is Display.JSON:
+    if chosen is Display.JSON:
         runs = [as_data(bench, s) for (_, bench), s in zip(asked, summaries, strict=False)]
         print(json.dumps({"verdicts": [*map(_plain, found)], "runs": runs}, ensure_ascii=False))
-    elif shown is Display.NONE:
+    elif chosen is Display.NONE:
         for verdict in found:
             measured = "" if verdict.measured is None else verdict.measured.mean
             cells = (verdict.suite, verdict.length, measured, verdict.published.mean)
             print(*cells, verdict.agreement, sep="\t")
     else:
-        paper = Paper(colour=shown is Display.FULL)
+        paper = Paper(colour=chosen is Display.FULL)
         paper.table([(f"{v.suite} at {show_length(v.length)}", _words(v)) for v in found])
     for summary in summaries:
         show_gaps(summary, going.resume_command(None))

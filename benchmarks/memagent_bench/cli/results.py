@@ -14,10 +14,10 @@ from memagent.terminal import Paper, amount, console, duration, plural, say, sho
 from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
+    from memagent_bench.benchmark import Benchmark
     from memagent_bench.costs import Cost, Share
     from memagent_bench.record import Record
     from memagent_bench.runner import Summary
-    from memagent_bench.session import Benchmark
     from memagent_bench.table import Mean
 
 REASONS = 8
@@ -134,7 +134,7 @@ def _records(bench: Benchmark) -> list[Record]:
 
 
 def show_gaps(summary: Summary, again: str | None) -> None:
-    """What a reader of the means should know, and how to go on, on standard error."""
+    """Says on standard error what a reader of the means should know, and how to resume."""
     if summary.impossible:
         cells = [f"{task} at {show_length(length)}" for task, length in summary.impossible]
         say("not measured in full:", f"{', '.join(cells)}; see above", style="yellow")
@@ -154,15 +154,11 @@ def show_gaps(summary: Summary, again: str | None) -> None:
         if len(reasons) > REASONS:
             say(f"  and {len(reasons) - REASONS} other reasons", style="yellow")
     if summary.limit is not None:
-        begun = (
-            f"; {plural(summary.cut, 'sample')} under way can be gone on with"
-            if summary.cut
-            else ""
-        )
+        begun = f"; {plural(summary.cut, 'sample')} under way can be resumed" if summary.cut else ""
         say("stopped:", summary.limit.partition(";")[0] + begun, style="yellow")
     if (summary.limit is not None or summary.missing) and again is not None:
         raised = summary.limit is not None and "seconds=" not in summary.limit
-        say("go on, the limit raised, with:" if raised else "go on with:", again, style="dim")
+        say("resume with a higher limit:" if raised else "resume with:", again, style="dim")
 
 
 def as_data(bench: Benchmark, summary: Summary) -> dict[str, object]:

@@ -35,10 +35,10 @@ def score(
 ) -> None:
     """Score predictions that were made elsewhere.
 
-    A line's task is its field task, else its file's name. A prediction of null counts as 0, and is told apart.
+    A line's task is its field task, else its file's name. A prediction of null counts as 0, and is reported separately.
     """
     chosen = chosen_display(display)
-    outcome = Outcome(json=chosen is Display.JSON)
+    outcome = Outcome(chosen)
     with reported(outcome):
         from memagent_bench.predictions import lines_of, score_predictions
 

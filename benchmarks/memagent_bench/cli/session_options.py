@@ -47,7 +47,10 @@ class Sessions(Served):
         ),
     ] = 1
     seed: Annotated[
-        int, typer.Option(help="Of the first deal; the next ones count on.", rich_help_panel=WHAT)
+        int,
+        typer.Option(
+            help="Seed of the first deal; later deals count up from it.", rich_help_panel=WHAT
+        ),
     ] = 42
     systems: Annotated[
         str, _what("all|S,S,...", "full, drop-oldest, mask, summary: see the documentation.")
@@ -59,13 +62,13 @@ class Sessions(Served):
     keep: Annotated[
         int,
         typer.Option(
-            metavar="N", min=1, help="Newest outputs that mask shows.", rich_help_panel=WHAT
+            metavar="N", min=1, help="Newest outputs that mask keeps.", rich_help_panel=WHAT
         ),
     ] = 10
     player: Annotated[
         Player,
         typer.Option(
-            help="expert: the model is sent every request and paid, a perfect player replies in its place. model: it "
+            help="expert: the model gets every request, but a perfect player's replies are used. model: the model "
             "plays.",
             rich_help_panel=WHAT,
         ),
@@ -73,7 +76,7 @@ class Sessions(Served):
     protocol: Annotated[
         Protocol,
         typer.Option(
-            help="How tool calls travel: the server's own way, or as text.", rich_help_panel=WHAT
+            help="Send tool calls in the server's format, or as text.", rich_help_panel=WHAT
         ),
     ] = Protocol.NATIVE
     model: Annotated[
@@ -89,7 +92,7 @@ class Sessions(Served):
         str | None,
         typer.Option(
             metavar="SPEC",
-            help="What counts tokens: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's own; "
+            help="What counts tokens: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's; "
             "GPT-2's without a model.",
             rich_help_panel=opt.MODEL,
             show_default=False,
@@ -100,7 +103,7 @@ class Sessions(Served):
         typer.Option(
             metavar="TOKENS",
             min=1,
-            help="Without a model: its window, which full has to fit. Default: no end.",
+            help="The window to assume without a model; full has to fit it. Default: unlimited.",
             rich_help_panel=opt.MODEL,
             show_default=False,
         ),
@@ -109,7 +112,7 @@ class Sessions(Served):
         Path,
         typer.Option(
             metavar="DIR",
-            help="Where records go. A folder that was begun is gone on with.",
+            help="Folder for the records; an existing one is resumed.",
             rich_help_panel=opt.RUN,
         ),
     ]

@@ -27,12 +27,12 @@ DETAIL = 100
 def sessions(given: Sessions) -> None:
     """Measure tool sessions: 18 games, played with the whole history, parts of it, and with summaries.
 
-    A perfect player that sees only what its context shows plays all games: what is lost, the context lost.
+    A perfect player that sees only its context plays all games, so what is lost is lost by the context.
 
-    Without --model the prompts are only counted. Records go to DIR/sessions.jsonl; a killed run goes on where it was.
+    Without --model the prompts are only counted. Records go to DIR/sessions.jsonl; repeat the command to resume.
     """
     display = chosen_display(given.display)
-    going = Going(json=display is Display.JSON)
+    going = Going(display)
     with reported(going):
         bench = bench_of(given)
         made = drive(_run(bench, display, going))

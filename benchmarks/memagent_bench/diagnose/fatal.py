@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from memagent.cli.changes import Change, changes, sentences
 from memagent.events import Answered, ChunkRead, MemoryKept, MemoryTruncated, MemoryUpdated
 from memagent.runstore import RunStore
-from memagent.tasks.scores import FORMS
+from memagent_bench.diagnose.forms import FORMS
 from memagent_bench.diagnose.traces import Trace
 
 

@@ -9,7 +9,8 @@ from enum import StrEnum
 
 from memagent.events import ChunkRead, Event, MemoryKept, MemoryUpdated
 from memagent.tasks import SCORERS, Evidence
-from memagent.tasks.scores import ALL_WANTED, FORMS, squad
+from memagent.tasks.scores import squad
+from memagent_bench.diagnose.forms import ALL_WANTED, FORMS
 from memagent_bench.record import Record
 
 F1_GOT = 0.5

@@ -14,8 +14,7 @@ from memagent.messages import ToolSpec
 from memagent.tasks.scores import equivalent
 from memagent.texts import quote
 from memagent.tools.base import Tool
-from memagent.tools.docstring import summary
-from memagent.tools.signature import Signature
+from memagent.tools.signature import Signature, summary
 
 EASIEST, HARDEST = 10, 10_000
 """Difficulties that every game can be dealt at."""
@@ -134,8 +133,7 @@ class Environment(ABC):
             if self.over:
                 raise ToolError(OVER)
             self.steps += method != self.done
-            by_place, by_name = signature.convert(arguments)
-            return method(*by_place, **by_name)
+            return signature.bind(arguments)()
 
         spec = ToolSpec(
             name=method.__name__, description=summary(method), parameters=signature.schema

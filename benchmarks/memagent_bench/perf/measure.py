@@ -63,8 +63,8 @@ def write(page: Path, command: str, rows: Sequence[Row], where: str | None = Non
     """
     begin, end = f"<!-- measured: {command} -->\n", "<!-- end of measured -->"
     before, rest = page.read_text().split(begin)
-    shown = f"{where or machine()}\n\n{table(rows)}\n"
-    page.write_text(before + begin + shown + end + rest.split(end, 1)[1])
+    section = f"{where or machine()}\n\n{table(rows)}\n"
+    page.write_text(before + begin + section + end + rest.split(end, 1)[1])
 
 
 def machine() -> str:

@@ -65,7 +65,7 @@ class Chart:
 def png(chart: Chart) -> bytes:
     """The chart with title and legend."""
     with style():
-        figure, axes = _draw(chart)
+        figure, axes = draw(chart)
         axes.set_title(fill(chart.title, TITLE), loc="left", pad=10)
         handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         # matplotlib puts lines with intervals behind those without.
@@ -89,7 +89,7 @@ def png(chart: Chart) -> bytes:
 def svg(chart: Chart, prefix: str) -> str:
     """The chart for the page, which has title and legend itself."""
     with style():
-        figure, _ = _draw(chart)
+        figure, _ = draw(chart)
         return apply_theme(as_svg(figure), prefix)
 
 
@@ -113,7 +113,8 @@ def _short(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else amount(value)
 
 
-def _draw(chart: Chart) -> tuple[Any, Any]:
+def draw(chart: Chart) -> tuple[Any, Any]:
+    """Figure and axes of a chart."""
     figure = new_figure(WIDTH, HEIGHT)
     axes = figure.add_axes(PLACE)
     # Before anything is drawn: a logarithmic axis that has to find its own limits warns of zeros.

@@ -21,7 +21,7 @@ def _fields(needed: str = "", allowed: str = "") -> AfterValidator:
     may = must | set(allowed.split())
 
     def check(template: str) -> str:
-        shown: set[str] = set()
+        fields: set[str] = set()
         for _, field, form, conversion in Formatter().parse(template):
             if field is None:
                 continue
@@ -31,8 +31,8 @@ def _fields(needed: str = "", allowed: str = "") -> AfterValidator:
                     field + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
                 )
                 raise ValueError(f"unknown field {{{whole}}}; those known here: {known}")
-            shown.add(field)
-        for missing in sorted(must - shown):
+            fields.add(field)
+        for missing in sorted(must - fields):
             raise ValueError(f"the field {{{missing}}} is missing")
         return template
 

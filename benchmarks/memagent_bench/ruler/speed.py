@@ -71,11 +71,11 @@ def main() -> int:
     except MemagentError as error:
         print(error, file=sys.stderr)
         return 1
-    shown = f"{machine()}; CPU seconds, GPT-2 tokens\n\n{table(rows)}\n"
-    print(shown)
+    section = f"{machine()}; CPU seconds, GPT-2 tokens\n\n{table(rows)}\n"
+    print(section)
     if page is not None:
         before, after = page
-        given.write.write_text(before + BEGIN + shown + END + after, encoding="utf-8")
+        given.write.write_text(before + BEGIN + section + END + after, encoding="utf-8")
     return 1 if failed or any(row.good is False for row in rows) else 0
 
 

@@ -103,10 +103,10 @@ class VtTask(FittedTask):
     def _made(self, index: int, limit: int) -> Sample:
         rng = self._rng("chain", index)
         chain = Chain.draw(self._frame, rng)
-        shown = Chain.draw(self._frame, rng, EXAMPLE_LETTERS)
-        shown = replace(shown, places=self._example_places)
-        names = self._frame.between.join(shown.names)
-        example = self._example(shown, self._example_noise) + self._frame.answer.format(names=names)
+        demo = Chain.draw(self._frame, rng, EXAMPLE_LETTERS)
+        demo = replace(demo, places=self._example_places)
+        names = self._frame.between.join(demo.names)
+        example = self._example(demo, self._example_noise) + self._frame.answer.format(names=names)
         before, after, prefix = self._around(chain)
         before = example + before
         noise = max(0, limit - self._tokens(chain, 0, before, after + prefix)) // self._line

@@ -36,8 +36,8 @@ class Direct:
     async def answer(self, sample: Sample, run_id: str) -> Outcome:
         """See `System.answer`."""
         plan = await self._agent.plan((sample.question,))
-        shown = await plan.counting(self._cut, plan, await text_of(sample))
-        return await ask_once(plan, self._model, shown)
+        part = await plan.counting(self._cut, plan, await text_of(sample))
+        return await ask_once(plan, self._model, part)
 
     def _cut(self, plan: MemoryPlan, text: str) -> Excerpt:
         window = plan.budget.window

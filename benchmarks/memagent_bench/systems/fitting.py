@@ -30,7 +30,7 @@ class Excerpt:
     """Tokens of the whole prompt."""
 
 
-async def ask_once(plan: MemoryPlan, model: ChatModel, shown: Excerpt) -> Outcome:
+async def ask_once(plan: MemoryPlan, model: ChatModel, part: Excerpt) -> Outcome:
     """The answer to an excerpt in the memory field.
 
     Raises:
@@ -40,10 +40,10 @@ async def ask_once(plan: MemoryPlan, model: ChatModel, shown: Excerpt) -> Outcom
     known = Outcome(
         answer=None,
         predicted_calls=1,
-        predicted_tokens=shown.prompt + plan.budget.output,
-        shown=shown.shown,
+        predicted_tokens=part.prompt + plan.budget.output,
+        shown=part.shown,
     )
-    return await asker.conclude(asker.answer(shown.text), known)
+    return await asker.conclude(asker.answer(part.text), known)
 
 
 def excerpt(
@@ -75,8 +75,8 @@ def excerpt(
 
     limit = plan.budget.window - plan.budget.output
     n, tokens = largest(prompt, limit, most=most, guess=guess)
-    shown = sum(end - start for start, end in choose(n))
-    return Excerpt(show(n), shown / len(text), tokens)
+    chars = sum(end - start for start, end in choose(n))
+    return Excerpt(show(n), chars / len(text), tokens)
 
 
 def largest(tokens: Callable[[int], int], limit: int, *, most: int, guess: int) -> tuple[int, int]:

@@ -37,8 +37,8 @@ class Retrieval:
         text = await text_of(sample)
         # In a thread of its own: seconds of work, for which the few shared ones are not meant.
         best = await asyncio.to_thread(self._rank, text, sample.question, sample.generate)
-        reply, shown = await asyncio.to_thread(_reply, text, best, sample.generate)
-        return Outcome(answer=reply, predicted_calls=0, predicted_tokens=0, shown=shown / len(text))
+        reply, chars = await asyncio.to_thread(_reply, text, best, sample.generate)
+        return Outcome(answer=reply, predicted_calls=0, predicted_tokens=0, shown=chars / len(text))
 
 
 class RetrievalModel:
@@ -60,8 +60,8 @@ class RetrievalModel:
         plan = await self._agent.plan((sample.question,))
         text = await text_of(sample)
         best = await asyncio.to_thread(self._rank, text, sample.question, plan.budget.window)
-        shown = await plan.counting(_within_window, plan, text, best)
-        return await ask_once(plan, self._model, shown)
+        part = await plan.counting(_within_window, plan, text, best)
+        return await ask_once(plan, self._model, part)
 
 
 def _within_window(plan: MemoryPlan, text: str, best: list[Span]) -> Excerpt:

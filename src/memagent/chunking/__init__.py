@@ -3,14 +3,5 @@
 from memagent.chunking.chunker import Chunk, Chunker, ResumePoint
 from memagent.chunking.cuts import Cuts
 from memagent.chunking.stream import chunk_text, chunks
-from memagent.chunking.window import Neutralise
 
-__all__ = [
-    "Chunk",
-    "Chunker",
-    "Cuts",
-    "Neutralise",
-    "ResumePoint",
-    "chunk_text",
-    "chunks",
-]
+__all__ = ["Chunk", "Chunker", "Cuts", "ResumePoint", "chunk_text", "chunks"]

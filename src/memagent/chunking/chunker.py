@@ -13,12 +13,10 @@ where it is long or ends the document; so does it to the first chunk where the d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from memagent.chunking.buffer import Buffer
-from memagent.chunking.cuts import MAX_GRAPHEME, Cuts, grapheme_floor, start_near
-from memagent.chunking.window import Neutralise, Window, end_within
+from memagent.chunking.cuts import MAX_GRAPHEME, Cuts, blanks, grapheme_floor, start_near
+from memagent.chunking.window import Neutralise, Window
 from memagent.errors import ConfigError, RunMismatch
 from memagent.tokens.base import TokenCounter
 
@@ -78,14 +76,8 @@ class ResumePoint:
     @classmethod
     def after(cls, chunk: Chunk) -> ResumePoint:
         """The point behind a chunk."""
-        return cls(
-            index=chunk.index + 1,
-            covered=chunk.end,
-            next_start=chunk.next_start,
-            digest=chunk.digest,
-            chars=chunk.end - chunk.start,
-            tokens=chunk.tokens,
-        )
+        chars = chunk.end - chunk.start
+        return cls(chunk.index + 1, chunk.end, chunk.next_start, chunk.digest, chars, chunk.tokens)
 
 
 class Chunker:
@@ -129,34 +121,34 @@ class Chunker:
         self._limit = limit
         self._cuts: Cuts = cuts
         self._overlap = overlap
-        self._neutralise = neutralise or _as_it_is
-        self._resume = resume if resume is not None and resume.covered else None
-        self._index = 0 if resume is None else resume.index
-        self._covered = 0 if resume is None else resume.covered
-        self._start = 0 if resume is None else resume.next_start
+        self._neutralise: Neutralise = neutralise or (lambda raw: (raw, ()))
+        self._resume = resume
+        point = resume or ResumePoint(0, 0, 0, "", round(FIRST_CHARS_PER_TOKEN), 1)
+        self._index = point.index
+        self._covered: int = point.covered
+        self._start: int = point.next_start
+        self._window = self._window_size(point.chars, point.tokens)
         self._hash = hashlib.sha256()
-        self._buffer = Buffer()
-        self._blank = max(3, int(limit * BLANK_SHARE))
-        # Of what was cut and waits for the white space behind it; at first, of what lies before the first chunk.
-        self._joins = self._start == self._covered
-        self._held: Chunk | None = None
-        self._end = self._keep = self._hidden = self._lead = 0
-        self._before: Window | None = None
-        self._behind = 0  # where in it the next window starts
-        self._skipped = 0
+        self._fed = 0
+        # What is not cut yet begins at `_start`, in `_text` and in `_parts`, which are joined to it when needed.
+        self._text, self._text_start = "", self._start
+        self._parts: list[str] = []
         self._closed = False
-        if self._resume is None:
-            self._window = self._window_size(FIRST_CHARS_PER_TOKEN, 1)
-        else:
-            self._window = self._window_size(self._resume.chars, self._resume.tokens)
+        self._before: Window | None = None
+        self._behind: int = 0  # where in it the next window starts
+        self._long = max(3, int(limit * BLANK_SHARE))
+        self._fresh = self._start == self._covered  # there may be long white space before the text
+        self._blank = False  # inside long white space, which belongs to the chunk that is held
+        self._held: Chunk | None = None
+        self._lead = 0  # or, without one, to the first chunk
 
     @property
     def ready(self) -> bool:
         """False while `pop` would return None without doing anything, for want of text."""
-        size = self._buffer.size
+        chars = self._fed - self._start
         if self._closed:
-            return size > 0 or self._held is not None
-        return size >= (self._end + self._blank if self._end or self._hidden else self._window)
+            return chars > 0 or self._held is not None
+        return chars >= self._long + (0 if self._blank else self._window)
 
     def feed(self, piece: str) -> None:
         """Takes the next text of the document.
@@ -166,10 +158,8 @@ class Chunker:
         """
         if self._closed:
             raise RuntimeError("feed() after close()")
-        if self._resume is not None:
-            piece = self._verify(piece, self._resume)
-        if piece:
-            self._buffer.append(piece)
+        self._parts.append(piece if self._resume is None else self._verify(piece, self._resume))
+        self._fed += len(piece)
 
     def close(self) -> None:
         """Says that the document has ended.
@@ -179,7 +169,7 @@ class Chunker:
         """
         if self._resume is not None:
             raise RunMismatch(
-                f"the document has {self._skipped} characters, but this run had already read "
+                f"the document has {self._fed} characters, but this run had already read "
                 f"{self._resume.covered}: it is another document, or was changed; start a new run"
             )
         self._closed = True
@@ -194,100 +184,94 @@ class Chunker:
             ConfigError: a single character takes more tokens than the limit.
         """
         while self.ready:
-            if self._joins:
-                self._join()
-                if not self._joins and self._held is not None:
-                    chunk, self._held = self._held, None
-                    return chunk
-                continue
-            raw = self._buffer.peek(self._window)
-            whole = self._closed and len(raw) == self._buffer.size
-            window = Window(raw, self._counter, self._neutralise, self._before, self._behind)
-            cap = self._limit * MAX_CHARS_PER_TOKEN
-            if whole and window.tokens <= self._limit and len(raw) <= cap:
-                self._hold(window, len(raw))
-                continue
-            bound = window.chars_within(self._limit)
-            if bound < len(raw) or whole or len(raw) > cap:
-                floor = self._covered - self._start
-                floor += _blank_at(raw[floor:])
-                end = end_within(window, min(bound, cap), self._limit, self._cuts, floor)
-                if end is not None:
-                    self._hold(window, end)
-                else:
-                    self._drop_overlap()
-            else:
-                wanted = self._window_size(len(raw), window.tokens)
-                self._before, self._behind = window, 0
-                self._window = min(max(wanted, len(raw) * 5 // 4), cap + MAX_GRAPHEME)
+            chunk = self._pass_blanks() if self._blank else self._cut()
+            if chunk is not None:
+                self._index += 1
+                self._window = self._window_size(chunk.end - chunk.start, chunk.tokens)
+                return chunk
         return None
 
-    def _hold(self, window: Window, end: int) -> None:
-        """Cuts a chunk, which waits for the white space behind it."""
-        text, inserted, tokens = window.prefix(end)
-        raw = window.raw[:end]
-        last = self._closed and end == self._buffer.size
-        # Counted before anything changes: a counter that asks a server may fail, and the cut is tried again.
-        self._keep = 0 if last or not self._overlap else self._repeated(raw, tokens)
-        self._hash.update(raw[self._covered - self._start :].encode("utf-8", "surrogatepass"))
-        self._held = Chunk(
+    def _cut(self) -> Chunk | None:
+        """Cuts a chunk; None where it needs another look at the text, or the white space behind it."""
+        ahead = self._peek(self._window + self._long)
+        if self._fresh:
+            self._fresh, self._blank = False, ahead[: self._long].isspace()
+            return None
+        raw = ahead[: self._window]
+        window = Window(raw, self._counter, self._neutralise, self._before, self._behind)
+        bound, cap = window.chars_within(self._limit), self._limit * MAX_CHARS_PER_TOKEN
+        if bound == len(raw) <= cap and not (self._closed and self._start + bound == self._fed):
+            wanted = self._window_size(bound, window.prefix(bound)[2])
+            self._before, self._behind = window, 0
+            self._window = min(max(wanted, bound * 5 // 4), cap + MAX_GRAPHEME)
+            return None
+        repeated = self._covered - self._start
+        floor = repeated + blanks(raw[repeated:])
+        found = window.fit(min(bound, cap), self._limit, self._cuts, floor)
+        if found is None:
+            if not repeated:
+                raise ConfigError(
+                    f"the character {raw.lstrip()[:1]!r} takes more than the {self._limit} tokens that "
+                    f"a chunk may have; use a larger window or chunk limit"
+                )
+            self._before, self._start = None, self._covered  # that left no room for anything new
+            return None
+        end, text, inserted, tokens = found
+        following = ahead[end : end + self._long]
+        keep = 0
+        if self._overlap and following and not following.isspace():
+            # Counted before anything changes: a counter that asks a server may fail, and the cut is tried again.
+            keep = self._repetition(raw[:end], tokens)
+        self._hash.update(raw[repeated:end].encode("utf-8", "surrogatepass"))
+        start, self._covered = self._start - self._lead, self._start + end
+        self._start = self._covered - keep
+        self._before, self._behind, self._lead = window, end - keep, 0
+        chunk = Chunk(
             index=self._index,
             text=text,
-            start=self._start - self._lead,
-            end=self._start + end,
+            start=start,
+            end=self._covered,
             tokens=tokens,
-            last=last,
+            last=not following,
             next_start=self._start,
-            digest="",
+            digest=self._hash.hexdigest(),
             neutralised=inserted,
         )
-        self._joins, self._end, self._hidden, self._lead = True, end, 0, 0
-        self._before = window
+        if following.isspace():
+            self._held, self._blank = chunk, True
+            return None
+        return chunk
 
-    def _join(self) -> None:
-        """Looks at what follows a cut: long white space, and what ends the document, belongs to the chunk before it."""
-        size = BLANK_BLOCK if self._hidden else self._blank
-        following = self._buffer.peek(self._end + size)[self._end :]
-        blank = _blank_at(following)
-        self._joins = blank == len(following)
-        if self._joins or self._hidden:
-            if not self._joins:
-                # One character more, since how much there is depends on how the text is fed.
-                blank = grapheme_floor(following[: blank + 1], blank)
-            elif self._closed and self._buffer.size == self._end + blank:
-                self._joins = False
-            else:
-                blank -= 2  # a mark may follow, or half of a line end
-            self._hash.update(following[:blank].encode())
-            self._hidden += blank
-            self._end, self._keep = self._end + blank, 0
-        self._buffer.drop(self._end - self._keep)
-        if self._joins:
-            self._end = 0
-        else:
-            self._release()
+    def _pass_blanks(self) -> Chunk | None:
+        """Passes over long white space; gives the chunk that it belongs to when all of it is behind."""
+        following = self._peek(BLANK_BLOCK)
+        blank = blanks(following)
+        last = self._closed and self._start + blank == self._fed
+        self._blank = blank == len(following) and not last
+        if self._blank:
+            blank -= 2  # a mark may follow, or half of a line end
+        elif not last:
+            # One character more, since how much there is depends on how the text is fed.
+            blank = grapheme_floor(following[: blank + 1], blank)
+        self._hash.update(following[:blank].encode())
+        self._covered += blank
+        self._start, self._before = self._covered, None
+        if self._held is None:
+            self._lead += blank
+        elif not self._blank:
+            digest = self._hash.hexdigest()
+            chunk, self._held = self._held, None
+            return replace(chunk, end=self._start, last=last, next_start=self._start, digest=digest)
+        return None
 
-    def _release(self) -> None:
-        """Says where the chunk ends that was held, and the next one begins."""
-        held = self._held
-        self._covered = self._hidden + (self._covered if held is None else held.end)
-        self._start = self._covered - self._keep
-        if held is None:
-            self._lead = self._hidden
-        else:
-            self._held = replace(
-                held,
-                end=self._covered,
-                last=self._closed and not self._buffer.size,
-                next_start=self._start,
-                digest=self._hash.copy().hexdigest(),
-            )
-            self._behind = held.end - held.next_start - self._keep
-            self._index += 1
-            self._window = self._window_size(self._covered - held.start, held.tokens)
-        if self._hidden:
-            self._before = None
-        self._end = self._keep = self._hidden = 0
+    def _peek(self, chars: int) -> str:
+        """The next characters, fewer where there are not so many."""
+        at = self._start - self._text_start
+        if len(self._text) - at < chars and self._parts:
+            self._text, self._text_start = self._text[at:] + "".join(self._parts), self._start
+            self._parts.clear()
+            at = 0
+        return self._text[at : at + chars]
 
     def _window_size(self, chars: float, tokens: int) -> int:
         """Characters to look at for a chunk, where `chars` took `tokens`."""
@@ -296,7 +280,7 @@ class Chunker:
         size = int(expected * (WINDOW_SLACK + 0.5 * self._limit**-0.5)) + 16
         return min(size, self._limit * MAX_CHARS_PER_TOKEN + MAX_GRAPHEME)
 
-    def _repeated(self, raw: str, tokens: int) -> int:
+    def _repetition(self, raw: str, tokens: int) -> int:
         """Characters at the end of a chunk that the next one starts with."""
         start = max(1, len(raw) - int(len(raw) * self._overlap / max(tokens, 1)))
         for _ in range(16):  # each round shortens the repetition by at least a twentieth
@@ -310,41 +294,15 @@ class Chunker:
             start = max(start + 1, len(raw) - room)
         return 0
 
-    def _drop_overlap(self) -> None:
-        """Starts the chunk behind what was repeated, which left no room for anything new."""
-        repeated = self._covered - self._start
-        if not repeated:
-            char = self._buffer.peek(self._blank).lstrip()[:1]
-            raise ConfigError(
-                f"the character {char!r} takes more than the {self._limit} tokens that "
-                f"a chunk may have; use a larger window or chunk limit"
-            )
-        self._buffer.drop(repeated)
-        self._before = None
-        self._start = self._covered
-
     def _verify(self, piece: str, resume: ResumePoint) -> str:
-        """Hashes the part of `piece` that was covered; returns the rest."""
-        head = piece[: resume.covered - self._skipped]
+        """Hashes the part of `piece` that was covered; returns what is to be cut."""
+        head = piece[: resume.covered - self._fed]
         self._hash.update(head.encode("utf-8", "surrogatepass"))
-        repeated = head[max(0, resume.next_start - self._skipped) :]
-        self._skipped += len(head)
-        if repeated:
-            self._buffer.append(repeated)
-        if self._skipped == resume.covered:
+        if self._fed + len(head) == resume.covered:
             self._resume = None
             if self._hash.hexdigest() != resume.digest:
                 raise RunMismatch(
                     f"the document's first {resume.covered} characters are not those that this run has "
                     f"read: it is another document, or was changed; start a new run"
                 )
-        return piece[len(head) :]
-
-
-def _blank_at(text: str) -> int:
-    """Characters of white space that a text begins with."""
-    return len(text) - len(text.lstrip())
-
-
-def _as_it_is(text: str) -> tuple[str, Sequence[int]]:
-    return text, ()
+        return piece[max(0, resume.next_start - self._fed) :]

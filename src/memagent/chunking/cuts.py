@@ -11,6 +11,8 @@ from typing import Literal
 
 import regex
 
+from memagent.texts import last_end
+
 Cuts = Literal["sentence", "exact"]
 """`sentence` prefers the end of a paragraph, sentence or word; `exact` takes all that fits."""
 
@@ -20,6 +22,9 @@ SENTENCE_SHARE = 0.5
 """Sentence and word ends count in the last half, so that there are never more than twice the chunks."""
 MAX_GRAPHEME = 64
 """A cluster of more code points than this may be cut: those of real writing stay below, junk has no end."""
+
+LOOK = 512
+"""Characters in which an end is looked for first: a few sentences; mostly there is one."""
 
 _LINE = r"(?>\r\n|\r|\n)"
 _CLOSING = "\"'”’»)\\]}"
@@ -34,9 +39,8 @@ _SENTENCE = re.compile(
     rf"|(?P<line>){_LINE}(?![{_LOWER}])"
 )
 _WORD = re.compile(r"(?P<end>)\s++")
-_SPACE = re.compile(r"\s*+")
 _CLUSTER = regex.compile(r"\X")
-_FIRST_FLAG, _LAST_FLAG = "\U0001f1e6", "\U0001f1ff"  # regional indicators, which pair up to flags
+_FLAGS = "".join(map(chr, range(0x1F1E6, 0x1F200)))  # regional indicators, which pair up to flags
 
 
 def place(text: str, bound: int, cuts: Cuts, floor: int = 0) -> int:
@@ -51,11 +55,23 @@ def place(text: str, bound: int, cuts: Cuts, floor: int = 0) -> int:
     Returns:
         A position in (floor, bound].
     """
-    wanted = _sentence(text, bound, floor) if cuts == "sentence" else None
-    end = grapheme_floor(text, bound if wanted is None else wanted)
-    if end <= floor and wanted is not None:
-        end = grapheme_floor(text, bound)
+    if cuts == "sentence":
+        late = max(floor, int(bound * (1 - PARAGRAPH_SHARE)))
+        half = max(floor, int(bound * (1 - SENTENCE_SHARE)))
+        for pattern, low in ((_PARAGRAPH, late), (_SENTENCE, half), (_WORD, half)):
+            if (end := last_end(pattern, text, low, bound, LOOK)) is not None:
+                # The white space after it goes along as far as it fits.
+                end = grapheme_floor(text, end + blanks(text[end:bound]))
+                if end > floor:
+                    return end
+                break
+    end = grapheme_floor(text, bound)
     return end if end > floor else bound
+
+
+def blanks(text: str) -> int:
+    """Characters of white space that a text begins with."""
+    return len(text) - len(text.lstrip())
 
 
 def grapheme_floor(text: str, at: int) -> int:
@@ -65,17 +81,14 @@ def grapheme_floor(text: str, at: int) -> int:
     """
     if at <= 0 or at >= len(text):
         return max(0, min(at, len(text)))
-    before, after = text[at - 1], text[at]
-    if before.isascii() and after.isascii():
-        return at - 1 if before + after == "\r\n" else at
-    if _is_flag(before) and _is_flag(after):
-        run = at - 1
-        while run > 0 and _is_flag(text[run - 1]):
-            run -= 1
-        if (
-            at - run > MAX_GRAPHEME
-        ):  # too long for the look below, which has to see where pairing begins
-            return at - (at - run) % 2
+    around = text[at - 1 : at + 1]
+    if around.isascii():
+        return at - 1 if around == "\r\n" else at
+    flags = at - len(text[:at].rstrip(_FLAGS))
+    if (
+        flags > MAX_GRAPHEME and text[at] in _FLAGS
+    ):  # the look below has to see where pairing begins
+        return at - flags % 2
     # A cluster that begins before this start is over the limit; all others are seen whole.
     start = max(0, at - 2 * MAX_GRAPHEME)
     for cluster in _CLUSTER.finditer(text[start : at + MAX_GRAPHEME + 1]):
@@ -87,7 +100,7 @@ def grapheme_floor(text: str, at: int) -> int:
 
 def last_sentence_end(text: str, bound: int) -> int:
     """The last end of a sentence or line at or before a position, 0 where there is none."""
-    return _last(_SENTENCE, text, 0, bound) or 0
+    return last_end(_SENTENCE, text, 0, bound, LOOK) or 0
 
 
 def next_grapheme(text: str, at: int) -> int:
@@ -97,53 +110,13 @@ def next_grapheme(text: str, at: int) -> int:
 
 
 def start_near(text: str, at: int) -> int:
-    """Where a repetition of the end of `text` should begin: at `at` or soon after.
-
-    Returns:
-        The first start of a sentence in the first half of text[at:], else of a word, else of a cluster.
-    """
+    """Where a repetition begins: at the first sentence in the first half of text[at:], else at a word or a cluster."""
     middle = at + (len(text) - at) // 2
     for pattern in (_SENTENCE, _WORD):
         found = pattern.search(text, at, middle + 1)
         if found is not None:
-            start = _after_space(text, found.end(), len(text))
+            start = found.end() + blanks(text[found.end() :])
             if start <= middle:
                 return start
     cluster = grapheme_floor(text, at)
     return cluster if cluster == at else max(at, next_grapheme(text, cluster))
-
-
-def _sentence(text: str, bound: int, floor: int) -> int | None:
-    """The best paragraph, sentence or word end, with the white space after it as far as that fits."""
-    late = max(floor, int(bound * (1 - PARAGRAPH_SHARE)))
-    half = max(floor, int(bound * (1 - SENTENCE_SHARE)))
-    for pattern, low in ((_PARAGRAPH, late), (_SENTENCE, half), (_WORD, half)):
-        end = _last(pattern, text, low, bound)
-        if end is not None:
-            return _after_space(text, end, bound)
-    return None
-
-
-def _last(pattern: re.Pattern[str], text: str, low: int, bound: int) -> int | None:
-    """The last end in (low, bound]; an end is where the pattern's (empty) group stands."""
-    start, step = bound, 512  # a few sentences; mostly the first look finds one
-    stop = bound + 3  # a line end of two characters at the bound, and the letter after it
-    while start > low:
-        start, step = max(low, start - step), step * 4
-        last = None
-        for match in pattern.finditer(text, start, stop):
-            end = match.start(match.lastgroup or 0)
-            if low < end <= bound:
-                last = end
-        if last is not None:
-            return last
-    return None
-
-
-def _after_space(text: str, at: int, bound: int) -> int:
-    match = _SPACE.match(text, at, bound)
-    return match.end() if match else at
-
-
-def _is_flag(char: str) -> bool:
-    return _FIRST_FLAG <= char <= _LAST_FLAG

@@ -18,12 +18,7 @@ async def chunks(
     *,
     run: Callable[[Pop], Awaitable[Chunk | None]] = in_thread,
 ) -> AsyncGenerator[Chunk]:
-    """Reads a document and yields its chunks; tokenising happens in threads.
-
-    Args:
-        document: the text.
-        chunker: cuts it.
-        run: runs the cutting, which blocks; a cut that raised may be tried again.
+    """Reads a document and yields its chunks. `run` runs the cutting, which blocks; one that raised may be tried again.
 
     Raises:
         DocumentError: as reading the document does.
@@ -48,8 +43,6 @@ def chunk_text(pieces: Iterable[str], chunker: Chunker) -> Iterator[Chunk]:
     """Does what `chunks` does, without an event loop, for text that is at hand."""
     for piece in pieces:
         chunker.feed(piece)
-        while (chunk := chunker.pop()) is not None:
-            yield chunk
+        yield from iter(chunker.pop, None)
     chunker.close()
-    while (chunk := chunker.pop()) is not None:
-        yield chunk
+    yield from iter(chunker.pop, None)

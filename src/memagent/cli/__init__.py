@@ -6,12 +6,9 @@ import os
 import sys
 from importlib import import_module
 from io import TextIOWrapper
-
-from memagent.cli.streams import open_streams
+from pathlib import Path
 
 __all__ = ["launch", "main"]
-
-SIGNAL_CODES = (130, 143)
 
 
 def main() -> None:
@@ -21,7 +18,7 @@ def main() -> None:
 
 def launch(module: str) -> None:
     """Runs the typer app `app` of a module as `main` does; what goes wrong in its import too ends in order."""
-    open_streams()
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A terminal that cannot show a character gets its escape, not a traceback.
@@ -31,9 +28,24 @@ def launch(module: str) -> None:
     except KeyboardInterrupt:
         _leave(130)
     except SystemExit as stop:
-        if stop.code in SIGNAL_CODES:
+        if stop.code in (130, 143):
             _leave(int(stop.code or 0))
         raise
+
+
+def _open_streams() -> None:
+    """Makes up for standard streams that were closed when the process started; without an output it ends."""
+    # Files that are opened later must not get the numbers of closed streams: a stray line would be written to them.
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    # None, whatever their types say, where the stream was closed.
+    streams: tuple[object, object] = sys.stdout, sys.stderr
+    if streams[1] is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+    if streams[0] is None:
+        print("error: standard output is closed", file=sys.stderr)
+        raise SystemExit(1)
 
 
 def _leave(code: int) -> None:

@@ -2,60 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-import memagent
-from memagent.cli.ask import NOT_ESTIMATED, ask, estimate
+from memagent.cli.ask import NOT_ESTIMATED, Resume, ask, estimate, resume
 from memagent.cli.demo import demo
-from memagent.cli.fields import command_of
+from memagent.cli.exits import EXIT_CODES
+from memagent.cli.options import command_of
 from memagent.cli.probe import Probe, probe
-from memagent.cli.resume import Resume, resume
 from memagent.cli.runs import runs
-from memagent.cli.session import show_warnings
+from memagent.cli.session import make_app
 from memagent.cli.setup import Ask
 from memagent.cli.show import show
 
-EPILOG = (
-    "Exit codes: 0 answered; 1 unexpected error, or the output cannot be written; 2 wrong usage or a bad setting; "
-    "3 the document cannot be read; 4 the model fails; 5 the run store fails; 6 stopped without an answer (can be "
-    "resumed); 7 wrong answer in the demo; 130 interrupted; 143 terminated; 141 the reader of the output is gone."
-)
+ABOUT = """Let a small-context model read documents of any length.
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+Start with [b]memagent demo[/], which needs no model; then
+[b]memagent ask book.txt "Who did it?" --model vllm:NAME[/].
+"""
 
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(f"memagent {memagent.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, metavar="", help="Print the version."
-        ),
-    ] = False,
-) -> None:
-    """Let a small-context model read documents of any length.
-
-    Start with [b]memagent demo[/], which needs no model; then
-    [b]memagent ask book.txt "Who did it?" --model vllm:NAME[/].
-    """
-    show_warnings()
-
-
+app = make_app("memagent", ABOUT, EXIT_CODES)
 app.command("ask")(command_of(Ask, ask))
 app.command("estimate")(command_of(Ask, estimate, without=NOT_ESTIMATED))
 app.command("probe")(command_of(Probe, probe))

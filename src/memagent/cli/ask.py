@@ -1,23 +1,32 @@
-"""`memagent ask` and `memagent estimate`."""
+"""`memagent ask`, `memagent estimate` and `memagent resume`."""
 
 from __future__ import annotations
 
-import dataclasses
-import time
-from typing import TYPE_CHECKING
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
-from memagent.cli.results import report
+from memagent.cli.runs import is_session
 from memagent.cli.session import drive
-from memagent.cli.setup import Ask, chosen_display, chosen_store
-from memagent.cli.source import expected_chars
-from memagent.cli.watch import watch, watcher
-from memagent.errors import StoreError
-from memagent.terminal import Paper
+from memagent.cli.setup import (
+    Ask,
+    Served,
+    agent_again,
+    chosen_display,
+    chosen_store,
+    existing_store,
+    expected_chars,
+    open_source,
+)
+from memagent.cli.show import report
+from memagent.cli.watch import watch
+from memagent.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from memagent.documents import Document
@@ -35,20 +44,14 @@ def ask(given: Ask) -> None:
 
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
-    shown = chosen_display(given.display, json=given.json)
-    outcome = Outcome(
-        json=shown is Display.JSON,
-        store_flag=given.store,
-        limit=given.max_calls,
-        again=given.again(),
-    )
+    outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
     with reported(outcome):
-        questions, document = given.asked(), given.document()
-        opened = chosen_store(given.store, durable=given.durable)
-        outcome.store = opened
-        agent = given.agent(opened)
+        questions = given.asked()
+        document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
+        outcome.store = store = chosen_store(given.store, durable=given.durable)
+        agent = given.agent(store)
         stream = agent.stream(document, questions, run_id=given.run_id)
-        run(agent, stream, document, opened, shown, outcome)
+        run(agent, stream, document, store, outcome)
 
 
 def run(
@@ -56,28 +59,18 @@ def run(
     stream: RunStream,
     document: Document | None,
     store: RunStore,
-    display: Display,
     outcome: Outcome,
     *,
     changes_only: bool = False,
 ) -> None:
-    """Runs `stream` to its end and shows what came of it.
-
-    Raises:
-        Exit: code 6, if an answer is missing.
-        StoreError: the store's file was deleted during the run.
-        MemagentError: what ended the run early.
-    """
-    begun, inode = time.monotonic(), _inode(store)
+    """Runs `stream` to its end and shows what came of it. It exits with code 6 if an answer is missing."""
+    inode = _inode(store)
     if outcome.store is not None:
         outcome.run_id = stream.run_id
-    tally = Tally(
-        chars=None if document is None else expected_chars(document),
-        replayed=store.last_seq(stream.run_id),
-    )
-    watch(agent, stream, watcher(display, tally, changes_only=changes_only))
-    seconds = time.monotonic() - begun
-    code = report(store, store.get(stream.run_id), tally, display, outcome, seconds=seconds)
+    chars = None if document is None else expected_chars(document)
+    tally = Tally(chars=chars, replayed=store.last_seq(stream.run_id))
+    watch(agent, stream, tally, outcome.display, changes_only=changes_only)
+    code = report(store, store.get(stream.run_id), tally, outcome, tally.elapsed)
     if _inode(store) != inode:
         raise StoreError(
             f"the run store {str(store.path)!r} was deleted or replaced during the run: run {stream.run_id!r} is lost"
@@ -98,28 +91,22 @@ def estimate(given: Ask) -> None:
 
     A server is asked for its window and its tokenizer only. Retries come on top.
     """
-    shown = chosen_display(given.display, json=given.json)
-    outcome = Outcome(json=shown is Display.JSON)
+    outcome = Outcome(chosen_display(given.display, json=given.json))
     with reported(outcome):
-        questions, document, agent = given.asked(), given.document(), given.agent(None)
-
-        async def work():
-            try:
-                return await agent.aestimate(document, questions)
-            finally:
-                await agent.aclose()
-
-        found = drive(work())
-        if shown is Display.JSON:
-            outcome.tell_result(dataclasses.asdict(found))
+        questions = given.asked()
+        document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
+        with closing(given.agent(None)) as agent:
+            found = drive(agent.aestimate(document, questions))
+        if outcome.display is Display.JSON:
+            outcome.tell(asdict(found))
             return
-        if shown is Display.NONE:
+        if outcome.display is Display.NONE:
             print(found.calls_max)
             return
         calls = f"{found.calls_max:,}"
         if found.calls_min != found.calls_max:
             calls = f"{found.calls_min:,} to {calls} (the exit gate may end the reading early)"
-        Paper(colour=shown is Display.FULL).table(
+        outcome.paper.table(
             [
                 ("calls", calls),
                 ("chunks", f"{found.chunks:,}"),
@@ -130,3 +117,50 @@ def estimate(given: Ask) -> None:
                 ("counted by", found.counter),
             ]
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resume(Served):
+    """The options of `resume`."""
+
+    run_id: opt.RunArgument
+    document: Annotated[
+        str | None,
+        opt.option(
+            "The document again, if it came from standard input or has moved; - is standard input.",
+            "FILE",
+        ),
+    ] = None
+    max_calls: opt.MaxCalls = None
+    store: opt.Store = None
+    durable: opt.Durable = False
+    display: opt.DisplayOption = None
+    json: opt.Json = False
+
+
+def resume(given: Resume) -> None:
+    """Resume an interrupted or stopped run; on a finished one, print the stored answer.
+
+    No finished call is sent again. A tool session can only be resumed by the program that has its tools.
+    """
+    outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
+    outcome.run_id = given.run_id
+    with reported(outcome):
+        outcome.store = store = existing_store(given.store, durable=given.durable)
+        record = store.get(given.run_id)
+        if record.status == "finished":
+            report(store, record, Tally.of(store, record), outcome)
+            return
+        if is_session(record):
+            where = "" if given.store is None else f", store={str(given.store)!r}"
+            raise ConfigError(
+                f"run {record.id!r} is a tool session, and its tools are in the program that made it: resume it from "
+                f"Python, with ToolAgent(model, tools{where}).resume({record.id!r}) and the settings that it was made "
+                "with"
+            )
+        agent = agent_again(record, store, max_calls=given.max_calls, **given.server())
+        named, document = given.document or record.source.get("path"), None
+        if named is not None:
+            options: dict[str, Any] = record.source.get("options") or {}
+            document = open_source(named, **options)
+        run(agent, agent.resume_stream(record.id, document), document, store, outcome)

@@ -34,7 +34,9 @@ def sentences(text: str) -> list[str]:
 
 def changes(old: str, new: str) -> list[Change]:
     """What became of a memory, in the order of the text. White space at sentence ends is no change."""
-    before, after = _stripped(old), _stripped(new)
+    before, after = (
+        [part.strip() for part in sentences(text) if part.strip()] for text in (old, new)
+    )
     found: list[Change] = []
     for kind, i, j, k, m in _opcodes(before, after):
         if kind == "equal":
@@ -50,11 +52,11 @@ def changes(old: str, new: str) -> list[Change]:
 def marked(old: str, new: str) -> list[tuple[str, bool]]:
     """The new text in parts that join to it again, each with whether it is new."""
     parts = sentences(new)
-    fresh = [False] * len(parts)
-    for kind, _, _, k, m in _opcodes(_strip(sentences(old)), _strip(parts)):
-        if kind != "equal":
-            fresh[k:m] = [True] * (m - k)
-    return list(zip(parts, fresh, strict=True))
+    before, after = ([part.strip() for part in some] for some in (sentences(old), parts))
+    found: list[tuple[str, bool]] = []
+    for kind, _, _, k, m in _opcodes(before, after):
+        found += [(part, kind != "equal") for part in parts[k:m]]
+    return found
 
 
 def words(change: Change) -> Iterator[tuple[str, str]]:
@@ -73,22 +75,12 @@ def words(change: Change) -> Iterator[tuple[str, str]]:
 def gist(old: str, new: str, width: int = 100) -> str:
     """The first change in one line: what came (`+ ...`), else what went (`- ...`); empty if nothing did."""
     found = changes(old, new)
-    for change in found:
-        if change.added:
-            return shorten(f"+ {change.added}", width)
-    return shorten(f"- {found[0].removed}", width) if found else ""
+    added = [f"+ {change.added}" for change in found if change.added]
+    return shorten([*added, *(f"- {change.removed}" for change in found), ""][0], width)
 
 
-def _strip(parts: Sequence[str]) -> list[str]:
-    return [part.strip() for part in parts]
-
-
-def _stripped(text: str) -> list[str]:
-    return [part for part in _strip(sentences(text)) if part]
-
-
-def _alike(one: str, other: str) -> bool:
-    matcher = SequenceMatcher(None, WORDS.findall(one), WORDS.findall(other), autojunk=False)
+def _alike(first: str, second: str) -> bool:
+    matcher = SequenceMatcher(None, WORDS.findall(first), WORDS.findall(second), autojunk=False)
     return matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE
 
 

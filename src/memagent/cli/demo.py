@@ -10,28 +10,29 @@ import typer
 
 from memagent.cli import options as opt
 from memagent.cli.ask import run
-from memagent.cli.demo_needle import find_needle
-from memagent.cli.exits import Outcome, reported
-from memagent.cli.needle import BOOK, Length
+from memagent.cli.exits import NO_ANSWER, WRONG, Outcome, reported
+from memagent.cli.needle import BOOK, BOOK_TOKENS, Length, hide
 from memagent.cli.options import Display
-from memagent.cli.setup import chosen_display
-from memagent.cli.source import open_source
+from memagent.cli.progress import Tally
+from memagent.cli.session import drive
+from memagent.cli.setup import chosen_display, open_source
+from memagent.cli.show import as_json, report
+from memagent.cli.watch import watch
 from memagent.errors import ConfigError
-from memagent.terminal import Paper
+from memagent.terminal import amount, plural
 
 EXTRACTIVE = "extractive"
 QUESTION = "When did Natasha marry?"
-WHAT = (
-    "All of War and Peace, read through a memory of about 1,000 bytes.",
-    "The model is `extractive`: no LLM, no weights; it keeps sentences that share words with the question.",
-)
-NEXT = "with a real model: memagent ask FILE 'QUESTION' --model vllm:NAME"
+WHAT = """\
+All of War and Peace, read through a memory of about 1,000 bytes.
+The model is `extractive`: no LLM, no weights; it keeps sentences that share words with the question.
+"""
+NEXT = "Next, with a real model: memagent ask FILE 'QUESTION' --model vllm:NAME"
 
 
 def demo(
     question: Annotated[
-        str | None,
-        opt.argument("QUESTION", f"What to ask extractive. Default: {QUESTION}"),
+        str | None, opt.argument("QUESTION", f"What to ask extractive. Default: {QUESTION}")
     ] = None,
     model: Annotated[
         str,
@@ -58,42 +59,88 @@ def demo(
 
     With [b]--model nano[/] a small trained policy looks for a fact that is hidden in the text.
     """
-    shown = chosen_display(display, json=json)
-    outcome = Outcome(json=shown is Display.JSON)
+    outcome = Outcome(chosen_display(display, json=json))
     with reported(outcome):
         if model.strip() != EXTRACTIVE:
             if question is not None:
                 raise ConfigError(
                     f"the question {question!r} needs --model extractive: the demo itself hides what it asks {model!r}"
                 )
-            code = find_needle(model, tokens or Length.K256, seed, shown, outcome)
-            if code:
-                raise typer.Exit(code)
+            find_needle(model, tokens or Length.K256, seed, outcome)
         elif tokens is not None:
             raise ConfigError(
                 f"--tokens {tokens.value} has no effect with --model extractive, which reads the whole book: leave "
                 f"it out, or name another model"
             )
         else:
-            _book(question or QUESTION, shown, outcome)
+            _book(question or QUESTION, outcome)
 
 
-def _book(question: str, shown: Display, outcome: Outcome) -> None:
+def _book(question: str, outcome: Outcome) -> None:
     """Reads the book with the extractive model."""
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore
 
-    paper = Paper(colour=shown is Display.FULL)
-    talks = shown in (Display.FULL, Display.PLAIN)
-    if talks:
-        for line in (*WHAT, ""):
-            paper.line((line, "dim"))
+    if outcome.for_people:
+        outcome.paper.line((WHAT, "dim"))
     sample = resources.files("memagent").joinpath(BOOK)
     # A temporary store: a demo leaves nothing behind.
     with resources.as_file(sample) as path, closing(RunStore(None)) as store:
         document = open_source(path, name="War and Peace")
         agent = MemoryAgent(EXTRACTIVE, gate="update", store=store)
         stream = agent.stream(document, question)
-        run(agent, stream, document, store, shown, outcome, changes_only=True)
-    if talks:
-        paper.line((f"Next, {NEXT}", "dim"))
+        run(agent, stream, document, store, outcome, changes_only=True)
+    if outcome.for_people:
+        outcome.paper.line((NEXT, "dim"))
+
+
+def find_needle(model: str, length: Length, seed: int, outcome: Outcome) -> None:
+    """Hides a needle, lets the model look for it, and says how that went; exits unless the answer is right."""
+    from memagent.documents import open_document
+    from memagent.memory.agent import MemoryAgent
+    from memagent.runstore import RunStore
+
+    paper, needle = outcome.paper, hide(length, seed)
+    # The gate is off, so that nothing but the policy itself carries the memory on.
+    with (
+        closing(RunStore(None)) as store,
+        closing(MemoryAgent(model, gate="off", seed=seed, store=store)) as agent,
+    ):
+        document = open_document(needle.text, name="War and Peace, with a needle")
+        chunks = plural(drive(agent.aestimate(document, needle.question)).chunks, "chunk")
+        if outcome.for_people:
+            share, tokens = needle.place / len(needle.text), amount(length.tokens)
+            repeats = (
+                f"War and Peace has {amount(BOOK_TOKENS)} tokens, so parts of it are repeated.\n"
+            )
+            paper.line(
+                f"{needle.fact!r} is hidden {share:.0%} of the way into about {tokens} GPT-2 tokens of a book.\n"
+                f"{agent.model.name} is asked {needle.question!r} and reads {chunks}.\n"
+                "The gate is off: after each chunk it rewrites its whole memory, and sees nothing else of what it has "
+                f"read.\n{repeats if length.tokens > BOOK_TOKENS else ''}"
+            )
+        tally = Tally(chars=len(needle.text))
+        stream = agent.stream(document, needle.question)
+        watch(agent, stream, tally, outcome.display, changes_only=True)
+        record, seconds, speed = store.get(stream.run_id), tally.elapsed, tally.speed
+        answer = tally.notebooks[0].answer
+        right = needle.is_right(answer)
+        if outcome.display is Display.JSON:
+            facts = {
+                "fact": needle.fact,
+                "place": needle.place,
+                "characters": len(needle.text),
+                "right": right,
+                "seconds": round(seconds, 3),
+                "tokens_per_second": round(speed, 1),
+            }
+            outcome.tell(as_json(store, record, tally) | facts)
+        else:
+            report(store, record, tally, outcome, seconds)
+    if outcome.for_people and answer is not None:
+        verdict = ("right", "bold green") if right else ("wrong", "bold red")
+        paper.line(verdict, f": it is {needle.count}")
+    if outcome.for_people:
+        paper.line((f"{amount(speed)} tokens/s", "dim"))
+    if not right:
+        raise typer.Exit(WRONG if answer is not None else NO_ANSWER)

@@ -1,18 +1,4 @@
-"""What the command ends with, and what it says then.
-
-| code | meaning                                                                       |
-|------|-------------------------------------------------------------------------------|
-| 0    | answered, or done                                                             |
-| 1    | an error that memagent did not foresee, or the output cannot be written       |
-| 2    | wrong usage, or a bad setting (`ConfigError`)                                 |
-| 3    | the document cannot be read (`DocumentError`)                                 |
-| 4    | the model cannot be reached or fails (`ModelError`)                           |
-| 5    | the run store cannot do what was asked (`StoreError`), or was deleted         |
-| 6    | stopped without an answer, by a limit or an unusable reply; it can be resumed |
-| 7    | `demo`: the answer is wrong                                                   |
-| 130  | interrupted (Ctrl-C); 143: terminated. The run can be resumed                 |
-| 141  | nobody reads the output any more (`| head`)                                   |
-"""
+"""What the command ends with, and what it says then."""
 
 from __future__ import annotations
 
@@ -22,42 +8,42 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from memagent.errors import (
-    ConfigError,
-    ContextOverflow,
-    DocumentError,
-    DocumentRequired,
-    LimitReached,
-    MemagentError,
-    ModelError,
-    ModelNotFound,
-    StoreError,
-    StoreFull,
-)
-from memagent.terminal import say
+from memagent import errors
+from memagent.cli.options import Display
+from memagent.terminal import Paper, say
 
 if TYPE_CHECKING:
     from memagent.runstore import RunStore
 
+EXIT_CODES = (
+    "Exit codes: 0 answered; 1 unexpected error, or the output cannot be written; 2 wrong usage or a bad setting; "
+    "3 the document cannot be read; 4 the model fails; 5 the run store fails; 6 stopped without an answer (can be "
+    "resumed); 7 wrong answer in the demo; 130 interrupted; 143 terminated; 141 the reader of the output is gone."
+)
 UNFORESEEN, NO_ANSWER, WRONG, BROKEN_PIPE = 1, 6, 7, 141
-CODES: dict[type[MemagentError], int] = {
-    ConfigError: 2,
-    DocumentError: 3,
-    ModelError: 4,
-    StoreError: 5,
-    LimitReached: NO_ANSWER,
+CODES: dict[type[errors.MemagentError], int] = {
+    errors.ConfigError: 2,
+    errors.DocumentError: 3,
+    errors.ModelError: 4,
+    errors.StoreError: 5,
+    errors.LimitReached: NO_ANSWER,
 }
-LASTING = (ConfigError, DocumentError, StoreError, ModelNotFound, ContextOverflow)
+LASTING = (
+    errors.ConfigError,
+    errors.DocumentError,
+    errors.StoreError,
+    errors.ModelNotFound,
+    errors.ContextOverflow,
+)
 """What a resumed run meets again: its document, model, window and counter are bound."""
-PASSING = (DocumentRequired, StoreFull)
+PASSING = (errors.DocumentRequired, errors.StoreFull)
 """Of these, what can be put right."""
 
 OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -79,55 +65,55 @@ def code_of(error: Exception) -> int:
 
 @dataclass
 class Outcome:
-    """What is known when a command ends early: set as it becomes known."""
+    """What a command knows when it ends, early or not: set as it becomes known."""
 
-    json: bool
-    """The display is `json`, so an error is an object on standard output as well."""
-    store_flag: Path | None = None
-    """As `--store` was given."""
+    display: Display = Display.PLAIN
+    again: Sequence[tuple[str, Any]] = ()
+    """Options that a resumed run needs once more, with their values; None where one was not given."""
     store: RunStore | None = None
     """Where runs are, closed in the end; None if they cannot be resumed (`demo`)."""
     run_id: str | None = None
     told: bool = False
     """Standard output has its one JSON value."""
-    limit: int | None = None
-    """As `--max-calls` was given."""
-    again: str = ""
-    """Further flags that a resumed run needs once more."""
 
-    def tell(self, error: dict[str, str | None]) -> None:
-        """Prints an error as JSON if that is asked for, unless the result is out already."""
-        if self.json and not self.told:
-            self.tell_result({"error": error})
+    @property
+    def paper(self) -> Paper:
+        """Where to write for people."""
+        return Paper(colour=self.display is Display.FULL)
 
-    def tell_result(self, result: dict[str, Any]) -> None:
+    @property
+    def for_people(self) -> bool:
+        """Standard output is read by people: it is no data."""
+        return self.display in (Display.FULL, Display.PLAIN)
+
+    def tell(self, value: Any) -> None:
         """Prints the one JSON value of standard output."""
         self.told = True
-        print(json.dumps(result, ensure_ascii=False), flush=True)
+        print(json.dumps(value, ensure_ascii=False), flush=True)
+
+    def tell_error(self, kind: str, message: str, run_id: str | None) -> None:
+        """Prints an error as JSON if that is asked for, unless the result is out already."""
+        if self.display is Display.JSON and not self.told:
+            self.tell({"error": {"type": kind, "message": message, "run_id": run_id}})
 
     def resume_command(self, run_id: str | None) -> str | None:
         """How to resume the run; None if it is not in the store, has its answers, or needs a Python program."""
-        if self.store is None or run_id is None:
-            return None
         try:
-            record = self.store.find(run_id)
-        except StoreError:
+            record = None if self.store is None or run_id is None else self.store.find(run_id)
+        except errors.StoreError:
             return None
         if record is None or record.status == "finished" or record.binding["agent"] != "memory":
             return None
-        command = f"memagent resume {run_id}"
-        if self.store_flag is not None:
-            command += f" --store {shlex.quote(str(self.store_flag))}"
-        if self.limit is not None:
-            command += f" --max-calls {self.limit}"
-        command = f"{command} {self.again}".rstrip()
-        return command if record.source.get("path") else command + " --document FILE"
+        flags = [
+            f"--{name} {shlex.quote(str(value))}" for name, value in self.again if value is not None
+        ]
+        flags += [] if record.source.get("path") else ["--document FILE"]
+        return " ".join(["memagent resume", record.id, *flags])
 
     def say_resume(self, run_id: str | None, *, at_limit: bool = False) -> None:
         """Says how to resume the run, if that is possible; `at_limit`: the same `--max-calls` would stop it at once."""
-        self.limit = None if at_limit else self.limit
-        command = self.resume_command(run_id)
-        if command is not None:
+        self.again = [flag for flag in self.again if flag[0] != "max-calls" or not at_limit]
+        if (command := self.resume_command(run_id)) is not None:
             say("resume with:", command, style="dim")
 
 
@@ -137,14 +123,14 @@ def reported(outcome: Outcome) -> Generator[None]:
     try:
         yield
         sys.stdout.flush()
-    except MemagentError as error:
+    except errors.MemagentError as error:
         _report(error, str(error), error.run_id, outcome)
         if isinstance(error, PASSING) or not isinstance(error, LASTING):
             outcome.say_resume(error.run_id)
         raise typer.Exit(code_of(error)) from error
     except (Interrupted, KeyboardInterrupt) as stop:  # the latter outside of the event loop
         command = outcome.resume_command(outcome.run_id)
-        outcome.tell({"type": "Interrupted", "message": "interrupted", "run_id": outcome.run_id})
+        outcome.tell_error("Interrupted", "interrupted", outcome.run_id)
         say("interrupted.", f"Resume with: {command}" if command else "", style="yellow")
         raise typer.Exit(stop.code if isinstance(stop, Interrupted) else 130) from stop
     except BrokenPipeError as error:
@@ -158,10 +144,11 @@ def reported(outcome: Outcome) -> Generator[None]:
             say("error:", f"the output cannot be written: {error.strerror}", style="bold red")
             outcome.say_resume(outcome.run_id)
             raise typer.Exit(UNFORESEEN) from error
-        message = f"this should not have happened: {type(error).__name__}: {error}"
+        message = (
+            f"this should not have happened: {type(error).__name__}: {error}. Please report it; MEMAGENT_DEBUG=1 "
+            "shows where it happened."
+        )
         _report(error, message, outcome.run_id, outcome)
-        if not _debugging():
-            say("MEMAGENT_DEBUG=1 shows where it happened; please report it.", style="dim")
         raise typer.Exit(UNFORESEEN) from error
     finally:
         if outcome.store is not None:
@@ -173,12 +160,8 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _debugging() -> bool:
-    return os.environ.get("MEMAGENT_DEBUG", "0") not in ("", "0")
-
-
 def _report(error: Exception, message: str, run_id: str | None, outcome: Outcome) -> None:
-    if _debugging():
+    if os.environ.get("MEMAGENT_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
-    outcome.tell({"type": type(error).__name__, "message": message, "run_id": run_id})
+    outcome.tell_error(type(error).__name__, message, run_id)
     say("error:", message, style="bold red")

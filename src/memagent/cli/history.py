@@ -1,14 +1,19 @@
-"""What a run did, written from its events; the memories of a question as differences."""
+"""What a run did, written from its events: memories as differences, a tool session step by step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
+from itertools import chain, groupby, pairwise
+from typing import Any, cast
 
-from memagent.cli.changes import Change, changes, words
-from memagent.cli.results import CUT_OFF
+from memagent.cli.changes import changes, words
+from memagent.compaction import Change, Compaction
 from memagent.events import (
+    Acted,
     Answered,
     ChunkRead,
+    Compacted,
     Event,
     MemoryKept,
     MemoryTruncated,
@@ -17,9 +22,13 @@ from memagent.events import (
     Retried,
     Settled,
     Stopped,
+    ToolReturned,
 )
-from memagent.terminal import Paper, Part, plural
+from memagent.messages import ToolCall
+from memagent.terminal import Paper, plural
 
+TIERS = {"stale": "dropping stale results", "clip": "clipping", "summary": "a summary"}
+CUT_OFF = "the reply was cut off by its token limit"
 STYLES = {"=": "", "-": "red strike", "+": "green"}
 
 
@@ -34,53 +43,21 @@ def made_harmless(count: int) -> str:
     return f"{plural(count, 'look-alike')} of prompt fields made harmless"
 
 
-class Trace:
-    """Writes what a run did from its events: what all runs have in common."""
+class History:
+    """Writes what became of one question: a paragraph for each chunk that changed its memory, then the answer."""
 
-    def __init__(self, paper: Paper) -> None:
-        self._paper = paper
+    def __init__(self, paper: Paper, number: int = 0) -> None:
+        self._paper, self._number, self._memory = paper, number, ""
+        self._same: tuple[int, int, str] | None = None
+        """First and last chunk in a row after which the memory was the same, and why."""
+        self._span: ChunkRead | None = None
+        self._truncated: MemoryTruncated | None = None
 
     def write(self, events: Iterable[Event]) -> None:
         """Writes a paragraph for each event that matters."""
         for event in events:
             self._event(event)
         self._flush()
-
-    def _flush(self) -> None:
-        """Writes what was held back until now."""
-
-    def _event(self, event: Event) -> None:
-        match event:
-            case Stopped():
-                self._note(f"stopped ({event.reason.replace('_', ' ')}): {event.detail}", "yellow")
-            case Answered():
-                self._flush()
-                self._paper.line("")
-                self._paper.line(("answer: ", "dim"), (event.answer.strip(), "bold"))
-                if event.truncated:
-                    self._paper.line((CUT_OFF, "yellow"))
-            case _:
-                pass
-
-    def _note(self, text: str, style: str) -> None:
-        self._flush()
-        self._paper.line((text, style))
-
-
-class History(Trace):
-    """Writes what became of one question: a paragraph for each chunk that changed its memory, then the answer."""
-
-    def __init__(self, paper: Paper, question: str, number: int, *, many: bool) -> None:
-        super().__init__(paper)
-        self._number = number
-        self._memory = ""
-        self._same: tuple[int, int, str] | None = None
-        """First and last chunk in a row after which the memory was the same, and why."""
-        self._span: ChunkRead | None = None
-        self._truncated: MemoryTruncated | None = None
-        paper.line("")
-        if many:
-            paper.line((f"question {number}: {question}", "bold cyan"))
 
     def _event(self, event: Event) -> None:
         if getattr(event, "question", self._number) != self._number:
@@ -101,52 +78,180 @@ class History(Trace):
                 self._note(f"settled after chunk {event.chunk}: the rest was not read", "cyan")
             case Neutralised():
                 self._note(f"chunk {event.chunk}: {made_harmless(event.count)}", "yellow")
+            case Stopped():
+                self._note(f"stopped ({event.reason.replace('_', ' ')}): {event.detail}", "yellow")
+            case Answered():
+                self._flush()
+                self._paper.line("")
+                self._paper.line(("answer: ", "dim"), (event.answer.strip(), "bold"))
+                if event.truncated:
+                    self._paper.line((CUT_OFF, "yellow"))
             case _:
-                super()._event(event)
+                pass
+
+    def _note(self, text: str, style: str) -> None:
+        self._flush()
+        self._paper.line((text, style))
 
     def _updated(self, event: MemoryUpdated) -> None:
-        found = changes(self._memory, event.memory)
-        truncated, self._truncated = self._truncated, None
-        self._memory = event.memory
-        if not found and truncated is None:
+        found, self._memory = changes(self._memory, event.memory), event.memory
+        cut, self._truncated = self._truncated, None
+        if not found and cut is None:
             self._unchanged(event.chunk, "rewritten as it was")
             return
         self._flush()
-        span = ""
+        where = how = ""
         if self._span is not None and self._span.chunk == event.chunk:
-            span = f"  characters {self._span.start:,} to {self._span.end:,}"
-        head: list[Part] = [(f"chunk {event.chunk}", "bold"), (span, "dim")]
-        head.append((f"  memory {event.tokens:,} tokens", "dim"))
-        if truncated is not None:
-            cut = f"  cut from {truncated.tokens_before:,} to {truncated.tokens_after:,}"
-            head.append((cut, "yellow"))
-        self._paper.line(*head)
+            where = f"  characters {self._span.start:,} to {self._span.end:,}"
+        if cut is not None:
+            how = f"  cut from {cut.tokens_before:,} to {cut.tokens_after:,}"
+        where += f"  memory {event.tokens:,} tokens"
+        self._paper.line((f"chunk {event.chunk}", "bold"), (where, "dim"), (how, "yellow"))
         for change in found:
-            self._change(change)
-
-    def _change(self, change: Change) -> None:
-        if change.removed and change.added:
-            parts = list(words(change))
-            removed = [(text, STYLES[kind]) for kind, text in parts if kind != "+"]
-            added = [(text, STYLES[kind]) for kind, text in parts if kind != "-"]
-            self._paper.line(("- ", "red"), *removed, indent=2, hang=2)
-            self._paper.line(("+ ", "green"), *added, indent=2, hang=2)
-        elif change.added:
-            self._paper.line((f"+ {change.added}", "green"), indent=2, hang=2)
-        else:
-            self._paper.line((f"- {change.removed}", "red"), indent=2, hang=2)
+            rewritten = bool(change.removed and change.added)
+            for sign, text, style in ("-", change.removed, "red"), ("+", change.added, "green"):
+                parts = [(text, style)]
+                if rewritten:
+                    parts = [
+                        (part, STYLES[kind]) for kind, part in words(change) if kind in ("=", sign)
+                    ]
+                if text:
+                    self._paper.line((f"{sign} ", style), *parts, indent=2, hang=2)
 
     def _unchanged(self, chunk: int, how: str) -> None:
-        if self._same is not None and self._same[2] == how:
-            self._same = (self._same[0], chunk, how)
-        else:
+        if self._same is None or self._same[2] != how:
             self._flush()
             self._same = (chunk, chunk, how)
+        self._same = (self._same[0], chunk, how)
 
     def _flush(self) -> None:
-        if self._same is None:
+        """Writes what was held back until now."""
+        if self._same is not None:
+            first, last, how = self._same
+            which = f"chunk {first}" if first == last else f"chunks {first}-{last}"
+            self._paper.line((f"{which} {how}", "dim"))
+            self._same = None
+
+
+def turns_of(events: Iterable[Event]) -> list[int]:
+    """The step of each turn: compactions count turns. A step whose calls could not be read has two of them."""
+    turns: list[int] = []
+    for event, following in pairwise(chain(events, (None,))):
+        if isinstance(event, Acted) and event.calls:
+            turns.append(event.step)
+        elif isinstance(event, Acted) and following and not isinstance(following, Answered):
+            turns += [event.step, event.step]  # the reply, and what the model was told
+    return turns
+
+
+class Steps(History):
+    """Writes what a session did: a paragraph for each step and each compaction, then the answer.
+
+    Texts are one line each, unless `whole`. `turns` are those of the whole session.
+    """
+
+    def __init__(self, paper: Paper, turns: Sequence[int], *, whole: bool = False) -> None:
+        super().__init__(paper)
+        self._turns, self._whole = turns, whole
+        self._misread = {step for step, following in pairwise(turns) if step == following}
+        self._open: list[ToolCall] = []
+        """Calls of the last step whose results are still to come."""
+
+    def _event(self, event: Event) -> None:
+        match event:
+            case Acted():
+                self._acted(event)
+            case ToolReturned():
+                if event.call in self._open:  # an equal one, where a model wrote the same twice
+                    self._open.remove(event.call)
+                self._text(described(event.call), "cyan", indent=2)
+                self._text(event.output, "dim" if event.ok else "red", indent=4)
+            case Compacted():
+                self._compacted(event.step, event.compaction)
+            case Retried():
+                self._paper.line((sent_again(event), "yellow"))
+            case _:
+                super()._event(event)
+
+    def _acted(self, event: Acted) -> None:
+        self._flush()
+        self._open = list(event.calls)
+        misread = event.step in self._misread
+        if not event.calls and not misread and not self._whole:
+            return  # the answer, which comes next
+        prompt = f"  prompt {event.prompt_tokens:,} tokens"
+        how = "  meant as a call that could not be read" if misread else ""
+        self._paper.line((f"step {event.step}", "bold"), (prompt, "dim"), (how, "yellow"))
+        if event.text.strip():
+            self._text(event.text, "italic", indent=2)
+
+    def _flush(self) -> None:
+        """Writes the calls that never returned."""
+        for call in self._open:
+            self._text(described(call), "cyan", indent=2)
+            self._paper.line(("no result was committed", "yellow"), indent=4)
+        self._open = []
+
+    def _text(self, text: str, style: str, *, indent: int) -> None:
+        if self._whole:
+            self._paper.line((text, style), indent=indent)
             return
-        first, last, how = self._same
-        self._same = None
-        which = f"chunk {first}" if first == last else f"chunks {first}-{last}"
-        self._paper.line((f"{which} {how}", "dim"))
+        lines = [line for line in text.splitlines() if line.strip()]
+        more = f"  (+{plural(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
+        self._paper.gist(lines[0] if lines else "(empty)", style, indent=indent, end=more)
+
+    def _compacted(self, step: int, done: Compaction) -> None:
+        how = " and ".join(TIERS[tier] for tier in done.tiers)
+        sizes = f"{done.tokens_before:,} to {done.tokens_after:,} tokens"
+        self._paper.line((f"compacted before step {step}", "bold magenta"), f"  {sizes}, by {how}")
+        rows = self._rows(done.changes)
+        widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
+        for where, what, size, handle in rows:
+            line = f"{where:<{widths[0]}}  {what:<{widths[1]}}  {size:>{widths[2]}}  {handle}"
+            self._paper.line((line, "dim"), indent=2)
+        for reason in done.retried:
+            self._paper.line((f"sent again: {reason}", "yellow"), indent=2)
+        if done.summary is None:
+            return
+        notes = (
+            f"summary {done.stage}",
+            "begun early" if done.early else "",
+            "cut at a sentence end" if done.cut else "",
+            made_harmless(done.neutralised) if done.neutralised else "",
+        )
+        self._paper.line((", ".join(filter(None, notes)), "magenta"), indent=2)
+        self._paper.line((done.summary, "green"), indent=4)
+
+    def _rows(self, changes: Iterable[Change]) -> list[tuple[str, str, str, str]]:
+        """Where, what, how large, and the handle; steps that left as a whole are one row, unless in full."""
+        rows: list[tuple[str, str, str, str]] = []
+        turns = self._turns
+        for what, group in groupby(changes, self._together):
+            these = list(group)
+            numbers = [change.turn for change in these]
+            steps = [turns[number] if number < len(turns) else number for number in numbers]
+            before = sum(change.tokens_before for change in these)
+            after = sum(change.tokens_after for change in these)
+            where = f"step {steps[0]}" if steps[0] == steps[-1] else f"steps {steps[0]}-{steps[-1]}"
+            size = f"{before:,}{f' to {after:,}' if after else ''} tokens"
+            rows.append((where, what[0], size, these[0].handle if len(these) == 1 else ""))
+        return rows
+
+    def _together(self, change: Change) -> tuple[str, int]:
+        """The same for changes that are shown as one."""
+        what = change.what.replace("_", " ")
+        whole = change.what in ("summarised", "dropped") and not self._whole
+        return (what, -1) if whole else (f"{what} {change.tool or ''}".rstrip(), id(change))
+
+
+def described(call: ToolCall) -> str:
+    """A call as Python writes it: `search(query="fog")`; arguments that are no JSON object as they are."""
+    try:
+        arguments: Any = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        return f"{call.name}({call.arguments})"
+    given = cast("dict[str, Any]", arguments)
+    named = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
+    return f"{call.name}({', '.join(named)})"

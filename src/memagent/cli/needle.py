@@ -39,7 +39,7 @@ class Length(StrEnum):
 
 @dataclass(frozen=True)
 class Needle:
-    """A text with one fact in it that the rest knows nothing of."""
+    """A text with one fact in it that the rest knows nothing of, from the character `place` on."""
 
     text: str
     fact: str
@@ -47,12 +47,6 @@ class Needle:
     count: int
     """What the answer has to say."""
     place: int
-    """First character of the fact."""
-
-    @property
-    def end(self) -> int:
-        """One past its last character."""
-        return self.place + len(self.fact)
 
     def is_right(self, answer: str | None) -> bool:
         """Whether an answer says the number, and no other one."""
@@ -60,31 +54,25 @@ class Needle:
 
 
 def hide(length: Length, seed: int) -> Needle:
-    """Hides a fact in about so many tokens of the book. The same seed hides it in the same place.
+    """Hides a fact in about `length` tokens of the book. The same seed hides it in the same place.
 
-    The text begins somewhere in the book and, where that is used up, goes on from another place of it.
+    The text begins somewhere in the book and continues, where that is used up, from another place of it.
     """
     rng = Random(f"{length} {seed}")
-    book = _book()
+    book = gzip.decompress(resources.files("memagent").joinpath(BOOK).read_bytes()).decode()
     chars = round(length.tokens * len(book) / BOOK_TOKENS)
     text = ""
     while len(text) < chars:
-        text += book[_break(book, rng.randrange(len(book) // 2)) :]
+        text += book[_paragraph(book, rng.randrange(len(book) // 2)) :]
     text = text[:chars]
     who, count = rng.choice(NAMES), rng.choice(COUNTS)
     fact = FACT.format(who=who, count=count)
-    wished = rng.uniform(MARGIN, 1 - MARGIN)
-    place = _break(text, int(wished * len(text)))
+    place = _paragraph(text, int(rng.uniform(MARGIN, 1 - MARGIN) * len(text)))
     text = f"{text[:place]}{fact}{PARAGRAPH}{text[place:]}"
     return Needle(text, fact, QUESTION.format(who=who), count, place)
 
 
-def _book() -> str:
-    packed = resources.files("memagent").joinpath(BOOK).read_bytes()
-    return gzip.decompress(packed).decode()
-
-
-def _break(text: str, wished: int) -> int:
+def _paragraph(text: str, place: int) -> int:
     """Where the first paragraph behind a place begins."""
-    found = text.find(PARAGRAPH, wished)
-    return wished if found < 0 else found + len(PARAGRAPH)
+    found = text.find(PARAGRAPH, place)
+    return place if found < 0 else found + len(PARAGRAPH)

@@ -1,14 +1,22 @@
-"""The options that commands share; those of an agent's settings bear the settings' names."""
+"""The options that commands share, and commands whose options are the fields of a dataclass."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, fields
 from enum import StrEnum
 from functools import partial
+from inspect import Parameter, Signature, get_annotations
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 
 class Display(StrEnum):
@@ -40,16 +48,7 @@ def option(
     low: float | None = None,
     default: bool = False,
 ) -> OptionInfo:
-    """An option of a command.
-
-    Args:
-        text: its help.
-        metavar: stands for the value; empty for a flag.
-        names: other than that of its parameter.
-        panel: the heading that its help stands under.
-        low: the least value.
-        default: whether the help shows the default.
-    """
+    """An option of a command. `metavar` stands for its value, empty for a flag; `panel` is the heading of its help."""
     return typer.Option(
         *names, metavar=metavar, min=low, help=text, rich_help_panel=panel, show_default=default
     )
@@ -125,3 +124,35 @@ MaxCalls = Annotated[
 ]
 DisplayOption = Annotated[Display | None, _of_run(DISPLAY_HELP)]
 Json = Annotated[bool, _of_run("Short for --display json.", "", "--json")]
+
+
+def command_of(
+    options: type[T], run: Callable[[T], None], *, without: Collection[str] = ()
+) -> Callable[..., None]:
+    """A function that typer can make a command of: its options are the fields of `options`, but for those `without`.
+
+    Its fields are annotated as parameters of a command are. `run` gets it filled; the docstring of `run` is the help.
+    """
+    hints = get_type_hints(options, include_extras=True)
+    # What a class adds comes before what it inherits: that is what its command is about.
+    names = dict.fromkeys(name for kind in options.__mro__ for name in get_annotations(kind))
+    defaults = {field.name: field.default for field in fields(options)}
+    parameters = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if defaults[name] is MISSING else defaults[name],
+            annotation=hints[name],
+        )
+        for name in names
+        if name in defaults and name not in without
+    ]
+
+    def command(**given: Any) -> None:
+        run(options(**given))
+
+    command.__doc__ = run.__doc__
+    command.__annotations__ = {offered.name: offered.annotation for offered in parameters}
+    # What typer looks at; a function has no such attribute of its own.
+    setattr(command, "__signature__", Signature(parameters))  # noqa: B010
+    return command

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass
-from json import dumps
 from typing import TYPE_CHECKING
 
 from memagent.cli import options as opt
@@ -12,7 +12,7 @@ from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import Served, chosen_display
 from memagent.errors import ModelError
-from memagent.terminal import Paper, say
+from memagent.terminal import say
 
 if TYPE_CHECKING:
     from memagent.models.probe import Probe as Found
@@ -40,31 +40,29 @@ def probe(given: Probe) -> None:
 
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
-    shown = chosen_display(given.display, json=given.json)
-    with reported(Outcome(json=shown is Display.JSON)):
+    outcome = Outcome(chosen_display(given.display, json=given.json))
+    with reported(outcome):
         from memagent.models.probe import probe as find_out
         from memagent.models.spec import open_model
 
         served = open_model(given.model, tokenizer=given.tokenizer, **given.server())
 
         async def work() -> list[Found | ModelError]:
-            try:
+            async with aclosing(served):
                 return await find_out(served)
-            finally:
-                await served.aclose()
 
         results = drive(work())
         failures = [result for result in results if isinstance(result, ModelError)]
         found = [result for result in results if not isinstance(result, ModelError)]
-        if shown is Display.JSON:
-            print(dumps([server.model_dump(mode="json") for server in found]))
-        for place, server in enumerate(found if shown is not Display.JSON else []):
-            if shown is Display.NONE:
+        if outcome.display is Display.JSON:
+            outcome.tell([server.model_dump(mode="json") for server in found])
+        for place, server in enumerate(found):
+            if outcome.display is Display.NONE:
                 print(server.dialect, server.version or "-", server.window or "-", sep="\t")
-                continue
-            if place:
-                print()
-            Paper(colour=shown is Display.FULL).table(_rows(server))
+            elif outcome.for_people:
+                if place:
+                    print()
+                outcome.paper.table(_rows(server))
         for failure in failures[:-1]:
             say("error:", str(failure), style="bold red")
         if failures:
@@ -72,8 +70,7 @@ def probe(given: Probe) -> None:
 
 
 def _rows(found: Found) -> list[tuple[str, str]]:
-    call = found.call
-    serves = "the server lists no models"
+    call, serves = found.call, "the server lists no models"
     if found.serves is not None:
         others = len(found.serves) - 1
         serves = f"{others} more served" if others > 0 else "nothing else served"
@@ -83,20 +80,14 @@ def _rows(found: Found) -> list[tuple[str, str]]:
         "replies that match a pattern": found.pattern,
     }
     agrees = "as counted" if call.counted == call.prompt_tokens else f"counted {call.counted}"
-    test = (
-        f"{call.prompt_tokens} prompt tokens ({agrees}), {call.completion_tokens} generated, "
-        f"{call.seconds:.2f} s"
-    )
+    tokens = f"{call.prompt_tokens} prompt tokens ({agrees}), {call.completion_tokens} generated"
     return [
         ("server", found.base_url),
         ("kind", f"{found.dialect} {found.version or '(version unknown)'}"),
         ("model", f"{found.model} ({serves})"),
-        (
-            "window",
-            "unknown: give --window" if found.window is None else f"{found.window:,} tokens",
-        ),
+        ("window", f"{found.window:,} tokens" if found.window else "unknown: give --window"),
         ("counted by", f"{COUNTS[found.counts]} ({found.counter})"),
         ("can", ", ".join(name for name, able in can.items() if able) or "the basics"),
-        ("test call", test),
+        ("test call", f"{tokens}, {call.seconds:.2f} s"),
         ("reply", repr(call.text)),
     ]

@@ -5,29 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from memagent.events import (
-    Acted,
-    Answered,
-    ChunkRead,
-    Compacted,
-    Event,
-    MemoryKept,
-    MemoryUpdated,
-    RunStarted,
-    SessionStarted,
-    Settled,
-    Stopped,
-)
+from memagent import events
 from memagent.messages import Usage
 from memagent.terminal import amount, duration, plural
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
-
-TAIL = 64
-"""Events at the end of a run that usually say how far it is."""
 
 
 @dataclass
@@ -44,31 +29,18 @@ class Notebook:
     read: int = 0
     """Chunks that were read for it."""
     settled: bool = False
-    answered: Answered | None = None
-    stopped: Stopped | None = None
+    answer: str | None = None
+    truncated: bool = False
+    """The answer was cut off by its token limit."""
+    reason: str = ""
+    """The stop reason's value; empty while the run goes on."""
+    detail: str = ""
     """Why there is no answer."""
 
     @property
-    def answer(self) -> str | None:
-        """The answer, if there is one."""
-        return None if self.answered is None else self.answered.answer
-
-    @property
-    def truncated(self) -> bool:
-        """Whether the answer was cut off by its token limit."""
-        return self.answered is not None and self.answered.truncated
-
-    @property
     def finished(self) -> bool:
-        """Nothing more is read for it: it is settled, or answered."""
-        return self.settled or self.answered is not None
-
-    @property
-    def reason(self) -> str:
-        """The stop reason's value; empty while the run goes on."""
-        if self.answered is not None:
-            return "settled" if self.settled else "answered"
-        return "" if self.stopped is None else self.stopped.reason.value
+        """Nothing more is read for it."""
+        return self.settled or self.answer is not None
 
 
 class Tally:
@@ -90,7 +62,7 @@ class Tally:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.chars, self.replayed = chars, replayed
-        self.started: RunStarted | None = None
+        self.started: events.RunStarted | None = None
         self.notebooks = [Notebook(question) for question in questions]
         self.latest: Notebook | None = None
         """The notebook that changed last."""
@@ -101,7 +73,7 @@ class Tally:
         self.usage = Usage()
         self._clock = clock
         self._begun = clock()
-        self._chunk: ChunkRead | None = None
+        self._chunk: events.ChunkRead | None = None
         self._waiting: set[int] = set()
         self._done = 0
         self._end = False
@@ -111,79 +83,61 @@ class Tally:
         self._live_from = 0.0
 
     @classmethod
-    def of(cls, store: RunStore, record: RunRecord) -> Tally:
-        """Adds up all events of a stored run."""
-        return cls(record.binding["questions"])._and(store.events(record.id))
+    def of(cls, store: RunStore, record: RunRecord, after: int = -1) -> Self:
+        """Adds up the events of a stored run with `seq > after`."""
+        tally = cls(record.binding["questions"])
+        for event in store.events(record.id, after):
+            tally.add(event)
+        return tally
 
-    @classmethod
-    def tail(cls, store: RunStore, record: RunRecord) -> Tally:
-        """Adds up the last events of a stored run, enough of them to know `made`."""
-        last, back = store.last_seq(record.id), TAIL
-        while True:
-            tally = cls(record.binding["questions"])._and(store.events(record.id, last - back))
-            if tally.made or back > last:
-                return tally
-            back *= 8
-
-    def _and(self, events: Iterable[Event]) -> Tally:
-        for event in events:
-            self.add(event)
-        return self
-
-    def is_replay(self, event: Event) -> bool:
+    def is_replay(self, event: events.Event) -> bool:
         """Whether an earlier session committed the event."""
         return event.seq <= self.replayed
 
-    def add(self, event: Event) -> None:
+    def add(self, event: events.Event) -> None:
         """Takes note of one event."""
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self.started = event
                 self.notebooks = [Notebook(question) for question in event.questions]
-            case SessionStarted():
+            case events.SessionStarted():
                 self.notebooks = [Notebook(event.task)]
-            case ChunkRead():
+            case events.ChunkRead():
                 self._chunk, self.chunks, self._done = event, event.chunk + 1, event.start
                 self._waiting = {n for n, book in enumerate(self.notebooks) if not book.finished}
-            case MemoryUpdated():
+            case events.MemoryUpdated() | events.MemoryKept():
                 book = self.notebooks[event.question]
-                book.before, book.memory = book.memory, event.memory
-                book.changed, book.tokens = event.chunk, event.tokens
-                self.latest = book
-                self._read(event)
-            case MemoryKept():
-                self._read(event)
-            case Acted():
+                book.read = event.chunk + 1
+                if isinstance(event, events.MemoryUpdated):
+                    self.latest = book
+                    book.before, book.memory = book.memory, event.memory
+                    book.changed, book.tokens = event.chunk, event.tokens
+                # Else a question that was behind catches up.
+                if self._chunk is not None and self._chunk.chunk == event.chunk:
+                    self._waiting.discard(event.question)
+                    if not self._waiting:
+                        self._done, self._end = self._chunk.end, self._chunk.last
+            case events.Acted():
                 self.steps, self._spoke = event.step + 1, not event.calls
-                self._count(event, event.usage)
-            case Compacted():
+            case events.Compacted():
                 self.summaries = max(self.summaries, event.compaction.stage)
-            case Settled():
+            case events.Settled():
                 self.notebooks[event.question].settled = True
-            case Answered():
-                self.notebooks[event.question].answered = event
+            case events.Answered():
+                book = self.notebooks[event.question]
+                book.answer, book.truncated = event.answer, event.truncated
+                book.reason, book.detail = "settled" if book.settled else "answered", ""
                 self.steps -= self._spoke  # the answer is no step
-                self._count(event, event.usage)
-            case Stopped():
-                self.notebooks[event.question].stopped = event
-                self._count(event, event.usage)
+            case events.Stopped():
+                book = self.notebooks[event.question]
+                book.reason, book.detail = event.reason.value, event.detail
             case _:
                 pass
+        usage: Usage = getattr(event, "usage", Usage())
+        self.usage += usage
         if self.is_replay(event):
             self._begun, self._live_from = self._clock(), self.fraction or 0.0
-
-    def _read(self, event: MemoryUpdated | MemoryKept) -> None:
-        self._count(event, event.usage)
-        self.notebooks[event.question].read = event.chunk + 1
-        if self._chunk is None or self._chunk.chunk != event.chunk:
-            return  # a question that was behind catches up
-        self._waiting.discard(event.question)
-        if not self._waiting:
-            self._done, self._end = self._chunk.end, self._chunk.last
-
-    def _count(self, event: Event, usage: Usage) -> None:
-        self.usage += usage
-        if not self.is_replay(event):
+        else:
             self._live_tokens += usage.prompt_tokens + usage.completion_tokens
 
     @property

@@ -6,7 +6,6 @@ import re
 import sys
 import time
 from itertools import islice
-from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -15,10 +14,9 @@ from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
 from memagent.cli.options import Display, option
 from memagent.cli.progress import Tally
-from memagent.cli.results import is_session
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError, StoreError
-from memagent.terminal import Paper, moment, plural, shorten
+from memagent.terminal import moment, plural, shorten
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
@@ -28,6 +26,8 @@ runs = typer.Typer(help="List, remove and prune runs.", invoke_without_command=T
 STYLES = {"finished": "green", "running": "cyan"}
 MADE = {"document": "chunks", "tools": "steps"}
 """What is counted of a run, by its kind."""
+TAIL = 64
+"""Events at the end of a run that usually say how far it is."""
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 NO_RUNS = (
     "No runs yet. `memagent ask DOC 'QUESTION'` makes one; it is kept until you remove it, so that you can resume it "
@@ -40,8 +40,7 @@ Status = Literal["finished", "stopped", "running", "interrupted"]
 def list_runs(
     context: typer.Context,
     search: Annotated[
-        str | None,
-        option("Only runs with this text in their question or document.", "TEXT"),
+        str | None, option("Only runs with this text in their question or document.", "TEXT")
     ] = None,
     status: Annotated[Status | None, option("Only runs of this status.")] = None,
     limit: Annotated[int | None, option("Only the newest N of them.", "N", low=1)] = None,
@@ -53,42 +52,40 @@ def list_runs(
     if context.invoked_subcommand is not None:
         context.obj = store
         return
-    shown = chosen_display(display, json=json)
-    outcome = Outcome(json=shown is Display.JSON)
+    outcome = Outcome(chosen_display(display, json=json))
     with reported(outcome):
         outcome.store = opened = existing_store(store)
         records = opened.runs(limit=limit if search is status is None else None)
         chosen = (
             record
             for record in records
-            if (search is None or search.casefold() in _searched(record))
+            if (search is None or search.casefold() in _searchable(record))
             and (status is None or status_of(opened, record) == status)
         )
         rows = [_row(opened, record) for record in islice(chosen, limit)]
-        match shown:
-            case Display.JSON:
-                print(dumps(rows, ensure_ascii=False))
-            case Display.NONE:
-                for row in rows:
-                    print(row["id"])
-            case _ if not rows:
-                print("No run matches." if records else NO_RUNS)
-            case _:
-                _write(rows, shown)
+        if outcome.display is Display.JSON:
+            outcome.tell(rows)
+        elif outcome.display is Display.NONE:
+            for row in rows:
+                print(row["id"])
+        elif rows:
+            _write(rows, outcome)
+        else:
+            print("No run matches." if records else NO_RUNS)
 
 
-def _searched(record: RunRecord) -> str:
+def _searchable(record: RunRecord) -> str:
     return "\n".join((*record.binding["questions"], record.source.get("name", ""))).casefold()
 
 
 @runs.command("rm")
 def remove(
     context: typer.Context,
-    run_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The runs to remove.")],
+    run_ids: Annotated[list[str], typer.Argument(metavar="ID", help="The runs to remove.")],
     store: opt.Store = None,
 ) -> None:
     """Remove runs and everything stored with them. A run that is in use is left alone."""
-    outcome = Outcome(json=False)
+    outcome = Outcome()
     with reported(outcome):
         outcome.store = opened = existing_store(store or context.obj)
         for run_id in run_ids:
@@ -102,8 +99,7 @@ def remove(
 def prune(
     context: typer.Context,
     older_than: Annotated[
-        str | None,
-        option("Runs that have not changed for this long: 45m, 12h, 30d, 8w.", "AGE"),
+        str | None, option("Runs that have not changed for this long: 45m, 12h, 30d, 8w.", "AGE")
     ] = None,
     finished: Annotated[
         bool, option("Only runs that have their answers.", "", "--finished")
@@ -115,7 +111,7 @@ def prune(
     store: opt.Store = None,
 ) -> None:
     """Remove runs by age, or those that are finished. Runs in use are left alone."""
-    outcome = Outcome(json=False)
+    outcome = Outcome()
     with reported(outcome):
         if older_than is None and not finished:
             raise ConfigError(
@@ -123,57 +119,48 @@ def prune(
             )
         before = time.time() - (0 if older_than is None else seconds_of(older_than))
         outcome.store = opened = existing_store(store or context.obj)
-        chosen: list[RunRecord] = []
+        chosen: list[str] = []
         for record in opened.runs():
             status = status_of(opened, record)
             if record.updated > before or status == "running":
                 continue
             if finished and status != "finished":
                 continue
-            chosen.append(record)
+            chosen.append(record.id)
             asked = shorten("; ".join(record.binding["questions"]), 60)
             print(f"{record.id:<20}  {moment(record.updated)}  {status:<11}  {asked}")
+        number = plural(len(chosen), "run")
         if not chosen:
             print("no run to remove")
         elif dry_run:
-            print(f"would remove {plural(len(chosen), 'run')}")
-        elif _agreed(len(chosen), yes=yes):
-            _remove_all(opened, chosen)
-
-
-def _agreed(number: int, *, yes: bool) -> bool:
-    if yes:
-        return True
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise ConfigError(f"{plural(number, 'run')} would be removed: give --yes to do it")
-    return typer.confirm(f"Remove {plural(number, 'run')}?")
-
-
-def _remove_all(store: RunStore, records: list[RunRecord]) -> None:
-    removed, failure = 0, None
-    for record in records:
-        try:
-            store.remove(record.id)
-            removed += 1
-        except StoreError as error:  # taken up or removed by another process since it was listed
-            failure = error
-    print(f"removed {plural(removed, 'run')}")
-    if failure is not None:
-        raise failure
+            print(f"would remove {number}")
+        elif not yes and (sys.stdin is None or not sys.stdin.isatty()):
+            raise ConfigError(f"{number} would be removed: give --yes to do it")
+        elif yes or typer.confirm(f"Remove {number}?"):
+            failures: list[StoreError] = []
+            for run_id in chosen:
+                try:
+                    opened.remove(run_id)
+                except StoreError as error:  # taken up or removed by another process meanwhile
+                    failures.append(error)
+            print(f"removed {plural(len(chosen) - len(failures), 'run')}")
+            if failures:
+                raise failures[-1]
 
 
 def seconds_of(age: str) -> float:
-    """Seconds of an age such as `30d`.
-
-    Raises:
-        ConfigError: it is not an age.
-    """
+    """Seconds of an age such as `30d`; a ConfigError if it is not an age."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", age.strip())
     if found is None:
         raise ConfigError(
             f"--older-than must be a number and m, h, d or w, such as 30d, got {age!r}"
         )
     return float(found[1]) * UNITS[found[2]]
+
+
+def is_session(record: RunRecord) -> bool:
+    """Whether a run is a tool session; else it reads a document."""
+    return record.binding["agent"] == "tools"
 
 
 def status_of(store: RunStore, record: RunRecord) -> str:
@@ -192,6 +179,7 @@ def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
     kind, about = "document", {"document": record.source["name"], "questions": questions}
     if is_session(record):
         kind, about = "tools", {"task": questions[0], "tools": record.binding["tools"]["names"]}
+    tail = Tally.of(store, record, store.last_seq(record.id) - TAIL)
     return {
         "id": record.id,
         "kind": kind,
@@ -200,37 +188,27 @@ def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
         "status": status_of(store, record),
         "model": record.binding["model"],
         "calls": store.usage(record.id).calls,
-        MADE[kind]: Tally.tail(store, record).made,
+        MADE[kind]: tail.made or Tally.of(store, record).made,
         **about,
     }
 
 
-def _write(rows: list[dict[str, Any]], display: Display) -> None:
+def _write(rows: list[dict[str, Any]], outcome: Outcome) -> None:
     """A table: on a terminal the texts stand beneath each row, elsewhere a run is one line."""
     ids = max(len(row["id"]) for row in rows)
-    paper = Paper(colour=display is Display.FULL)
-    made = [name for kind, name in MADE.items() if any(row["kind"] == kind for row in rows)]
-    head = f"{'id':<{ids}}  {'when':<16}  {'status':<11}  {'/'.join(made):>7}  {'calls':>7}"
-    if display is Display.FULL:
+    paper, full = outcome.paper, outcome.display is Display.FULL
+    if full:
+        made = "/".join(dict.fromkeys(MADE[row["kind"]] for row in rows))
+        head = f"{'id':<{ids}}  {'when':<16}  {'status':<11}  {made:>7}  {'calls':>7}"
         paper.line((head, "dim"))
     for row in rows:
-        about = (*_about(row), row["model"])
-        left = f"{row['id']:<{ids}}  {moment(row['created'])}  "
-        status, right = (
-            f"{row['status']:<11}",
-            f"  {row[MADE[row['kind']]]:>7,}  {row['calls']:>7,}",
-        )
-        if display is Display.FULL:
-            paper.line(left, (status, STYLES.get(row["status"], "yellow")), right)
+        asked, *more = row["questions"] if row["kind"] == "document" else [row["task"]]
+        asked = f"{len(more) + 1} questions: {asked}" if more else asked
+        source = row["document"] if "document" in row else f"tools: {', '.join(row['tools'])}"
+        about = [shorten(asked, 60), shorten(source, 60), row["model"]]
+        status = (f"{row['status']:<11}", STYLES.get(row["status"], "yellow"))
+        counts = f"  {row[MADE[row['kind']]]:>7,}  {row['calls']:>7,}"
+        rest = "" if full else "  ".join(["", *about])
+        paper.line(f"{row['id']:<{ids}}  {moment(row['created'])}  ", status, counts, rest)
+        if full:
             paper.line((" · ".join(about), "dim"), indent=2)
-        else:
-            paper.line(f"{left}{status}{right}  {'  '.join(about)}")
-
-
-def _about(row: dict[str, Any]) -> tuple[str, str]:
-    """What was asked, and of what."""
-    if row["kind"] == "tools":
-        return shorten(row["task"], 60), shorten(f"tools: {', '.join(row['tools'])}", 60)
-    questions: list[str] = row["questions"]
-    asked = questions[0] if len(questions) == 1 else f"{len(questions)} questions: {questions[0]}"
-    return shorten(asked, 60), shorten(row["document"], 60)

@@ -1,4 +1,4 @@
-"""Runs the async work of a command: one event loop, signals, and the library's warnings."""
+"""What every command line has in common: an app, one event loop, signals, and the library's warnings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+import typer
+from typer.core import TyperGroup
+
+import memagent
 from memagent.cli.exits import Interrupted
 from memagent.terminal import say
 
@@ -17,11 +21,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
-    """Runs `work` to its end in this thread. A first signal cancels it, a second one ends the process.
-
-    Raises:
-        Interrupted: by SIGINT or SIGTERM, after `work` has let go of what it held.
-    """
+    """Runs `work` to its end in this thread. A first signal cancels it and raises Interrupted, a second one exits."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
     caught: list[int] = []
@@ -62,3 +62,47 @@ def show_warnings() -> None:
     logger = logging.getLogger("memagent")
     logger.handlers = [_Short(logging.WARNING)]
     logger.propagate = False
+
+
+class _Group(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            # What pydantic, which typer checks values with, writes before its reasons.
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
+def make_app(command: str, about: str, epilog: str) -> typer.Typer:
+    """An app without commands yet: its help says `about`, then what is added, then `epilog`."""
+    app = typer.Typer(
+        cls=_Group,
+        help=about,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        epilog=epilog,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def print_version(wanted: bool) -> None:
+        if wanted:
+            print(f"{command} {memagent.__version__}")
+            raise typer.Exit
+
+    @app.callback()
+    def root(  # pyright: ignore[reportUnusedFunction]
+        version: bool = typer.Option(
+            False,
+            "--version",
+            callback=print_version,
+            is_eager=True,
+            metavar="",
+            help="Print the version.",
+        ),
+    ) -> None:
+        show_warnings()
+
+    return app

@@ -1,18 +1,18 @@
-"""What a command line comes to: questions, display, store, and the agent."""
+"""What a command line comes to: questions, document, display, store, and the agent."""
 
 from __future__ import annotations
 
+import gzip
 import math
 import sys
 from dataclasses import dataclass
 from json import loads
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from memagent.cli import options as opt
 from memagent.cli.options import MODEL, RUN, TEXT, Display, argument, option
-from memagent.errors import ConfigError, StoreError
+from memagent.errors import ConfigError, DocumentNotFound, StoreError
 from memagent.terminal import on_terminal
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunRecord, RunStore
 
+SAMPLE_BYTES = 65536
+"""Enough to tell one-byte texts from two-byte ones."""
+GZIP_MAGIC = b"\x1f\x8b"
 BASE_URL = (
     "The server's address, up to /v1; several with commas between. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, then "
     "localhost."
@@ -47,11 +50,7 @@ class Served:
     ] = None
 
     def server(self) -> dict[str, Any]:
-        """The arguments of `open_model` that these options give.
-
-        Raises:
-            ConfigError: a header without a name, or an extra body that is not a JSON object.
-        """
+        """The arguments of `open_model` that these options give; a ConfigError for a bad header or extra body."""
         given: dict[str, Any] = {"base_url": self.base_url, "timeout": self.timeout}
         if self.headers is not None:
             pairs = [text.partition(":") for text in self.headers]
@@ -74,14 +73,12 @@ class Served:
             given["retry"] = RetryPolicy(attempts=self.retries + 1)
         return {name: value for name, value in given.items() if value is not None}
 
-    def again(self) -> str:
-        """The flags that a resumed run needs once more; the values of headers are left out."""
-        flags = [f"--header {quote(text.partition(':')[0] + ': …')}" for text in self.headers or ()]
-        given = {"timeout": self.timeout, "extra-body": self.extra_body, "retries": self.retries}
-        flags += [
-            f"--{name} {quote(str(value))}" for name, value in given.items() if value is not None
-        ]
-        return " ".join(flags)
+    def again(self) -> list[tuple[str, Any]]:
+        """The options that a resumed run needs once more; the values of headers are left out."""
+        headers = [("header", f"{text.partition(':')[0]}: …") for text in self.headers or ()]
+        names = ("store", "max_calls", "timeout", "extra_body", "retries")
+        rest = [(name.replace("_", "-"), getattr(self, name, None)) for name in names]
+        return headers + rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,15 +121,9 @@ class Ask(Served):
     json: opt.Json = False
 
     def asked(self) -> tuple[str, ...]:
-        """The questions in the order of the command line.
-
-        Raises:
-            ConfigError: there is none.
-        """
-        questions = (
-            *([] if self.question is None else [self.question]),
-            *(self.questions or ()),
-        )
+        """The questions in the order of the command line; a ConfigError if there is none."""
+        first = () if self.question is None else (self.question,)
+        questions = (*first, *(self.questions or ()))
         if not questions:
             raise ConfigError(
                 "no question: give it after the document (memagent ask DOC 'QUESTION'), or one or more times "
@@ -140,23 +131,8 @@ class Ask(Served):
             )
         return questions
 
-    def document(self) -> Document:
-        """The document.
-
-        Raises:
-            DocumentNotFound: the path is missing or a directory.
-            ConfigError: there is no such encoding.
-        """
-        from memagent.cli.source import open_source
-
-        return open_source(self.doc, encoding=self.encoding, errors=self.errors)
-
     def agent(self, store: RunStore | None) -> MemoryAgent:
-        """Makes the agent.
-
-        Raises:
-            ConfigError: a setting is wrong, or no model is named.
-        """
+        """Makes the agent; a ConfigError if a setting is wrong, or no model is named."""
         from memagent.memory.agent import MemoryAgent
         from memagent.memory.plan import MemorySettings
         from memagent.messages import Sampling
@@ -180,17 +156,7 @@ class Ask(Served):
 def agent_again(
     record: RunRecord, store: RunStore, *, max_calls: int | None = None, **server: Any
 ) -> MemoryAgent:
-    """Makes the agent of a stored run again, with the budget that the run has.
-
-    Args:
-        record: the run.
-        store: where it is.
-        max_calls: most calls of the run, those of its earlier sessions among them.
-        server: what `Served.server` says of it now.
-
-    Raises:
-        ConfigError: the model was an object of a Python program.
-    """
+    """Makes the agent of a stored run again, with the run's budget and what `Served.server` says of the server now."""
     from memagent.memory.agent import MemoryAgent
     from memagent.messages import Sampling
     from memagent.models.limit import Limits
@@ -226,28 +192,57 @@ def chosen_display(display: Display | None, *, json: bool = False) -> Display:
     """`full` if standard output is a terminal, else `plain`; `full` elsewhere is `plain` too."""
     if json:
         return Display.JSON
-    if display is not None and display is not Display.FULL:
-        return display
-    return Display.FULL if on_terminal(sys.stdout) else Display.PLAIN
+    if display in (None, Display.FULL):
+        return Display.FULL if on_terminal(sys.stdout) else Display.PLAIN
+    return display
 
 
 def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:
-    """The store to write to, made if it is missing.
-
-    Raises:
-        ConfigError: the name is SQLite's for a store in memory.
-    """
+    """The store to write to, made if it is missing."""
     from memagent.runstore import RunStore
 
-    return RunStore(RunStore.default_path() if store is None else store, durable=durable)
+    return RunStore(store or RunStore.default_path(), durable=durable)
 
 
 def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
-    """The store to read from, or to write to again.
-
-    Raises:
-        StoreError: `--store` names a file that does not exist.
-    """
+    """The store to read from, or to write to again; a StoreError if `--store` names a file that does not exist."""
     if store is not None and not store.expanduser().exists():
         raise StoreError(f"there is no run store {str(store)!r}; check --store")
     return chosen_store(store, durable=durable)
+
+
+def open_source(
+    doc: str | Path, *, encoding: str | None = None, errors: str = "strict", name: str | None = None
+) -> Document:
+    """Opens a path, or `-`, as `open_document` does; `name` is what the document is called instead of its path."""
+    from memagent.documents import open_document
+
+    if str(doc) != "-":
+        return open_document(Path(doc), encoding=encoding, errors=errors, name=name)
+    # None, whatever its type says, if the process was started without it.
+    if cast("object", sys.stdin) is None:
+        raise DocumentNotFound("standard input is closed: give a path, or send the text to -")
+    stdin, name = sys.stdin.buffer, name or "<stdin>"
+    return open_document(stdin, encoding=encoding, errors=errors, name=name)
+
+
+def expected_chars(document: Document) -> int | None:
+    """Characters of the document, roughly, for a progress bar: read off the file's size and its beginning."""
+    if document.path is None or document.size is None:
+        return None
+    size = document.size
+    try:
+        with Path(document.path).open("rb") as file:
+            sample = file.read(SAMPLE_BYTES)
+            if sample.startswith(GZIP_MAGIC):
+                # The last four bytes of a gzip file are its unpacked size (modulo 4 GiB).
+                file.seek(-4, 2)
+                size = int.from_bytes(file.read(4), "little")
+                file.seek(0)
+                sample = gzip.GzipFile(fileobj=file).read(SAMPLE_BYTES)
+    except (OSError, EOFError):
+        return None
+    if sample[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return size // 2
+    chars = len(sample.decode("utf-8", errors="replace"))
+    return round(size * chars / len(sample)) if sample else None

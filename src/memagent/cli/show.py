@@ -1,25 +1,28 @@
-"""`memagent show`: what a run did, memory by memory, or step by step."""
+"""What a run did and what came of it: `memagent show`, and the report that other commands end with."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from json import dumps
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from memagent.cli import options as opt
-from memagent.cli.exits import Outcome, reported
-from memagent.cli.history import History
+from memagent.cli.exits import NO_ANSWER, Outcome, reported
+from memagent.cli.history import CUT_OFF, History, Steps, turns_of
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
-from memagent.cli.results import is_session, result, spent
-from memagent.cli.runs import status_of
+from memagent.cli.runs import is_session, status_of
 from memagent.cli.setup import chosen_display, existing_store
-from memagent.cli.steps import Outline, Steps
 from memagent.errors import ConfigError
-from memagent.terminal import Paper, moment, plural
+from memagent.messages import Usage
+from memagent.terminal import amount, clean, console, duration, moment, panel, plural, say, shorten
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
+
+TITLE = 200
+"""Characters of a question above its answer: rich clips it to the panel, a whole book of it would take long."""
 
 
 def show(
@@ -28,12 +31,10 @@ def show(
         int | None, opt.option("One question of several, from 0.", "N", low=0)
     ] = None,
     chunk: Annotated[
-        int | None,
-        opt.option("The whole conversation about this chunk, from 0.", "N", low=0),
+        int | None, opt.option("The whole conversation about this chunk, from 0.", "N", low=0)
     ] = None,
     step: Annotated[
-        int | None,
-        opt.option("This step of a tool session in full, from 0.", "N", low=0),
+        int | None, opt.option("This step of a tool session in full, from 0.", "N", low=0)
     ] = None,
     store: opt.Store = None,
     display: opt.DisplayOption = None,
@@ -43,8 +44,7 @@ def show(
 
     For a tool session: its calls, their results, and what left the context.
     """
-    shown = chosen_display(display, json=json)
-    outcome = Outcome(json=shown is Display.JSON)
+    outcome = Outcome(chosen_display(display, json=json))
     with reported(outcome):
         outcome.store = opened = existing_store(store)
         record = opened.get(run_id)
@@ -53,44 +53,41 @@ def show(
             raise ConfigError(
                 f"--question {question}: run {run_id!r} has {plural(len(asked), 'question')}, numbered from 0"
             )
+        if chunk is not None and is_session(record):
+            has = "is a tool session, which has steps: --step N"
+            raise ConfigError(f"--chunk {chunk}: run {run_id!r} {has}")
+        if step is not None and not is_session(record):
+            has = "reads a document, which has chunks: --chunk N"
+            raise ConfigError(f"--step {step}: run {run_id!r} {has}")
         chosen = asked if question is None else [question]
-        paper = Paper(colour=shown is Display.FULL)
-        if is_session(record) and chunk is not None:
-            raise ConfigError(
-                f"--chunk {chunk}: run {run_id!r} is a tool session, which has steps: --step N"
-            )
-        if not is_session(record) and step is not None:
-            raise ConfigError(
-                f"--step {step}: run {run_id!r} reads a document, which has chunks: --chunk N"
-            )
         if step is not None:
-            _show_step(opened, record, step, shown, paper)
+            _show_step(opened, record, step, outcome)
         elif chunk is not None:
-            _show_chunk(opened, record, chosen, chunk, shown, paper)
+            _show_chunk(opened, record, chosen, chunk, outcome)
         else:
-            tally = Tally.of(opened, record)
-            if shown is Display.JSON:
-                outcome.told = True
-                _write_json(opened, record, tally, chosen)
-            elif shown is Display.NONE:
-                for number in chosen:
-                    print(tally.notebooks[number].answer or "")
-            else:
-                _write(opened, record, tally, chosen, paper)
+            _show_run(opened, record, chosen, outcome)
 
 
-def _write(
-    store: RunStore, record: RunRecord, tally: Tally, chosen: Iterable[int], paper: Paper
-) -> None:
+def _show_run(store: RunStore, record: RunRecord, chosen: Sequence[int], outcome: Outcome) -> None:
+    tally, paper = Tally.of(store, record), outcome.paper
+    if outcome.display is Display.JSON:
+        outcome.told = True
+        _write_json(store, record, tally, chosen)
+        return
+    if outcome.display is Display.NONE:
+        for number in chosen:
+            print(tally.notebooks[number].answer or "")
+        return
     paper.table(_header(store, record, tally))
     if is_session(record):
         paper.line("")
-        Steps(paper, Outline.of(store.events(record.id))).write(store.events(record.id))
+        Steps(paper, turns_of(store.events(record.id))).write(store.events(record.id))
         return
-    questions: list[str] = record.binding["questions"]
     for number in chosen:
-        history = History(paper, questions[number], number, many=len(questions) > 1)
-        history.write(store.events(record.id))
+        paper.line("")
+        if len(tally.notebooks) > 1:
+            paper.line((f"question {number}: {tally.notebooks[number].question}", "bold cyan"))
+        History(paper, number).write(store.events(record.id))
 
 
 def _header(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str, str]]:
@@ -104,15 +101,11 @@ def _header(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str,
         allowed = f"working context {budget['window']:,}, at most {limits}"
         made = ("made", f"{plural(tally.steps, 'step')}, {plural(tally.summaries, 'summary')}")
     else:
-        names = (
-            ["question"]
-            if len(questions) == 1
-            else [f"question {n}" for n in range(len(questions))]
-        )
-        asked = [("document", record.source["name"]), *zip(names, questions, strict=True)]
-        allowed = (
-            f"window {budget['window']:,}: chunk {budget['chunk']:,}, memory {budget['memory']:,}"
-        )
+        many = len(questions) > 1
+        numbered = [(f"question {n}" if many else "question", q) for n, q in enumerate(questions)]
+        asked = [("document", record.source["name"]), *numbered]
+        parts = f"chunk {budget['chunk']:,}, memory {budget['memory']:,}"
+        allowed = f"window {budget['window']:,}: {parts}"
         made = ("read", plural(tally.made, "chunk"))
     return [
         ("run", f"{record.id}, {status_of(store, record)}"),
@@ -145,38 +138,23 @@ def _write_json(store: RunStore, record: RunRecord, tally: Tally, chosen: Sequen
     print("]}")
 
 
-def _show_step(
-    store: RunStore, record: RunRecord, step: int, display: Display, paper: Paper
-) -> None:
-    """Shows one step in full, and the compaction before it.
-
-    Raises:
-        ConfigError: the session has no such step.
-    """
+def _show_step(store: RunStore, record: RunRecord, step: int, outcome: Outcome) -> None:
+    """Shows one step in full, and the compaction before it; a ConfigError if the session has no such step."""
     events = [event for event in store.events(record.id) if getattr(event, "step", None) == step]
     if not events:
         made = plural(Tally.of(store, record).steps, "step")
         raise ConfigError(f"--step {step}: run {record.id!r} has made {made}, numbered from 0")
-    if display is Display.JSON:
-        said = [event.model_dump(mode="json") for event in events]
-        print(dumps({"run_id": record.id, "step": step, "events": said}, ensure_ascii=False))
+    if outcome.display is Display.JSON:
+        dumped = [event.model_dump(mode="json") for event in events]
+        outcome.tell({"run_id": record.id, "step": step, "events": dumped})
         return
-    Steps(paper, Outline.of(store.events(record.id)), whole=True).write(events)
+    Steps(outcome.paper, turns_of(store.events(record.id)), whole=True).write(events)
 
 
 def _show_chunk(
-    store: RunStore,
-    record: RunRecord,
-    chosen: Iterable[int],
-    chunk: int,
-    display: Display,
-    paper: Paper,
+    store: RunStore, record: RunRecord, chosen: Iterable[int], chunk: int, outcome: Outcome
 ) -> None:
-    """Shows the conversations about one chunk.
-
-    Raises:
-        ConfigError: no question has a finished call about it.
-    """
+    """Shows the conversations about one chunk; a ConfigError if no question has a finished call about it."""
     every = {number: store.conversations(record.id, number) for number in chosen}
     # A question's chunks are committed in order from 0, so the chunk's number is its place.
     found = {
@@ -185,14 +163,14 @@ def _show_chunk(
         if chunk < len(several) and several[chunk].chunk == chunk
     }
     if not found:
-        raise ConfigError(f"--chunk {chunk}: run {record.id!r} has no finished step for that chunk")
-    if display is Display.JSON:
-        steps = [
-            {"question": number, **conversation.model_dump(mode="json")}
-            for number, conversation in found.items()
-        ]
-        print(dumps({"run_id": record.id, "chunk": chunk, "steps": steps}, ensure_ascii=False))
+        books = Tally.of(store, record).notebooks
+        read = plural(max(books[number].read for number in chosen), "chunk")
+        raise ConfigError(f"--chunk {chunk}: run {record.id!r} has read {read}, numbered from 0")
+    if outcome.display is Display.JSON:
+        steps = [{"question": n} | talk.model_dump(mode="json") for n, talk in found.items()]
+        outcome.tell({"run_id": record.id, "chunk": chunk, "steps": steps})
         return
+    paper = outcome.paper
     for number, conversation in found.items():
         if len(found) > 1:
             paper.line((f"question {number}: {record.binding['questions'][number]}", "bold cyan"))
@@ -200,3 +178,99 @@ def _show_chunk(
             paper.line((f"--- {message.role}", "bold"))
             paper.line(message.content)
             paper.line("")
+
+
+def report(
+    store: RunStore, record: RunRecord, tally: Tally, outcome: Outcome, seconds: float | None = None
+) -> int:
+    """Shows the answers of a run, what they took (`seconds` in this session), and how to resume it if one is missing.
+
+    It returns the exit code: 0, or 6 if an answer is missing.
+    """
+    many = len(tally.notebooks) > 1
+    answers = [(book, book.answer) for book in tally.notebooks if book.answer is not None]
+    if outcome.display is Display.JSON:
+        outcome.tell(as_json(store, record, tally))
+    elif outcome.display is Display.NONE:
+        for _, answer in answers:
+            print(clean(answer) if sys.stdout.isatty() else answer)
+    else:
+        if seconds is not None and outcome.display is Display.PLAIN:
+            print()
+        for book, answer in answers:
+            if outcome.display is Display.FULL:
+                from rich.text import Text
+
+                title = Text(shorten(book.question, TITLE), overflow="ellipsis")
+                text = Text(clean(answer).strip(), style="bold")
+                console(sys.stdout).print(panel(text, title, style="green"))
+            else:
+                print(f"{clean(book.question)}\n" if many else "", end="")
+                print(f"answer: {clean(answer).strip()}\n")
+            if book.truncated:
+                outcome.paper.line((CUT_OFF, "yellow"))
+        facts = [] if outcome.store is None else [f"run {record.id}"]
+        facts += costs(store.usage(record.id), tally)
+        facts += [] if seconds is None else [duration(seconds)]
+        outcome.paper.line((" · ".join(facts), "dim"))
+    missing = [book for book in tally.notebooks if book.answer is None]
+    for book in missing:
+        which = f"no answer to {book.question!r}:" if many else "no answer:"
+        say(which, book.detail, style="bold yellow")
+    if missing:
+        outcome.say_resume(record.id, at_limit=any(book.reason == "limit" for book in missing))
+    return NO_ANSWER if missing else 0
+
+
+def costs(usage: Usage, tally: Tally) -> list[str]:
+    """What a run made, what that took, and why it ended, as the parts of a line."""
+    made = [plural(tally.made, "chunk")]
+    if tally.steps:
+        made = [plural(tally.steps, "step"), plural(tally.summaries, "summary")]
+    reasons = dict.fromkeys(book.reason.replace("_", " ") for book in tally.notebooks)
+    return [*made, *spent(usage), " and ".join(reasons)]
+
+
+def spent(usage: Usage) -> list[str]:
+    """What calls took, as the parts of a line."""
+    prompts, completions = amount(usage.prompt_tokens), amount(usage.completion_tokens)
+    parts = [plural(usage.calls, "call"), f"{prompts} prompt + {completions} completion tokens"]
+    if usage.retries:
+        lost = f" ({amount(usage.retry_tokens)} tokens)" if usage.retry_tokens else ""
+        parts.append(plural(usage.retries, "retry") + lost)
+    if usage.repeated:
+        parts.append(f"{usage.repeated:,} repeated after an interruption")
+    return parts
+
+
+def as_json(store: RunStore, record: RunRecord, tally: Tally) -> dict[str, Any]:
+    """One object for one question; for several the run's id and a list of such objects."""
+    objects = [result(store, record, tally, number) for number in range(len(tally.notebooks))]
+    return objects[0] if len(objects) == 1 else {"run_id": record.id, "results": objects}
+
+
+def result(store: RunStore, record: RunRecord, tally: Tally, number: int) -> dict[str, Any]:
+    """What came of one question, as JSON."""
+    book = tally.notebooks[number]
+    facts: dict[str, Any] = {
+        "answer": book.answer,
+        "stop_reason": book.reason,
+        "detail": book.detail,
+        "truncated": book.truncated,
+        "run_id": record.id,
+        "model": record.binding["model"],
+        "usage": store.usage(record.id, number).model_dump(),
+    }
+    if is_session(record):
+        return facts | {
+            "task": book.question,
+            "tools": record.binding["tools"]["names"],
+            "steps": tally.steps,
+            "summaries": tally.summaries,
+        }
+    return facts | {
+        "question": book.question,
+        "document": record.source["name"],
+        "memory": book.memory,
+        "chunks": book.read,
+    }

@@ -3,143 +3,207 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from typing import IO, TYPE_CHECKING
 
-from memagent.cli.changes import gist
+from memagent import events
+from memagent.cli.changes import gist, marked
 from memagent.cli.history import made_harmless, sent_again
 from memagent.cli.options import Display
-from memagent.cli.progress import Tally
+from memagent.cli.progress import Notebook, Tally
 from memagent.cli.session import drive
-from memagent.events import (
-    Event,
-    MemoryKept,
-    MemoryTruncated,
-    MemoryUpdated,
-    Neutralised,
-    Retried,
-    RunStarted,
-    Settled,
+from memagent.terminal import (
+    PIPE_WIDTH,
+    amount,
+    bar,
+    clean,
+    console,
+    live,
+    on_terminal,
+    panel,
+    plural,
+    shorten,
 )
-from memagent.terminal import amount, on_terminal, plural, shorten
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
     from memagent.memory.agent import MemoryAgent, RunStream
 
-GIST = 100
-"""Characters shown of what changed in a memory."""
+ROOM = 13
+"""Lines of the screen that are not the memory's: title, bar, facts and frame (6), then answer, facts and prompt."""
+LINE_EACH = 8
+"""Most questions that get a line of their own."""
 
 
-class Watcher:
-    """Counts, and shows nothing."""
-
-    def __init__(self, tally: Tally) -> None:
-        self.tally = tally
-
-    def __enter__(self) -> Watcher:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing to put back."""
-
-    def event(self, event: Event) -> None:
-        """Takes note of an event of the run."""
-        self.tally.add(event)
-
-
-class PlainWatcher(Watcher):
+class PlainWatcher:
     """Prints a line for each event that matters (`changes_only`: that changed a memory), without control codes."""
 
     def __init__(self, tally: Tally, *, changes_only: bool = False) -> None:
-        super().__init__(tally)
-        self._changes_only = changes_only
-        self._truncated: dict[int, MemoryTruncated] = {}
-        self._resumed = False
+        self.tally, self._changes_only = tally, changes_only
+        self._truncated: dict[int, events.MemoryTruncated] = {}
+        self._resumes = tally.replayed > 0
 
-    def event(self, event: Event) -> None:
-        """Prints what is worth a line."""
+    def add(self, event: events.Event) -> None:
+        """Counts the event, and prints what is worth a line."""
         tally = self.tally
         replayed = tally.is_replay(event)
-        if tally.replayed > 0 and not self._resumed and not replayed:
-            self._resumed = True
+        if self._resumes and not replayed:
+            self._resumes = False
             done = f"{plural(tally.finished, 'chunk')} and {plural(tally.usage.calls, 'call')}"
-            self._say(f"resumed; {done} were done before")
+            _say(f"resumed; {done} were done before")
         tally.add(event)
-        if isinstance(event, RunStarted):
-            self._say(_opening(event))
+        if isinstance(event, events.RunStarted):
+            _say(
+                f"run {event.run_id}: {shorten(event.document, 60)}, {event.model}, window {amount(event.window)} "
+                f"(chunk {amount(event.chunk_tokens)}, memory {amount(event.memory_tokens)})"
+            )
         elif not replayed and (line := self._line(event)):
-            self._say(line)
+            _say(line)
 
-    def _line(self, event: Event) -> str:
+    def _line(self, event: events.Event) -> str:
         match event:
-            case MemoryTruncated():
+            case events.MemoryTruncated():
                 self._truncated[event.question] = event
-                return ""
-            case MemoryUpdated():
+            case events.MemoryUpdated():
                 book = self.tally.notebooks[event.question]
-                cut = self._truncated.pop(event.question, None)
-                if cut is not None:
+                became = "unchanged" if book.memory == book.before else "updated"
+                if cut := self._truncated.pop(event.question, None):
                     became = f"truncated {cut.tokens_before:,} -> {cut.tokens_after:,}"
-                else:
-                    became = "unchanged" if book.memory == book.before else "updated"
-                if self._changes_only and became == "unchanged":
-                    return ""
-                change = gist(book.before, book.memory, GIST)
-                return f"{self._where(event)}{became:<10}{event.tokens:>6,} tokens  {change}"
-            case MemoryKept():
-                return "" if self._changes_only else f"{self._where(event)}kept"
-            case Neutralised():
+                if not self._changes_only or became != "unchanged":
+                    change = gist(book.before, book.memory, PIPE_WIDTH)
+                    return f"{self._where(event)}{became:<10}{event.tokens:>6,} tokens  {change}"
+            case events.MemoryKept() if not self._changes_only:
+                return f"{self._where(event)}kept"
+            case events.Neutralised():
                 return f"chunk {event.chunk:<5} {made_harmless(event.count)}"
-            case Retried():
-                return f"{self._where(event)}{shorten(sent_again(event), GIST)}"
-            case Settled():
+            case events.Retried():
+                return f"{self._where(event)}{shorten(sent_again(event), PIPE_WIDTH)}"
+            case events.Settled():
                 return f"{self._where(event)}settled: the rest is not read"
             case _:
-                return ""
+                pass
+        return ""
 
-    def _where(self, event: MemoryUpdated | MemoryKept | Retried | Settled) -> str:
+    def _where(
+        self, event: events.MemoryUpdated | events.MemoryKept | events.Retried | events.Settled
+    ) -> str:
         place = "answer" if event.chunk is None else f"chunk {event.chunk}"
         if len(self.tally.notebooks) > 1:
-            place += f" question {event.question}"
-            return f"{place:<24}"
+            return f"{place} question {event.question}".ljust(24)
         return f"{place:<12}"
 
-    def _say(self, line: str) -> None:
-        # Flushed: somebody may be watching a pipe or a log.
-        print(line.rstrip(), flush=True)
+
+def _say(line: str) -> None:
+    # Flushed: somebody may be watching a pipe or a log.
+    print(line.rstrip(), flush=True)
 
 
-def _opening(event: RunStarted) -> str:
-    return (
-        f"run {event.run_id}: {shorten(event.document, 60)}, {event.model}, window {amount(event.window)} "
-        f"(chunk {amount(event.chunk_tokens)}, memory {amount(event.memory_tokens)})"
-    )
+class LiveWatcher(AbstractContextManager[None]):
+    """Draws how far a tally is; without `memory` the bar alone, which is removed at the end."""
+
+    def __init__(self, tally: Tally, stream: IO[str], *, memory: bool = True) -> None:
+        self.tally, self._memory, self._console = tally, memory, console(stream)
+        self._live = live(self._console, self._draw)
+
+    def __enter__(self) -> None:
+        self._live.start()
+
+    def __exit__(self, *error: object) -> None:
+        """Draws the last state (if anything was read) and gives the terminal back."""
+        self._live.transient = not self._memory or self.tally.usage.calls == 0
+        self._live.stop()
+
+    def _draw(self) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        tally, width = self.tally, self._console.width
+        if (started := tally.started) is None:
+            return Text("starting…", style="dim")
+        progress = bar(tally.fraction, tally.left, plural(tally.chunks, "chunk"))
+        if not self._memory:
+            return progress
+        name = shorten(started.document, width - len(started.model) - 3)
+        title = Text.assemble((name, "bold"), (f" · {started.model}", "dim"))
+        drawn: list[RenderableType] = [title]
+        if len(started.questions) == 1:
+            drawn.append(Text(shorten(started.questions[0], width), style="cyan"))
+        drawn += [progress, Text(shorten(" · ".join(tally.facts()), width), style="dim")]
+        if tally.latest is not None:
+            drawn += [*self._questions(), self._panel(tally.latest, started.memory_tokens)]
+        # The cursor rests on an empty line, so that a terminal's echo of Ctrl-C moves nothing.
+        return Group(*drawn, Text())
+
+    def _questions(self) -> list[Text]:
+        """A line for each question, if there are several."""
+        from rich.text import Text
+
+        books = self.tally.notebooks
+        if len(books) == 1:
+            return []
+        width = self._console.width
+        lines: list[Text] = []
+        for number, book in enumerate(books[:LINE_EACH]):
+            state = f"{'✓' if book.finished else '·'} {number} "
+            at = "" if book.changed is None else f"{book.tokens:,} tokens, chunk {book.changed}"
+            room = max(12, width - len(at) - 8)
+            line = Text.assemble((state, "dim"), shorten(book.question, room))
+            line.pad_right(max(1, width - len(line.plain) - len(at)))
+            lines.append(line.append(at, style="dim"))
+        if len(books) > LINE_EACH:
+            more = plural(len(books) - LINE_EACH, "more question")
+            lines.append(Text(f"  and {more}", style="dim"))
+        return lines
+
+    def _panel(self, book: Notebook, limit: int) -> RenderableType:
+        """The memory that changed last, what is new in it in green; cut to the screen around what is new."""
+        from rich.text import Text
+
+        screen, books = self._console, self.tally.notebooks
+        text = Text()
+        for part, fresh in marked(book.before, book.memory):
+            text.append(clean(part), style="green" if fresh else "")
+        text.rstrip()
+        lines = text.wrap(screen, max(10, screen.width - 4))
+        questions = min(len(books), LINE_EACH + 1) if len(books) > 1 else 0
+        room = max(3, screen.height - ROOM - questions)
+        new = next((n for n, line in enumerate(lines) if line.spans), 0)
+        first = max(0, min(new - 1, len(lines) - room))
+        hidden = len(lines) - room
+        which = f"memory {books.index(book)}" if questions else "memory"
+        return panel(
+            Text("\n").join(lines[first : first + room]),
+            Text(f"{which} after chunk {book.changed} · {book.tokens:,} of {limit:,} tokens"),
+            style="dim",
+            subtitle=plural(hidden, "more line") if hidden > 0 else "",
+        )
 
 
-def watcher(display: Display, tally: Tally, *, changes_only: bool = False) -> Watcher:
-    """Shows a run as `display` says.
+def watch(
+    agent: MemoryAgent,
+    stream: RunStream,
+    tally: Tally,
+    display: Display,
+    *,
+    changes_only: bool = False,
+) -> None:
+    """Runs a reading to its end and shows it as `display` says; closes the agent.
 
     If standard output carries data (`json`, `none`), standard error gets a progress bar if it is a terminal.
     """
+    add, full = tally.add, display is Display.FULL
+    screen: AbstractContextManager[None] = nullcontext()
     if display is Display.PLAIN:
-        return PlainWatcher(tally, changes_only=changes_only)
-    full = display is Display.FULL
-    if not full and not on_terminal(sys.stderr):
-        return Watcher(tally)
-    from memagent.cli.live import LiveWatcher
-
-    return LiveWatcher(tally, sys.stdout if full else sys.stderr, memory=full)
-
-
-def watch(agent: MemoryAgent, stream: RunStream, watcher: Watcher) -> None:
-    """Runs a reading to its end, every event shown; closes the agent."""
+        add = PlainWatcher(tally, changes_only=changes_only).add
+    elif full or on_terminal(sys.stderr):
+        screen = LiveWatcher(tally, sys.stdout if full else sys.stderr, memory=full)
 
     async def read() -> None:
-        try:
-            async with stream:
-                async for event in stream:
-                    watcher.event(event)
-        finally:
-            await agent.aclose()
+        async with aclosing(agent), stream:
+            async for event in stream:
+                add(event)
 
-    with watcher:
+    with screen:
         drive(read())

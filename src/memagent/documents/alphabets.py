@@ -44,14 +44,7 @@ _INSIDE = re.compile(rf"(?<={_LETTER})[^\w\x00-\x7f’‘–—…·\xa0\xad](?=
 
 
 def encoding_by_letters(sample: bytes) -> str | None:
-    """The encoding in which nearly all letters beyond ASCII are those of one language.
-
-    Args:
-        sample: bytes that are not UTF-8.
-
-    Returns:
-        Its name, None where no alphabet fits.
-    """
+    """The encoding in which nearly all letters of `sample` beyond ASCII are those of one language, or None."""
     for encoding, alphabets in _ALPHABETS:
         try:
             text = sample.decode(encoding).lower()

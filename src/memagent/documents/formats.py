@@ -35,20 +35,15 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
 )
 # `BZh` and `ID3` are also how a text may begin; these need a byte that no text has near its start.
 _PLAUSIBLE_AS_TEXT = (b"BZh", b"ID3", b"PAR1", b"OggS", b"fLaC")
+CONTROLS = "".join(chr(i) for i in range(32) if chr(i) not in "\t\n\v\f\r\x1b")
+"""C0 without what texts use: escape is in terminal logs."""
 
 
 def recognise(start: bytes) -> str | None:
-    """Names the format of a file that is not plain text.
-
-    Args:
-        start: the first bytes of the file (some dozens are enough).
-
-    Returns:
-        The format, worded to follow "it is", or None where no known signature matches.
-    """
+    """Names the format of a file that is not plain text by its first bytes, worded to follow "it is"."""
     for signature, name in _SIGNATURES:
         if start.startswith(signature):
-            if signature in _PLAUSIBLE_AS_TEXT and not _has_control(start[:64]):
+            if signature in _PLAUSIBLE_AS_TEXT and not control_share(start[:64]):
                 return None
             return name
     if start[:4] == b"RIFF" and start[8:12] in (b"WAVE", b"AVI ", b"WEBP"):
@@ -60,14 +55,5 @@ def recognise(start: bytes) -> str | None:
 
 def control_share(sample: bytes) -> float:
     """Share (0 to 1) of bytes that are control characters which text does not use."""
-    if not sample:
-        return 0.0
-    return (len(sample) - len(sample.translate(None, _CONTROLS))) / len(sample)
-
-
-def _has_control(data: bytes) -> bool:
-    return control_share(data) > 0
-
-
-# C0 without tab, line feed, vertical tab, form feed, carriage return and escape (terminal logs).
-_CONTROLS = bytes(b for b in range(32) if b not in b"\t\n\x0b\x0c\r\x1b") + b"\x7f"
+    controls = CONTROLS.encode() + b"\x7f"
+    return (len(sample) - len(sample.translate(None, controls))) / max(len(sample), 1)

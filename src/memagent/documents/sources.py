@@ -7,7 +7,6 @@ import os
 import re
 import stat
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -19,14 +18,13 @@ from collections.abc import (
     Set,
 )
 from contextlib import aclosing, closing
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
-from memagent.documents.base import PIECE_CHARS, Document
+from memagent.documents.base import Document
 from memagent.documents.decoding import check_options
-from memagent.documents.gunzip import BLOCK_BYTES
-from memagent.documents.pieces import check_piece, empty_document
-from memagent.documents.reading import Reading, flat
+from memagent.documents.filters import BLOCK_BYTES, check, parts, text_of
 from memagent.documents.threaded import threaded
 from memagent.errors import DecodingError, DocumentError, DocumentNotFound
 
@@ -46,10 +44,6 @@ Source: TypeAlias = (
 )
 """What can be read: a `str` is text (never a path), a `Path` a file (`~` is the home folder)."""
 
-_ACCEPTED = (
-    "str (the text itself), pathlib.Path, bytes, an open file, an iterable or async iterable of str or "
-    "bytes, or a Document"
-)
 _LONGEST_PATH = 4096
 """PATH_MAX of Linux."""
 _INLINE_ITEM = 4096
@@ -84,23 +78,23 @@ def open_document(
     check_options(encoding, errors)
     given = cast("object", source)
     if isinstance(given, str):
-        return TextSource(given, name or "<text>")
+        return TextSource((given,), name or "<text>", None, "strict", len(given))
     if isinstance(given, (bytes, bytearray, memoryview)):
-        return BytesSource(flat(cast("bytes", given)), name or "<bytes>", encoding, errors)
+        size = memoryview(cast("bytes", given)).nbytes
+        return IterableSource((given,), name or "<bytes>", encoding, errors, size)
     if isinstance(given, os.PathLike):
         return FileSource(os.fsdecode(cast("os.PathLike[str]", given)), name, encoding, errors)
     if callable(getattr(given, "pieces", None)):
         return cast("Document", given)
     if hasattr(given, "__aiter__"):
-        stream = cast("AsyncIterable[object]", given)
-        return AsyncSource(stream, name or "<async stream>", encoding, errors)
+        return AsyncSource(given, name or "<async stream>", encoding, errors)
     if callable(getattr(given, "read", None)):
-        return OpenFileSource(cast("IO[Any]", given), name, encoding, errors)
+        return OpenFileSource(given, name, encoding, errors)
     if isinstance(source, Iterable) and not isinstance(source, (Mapping, Set)):
-        items = cast("Iterable[object]", given)
-        return IterableSource(items, name or "<stream>", encoding, errors)
+        return IterableSource(given, name or "<stream>", encoding, errors)
     raise DocumentError(
-        f"a document cannot be made of {given!r:.80} (type {type(given).__name__}); accepted are {_ACCEPTED}"
+        f"a document cannot be made of {given!r:.80} (type {type(given).__name__}); accepted are str (the text "
+        f"itself), pathlib.Path, bytes, an open file, an iterable or async iterable of str or bytes, or a Document"
     )
 
 
@@ -115,40 +109,30 @@ def _warn_of_a_place(text: str) -> None:
     warnings.warn(f"the document {text!r} is read as the text itself; {advice}", stacklevel=2)
 
 
-class _Source(ABC):
-    """What the sources that can be read without an event loop share."""
+class IterableSource:
+    """Text or bytes from an iterable; one that is its own iterator can be read once.
+
+    A generator is closed when reading ends, early too; other iterators are left as they are.
+    """
 
     path: str | None = None
-    size: int | None = None
-    rereadable: bool = True
 
-    def __init__(self, name: str, encoding: str | None, errors: str) -> None:
-        self.name = _shown(name)
-        self._encoding = encoding
-        self._errors = errors
+    def __init__(
+        self, source: Any, name: str, encoding: str | None, errors: str, size: int | None = None
+    ) -> None:
+        # Half surrogate pairs are escaped, so that JSON, databases and terminals take the name.
+        self.name = name.encode("utf-8", "backslashreplace").decode("utf-8")
+        self.size = size
+        self.rereadable = not isinstance(source, (Iterator, AsyncIterator))
+        self.options: dict[str, str | None] = {"encoding": encoding, "errors": errors}
+        self._decoding = encoding, errors
+        self._source = source
         self._begun = False
-
-    @property
-    def options(self) -> dict[str, str | None]:
-        """How to open it again alike: the keyword arguments that `open_document` got."""
-        return {"encoding": self._encoding, "errors": self._errors}
-
-    @abstractmethod
-    def _items(self) -> Generator[object]:
-        """The source's str or bytes, in order, as they come."""
 
     def read(self) -> Generator[str]:
         """What `pieces` gives, without an event loop; blocks while the source does."""
-        if self._begun and not self.rereadable:
-            raise DocumentError(
-                f"{self.name!r} is a stream, which can be read once; hand in a new one, or a path"
-            )
-        self._begun = True
-        reading = Reading(self.name, self._encoding, self._errors)
         with closing(self._items()) as items:
-            for item in items:
-                yield from reading.feed(item)
-        yield from reading.close()
+            yield from filter(None, self._text(items))
 
     async def pieces(self) -> AsyncGenerator[str]:
         """The text in order; see `Document.pieces`."""
@@ -156,114 +140,8 @@ class _Source(ABC):
             async for piece in pieces:
                 yield piece
 
-
-class TextSource:
-    """A `str`, which needs no thread, decoding or even pieces: it is given as it is."""
-
-    path: str | None = None
-    rereadable: bool = True
-
-    def __init__(self, text: str, name: str) -> None:
-        self.name = _shown(name)
-        self.size: int | None = len(text)
-        self.options: dict[str, str | None] = {"encoding": None, "errors": "strict"}
-        self._text = text
-
-    async def pieces(self) -> AsyncGenerator[str]:
-        """The text in order; see `Document.pieces`."""
-        if len(self._text) <= _LONGEST_PATH and "\n" not in self._text:
-            await asyncio.to_thread(_warn_of_a_place, self._text)
-        for at in range(0, len(self._text), PIECE_CHARS):
-            piece = self._text[at : at + PIECE_CHARS]
-            check_piece(piece, at, self.name)
-            yield piece
-        if not self._text or self._text.isspace():
-            raise empty_document(self.name, len(self._text))
-
-
-class BytesSource(_Source):
-    """Bytes in memory, plain or gzip."""
-
-    def __init__(self, data: memoryview[int], name: str, encoding: str | None, errors: str) -> None:
-        super().__init__(name, encoding, errors)
-        self._data = data
-        self.size = len(data)
-
     def _items(self) -> Generator[object]:
-        yield self._data
-
-
-class FileSource(_Source):
-    """A file named by its path, plain or gzip."""
-
-    def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
-        super().__init__(name or path, encoding, errors)
-        self._path = Path(path)
-        try:
-            self._path = self._path.expanduser()
-            status = self._path.stat()
-        except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path, no such home
-            raise self._not_found(error) from error
-        if stat.S_ISDIR(status.st_mode):
-            raise DocumentNotFound(f"{path!r} is a directory; name a file in it")
-        self.path = str(self._path.absolute())  # with half surrogate pairs, or it would not open
-        # Pipes and devices have no length, and what was read of them is gone.
-        self.rereadable = stat.S_ISREG(status.st_mode)
-        self.size = status.st_size if self.rereadable else None
-
-    def _items(self) -> Generator[object]:
-        try:
-            file = self._path.open("rb", buffering=0)
-        except OSError as error:
-            raise self._not_found(error) from error
-        with file:
-            yield from _blocks(file, self.name)
-
-    def _not_found(self, error: Exception) -> DocumentNotFound:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        return DocumentNotFound(
-            f"{str(self._path)!r} cannot be read: {why}; check the path and its permissions"
-        )
-
-
-class OpenFileSource(_Source):
-    """An open file, text or binary, from the position where it stands."""
-
-    def __init__(self, file: IO[Any], name: str | None, encoding: str | None, errors: str) -> None:
-        own = getattr(file, "name", None)
-        super().__init__(name or (own if isinstance(own, str) else "<file>"), encoding, errors)
-        self._file = file
-        self._start = 0
-        try:
-            self.rereadable = file.seekable()
-            if self.rereadable:
-                self._start = file.tell()
-        except (AttributeError, OSError, ValueError):
-            self.rereadable = False  # reading will say it if the file is closed
-
-    def _items(self) -> Generator[object]:
-        if self.rereadable:
-            try:
-                self._file.seek(self._start)
-            except (OSError, ValueError) as error:
-                raise DocumentError(f"{self.name!r} cannot be read: {error}") from error
-        yield from _blocks(self._file, self.name)
-
-
-class IterableSource(_Source):
-    """Text or bytes from an iterable; one that is its own iterator can be read once.
-
-    A generator is closed when reading ends, early too; other iterators are left as they are.
-    """
-
-    def __init__(
-        self, items: Iterable[object], name: str, encoding: str | None, errors: str
-    ) -> None:
-        super().__init__(name, encoding, errors)
-        self._source = items
-        self.rereadable = not isinstance(items, Iterator)
-
-    def _items(self) -> Generator[object]:
+        """The source's str or bytes, in order, as they come."""
         items = iter(self._source)
         try:
             for item in items:  # noqa: UP028 - `yield from` closes whatever has a `close`
@@ -272,60 +150,119 @@ class IterableSource(_Source):
             if isinstance(items, Generator):
                 cast("Generator[object]", items).close()
 
+    def _text(self, items: Iterable[object]) -> Generator[str]:
+        if self._begun and not self.rereadable:
+            raise DocumentError(
+                f"{self.name!r} is a stream, which can be read once; hand in a new one, or a path"
+            )
+        self._begun = True
+        return text_of(items, self.name, *self._decoding)
 
-class AsyncSource:
+
+class TextSource(IterableSource):
+    """A `str`, which needs no thread, decoding or even pieces: it is given as it is."""
+
+    async def pieces(self) -> AsyncGenerator[str]:
+        """The text in order; see `Document.pieces`."""
+        (text,) = self._source
+        if len(text) <= _LONGEST_PATH and "\n" not in text:
+            await asyncio.to_thread(_warn_of_a_place, text)
+        for piece in check(parts(self._source, str, self.name), self.name):
+            yield piece
+
+
+class FileSource(IterableSource):
+    """A file named by its path, plain or gzip."""
+
+    def __init__(self, path: str, name: str | None, encoding: str | None, errors: str) -> None:
+        super().__init__(Path(path), name or path, encoding, errors)
+        try:
+            self._source = self._source.expanduser()
+            status = self._source.stat()
+        except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path, no such home
+            raise self._not_found(error) from error
+        if stat.S_ISDIR(status.st_mode):
+            raise DocumentNotFound(f"{path!r} is a directory; name a file in it")
+        self.path = str(self._source.absolute())  # with half surrogate pairs, or it would not open
+        # Pipes and devices have no length, and what was read of them is gone.
+        self.rereadable = stat.S_ISREG(status.st_mode)
+        self.size = status.st_size if self.rereadable else None
+
+    def _items(self) -> Generator[object]:
+        try:
+            file = self._source.open("rb", buffering=0)
+        except OSError as error:
+            raise self._not_found(error) from error
+        with file:
+            yield from _blocks(file, self.name)
+
+    def _not_found(self, error: Exception) -> DocumentNotFound:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        return DocumentNotFound(
+            f"{str(self._source)!r} cannot be read: {why}; check the path and its permissions"
+        )
+
+
+class OpenFileSource(IterableSource):
+    """An open file, text or binary, from the position where it stands."""
+
+    def __init__(self, file: Any, name: str | None, encoding: str | None, errors: str) -> None:
+        shown = getattr(file, "name", None)
+        name = name or (shown if isinstance(shown, str) else "<file>")
+        super().__init__(file, name, encoding, errors)
+        try:
+            self._start = file.tell() if file.seekable() else None
+        except (AttributeError, OSError, ValueError):
+            self._start = None  # reading will say it if the file is closed
+        self.rereadable = self._start is not None
+
+    def _items(self) -> Generator[object]:
+        if self._start is not None:
+            try:
+                self._source.seek(self._start)
+            except (OSError, ValueError) as error:
+                raise DocumentError(f"{self.name!r} cannot be read: {error}") from error
+        yield from _blocks(self._source, self.name)
+
+
+class AsyncSource(IterableSource):
     """Text or bytes from an async iterable, awaited item by item.
 
     An async generator is closed when reading ends, early too; other iterators are left as they are.
     """
 
-    path: str | None = None
-    size: int | None = None
-
-    def __init__(
-        self, items: AsyncIterable[object], name: str, encoding: str | None, errors: str
-    ) -> None:
-        self.name = _shown(name)
-        self.rereadable = not isinstance(items, AsyncIterator)
-        self._source = items
-        self._encoding = encoding
-        self._errors = errors
-        self._begun = False
-
-    @property
-    def options(self) -> dict[str, str | None]:
-        """How to open it again alike: the keyword arguments that `open_document` got."""
-        return {"encoding": self._encoding, "errors": self._errors}
-
     async def pieces(self) -> AsyncGenerator[str]:
         """The text in order; see `Document.pieces`."""
-        if self._begun and not self.rereadable:
-            raise DocumentError(
-                f"{self.name!r} is an async stream, which can be read once; hand in a new one, or a path"
-            )
-        self._begun = True
-        reading = Reading(self.name, self._encoding, self._errors)
+        item: Any = ""
+        ended = False
+
+        def arrived() -> Generator[object]:
+            while not ended:
+                current = item
+                yield current
+                if current:
+                    yield current[:0]  # the filters give what they have, and wait
+
+        text = self._text(arrived())
         items = aiter(self._source)
         try:
             async for item in items:
                 if isinstance(item, (str, bytes)) and len(item) <= _INLINE_ITEM:
-                    for piece in reading.feed(item):
+                    for piece in takewhile(bool, text):
                         yield piece
                     continue
-                async with aclosing(threaded(reading.feed(item))) as pieces:
+                ready = (piece for piece in takewhile(bool, text))
+                async with aclosing(threaded(ready)) as pieces:
                     async for piece in pieces:
                         yield piece
         finally:
             if isinstance(items, AsyncGenerator):
                 await cast("AsyncGenerator[object]", items).aclose()
-        async with aclosing(threaded(reading.close())) as pieces:
+        ended = True
+        async with aclosing(threaded(text)) as pieces:
             async for piece in pieces:
-                yield piece
-
-
-def _shown(name: str) -> str:
-    """The name with half surrogate pairs escaped, so that JSON, databases and terminals take it."""
-    return name.encode("utf-8", "backslashreplace").decode("utf-8")
+                if piece:
+                    yield piece
 
 
 def _blocks(file: IO[Any], name: str) -> Iterator[object]:

@@ -17,12 +17,11 @@ async def threaded(pieces: Generator[str]) -> AsyncGenerator[str]:
     left = False
 
     def step() -> str | None:
-        try:
-            with inside:
-                return None if left else next(pieces, None)
-        finally:
-            if left:
-                close()
+        with inside:
+            piece = None if left else next(pieces, None)
+        if left:
+            close()
+        return piece
 
     def close() -> None:
         # A lock that is held is with the thread of a cancelled step, which closes once it has let go of it.
@@ -35,8 +34,6 @@ async def threaded(pieces: Generator[str]) -> AsyncGenerator[str]:
     try:
         while (piece := await asyncio.to_thread(step)) is not None:
             yield piece
-        left = True
     finally:
-        if not left:
-            left = True
-            await asyncio.to_thread(close)
+        left = True
+        await asyncio.to_thread(close)

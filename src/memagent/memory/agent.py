@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -20,12 +19,11 @@ from memagent.prompts import Gate, PromptSet
 from memagent.run.agent import Agent, OnEvent
 from memagent.run.result import Estimate, Result
 from memagent.run.stream import EventStream
-from memagent.run.sync import run_sync
 from memagent.runstore import RunStore
-from memagent.threads import in_thread
+from memagent.threads import in_thread, run_sync
 
 
-class MemoryAgent(Agent):
+class MemoryAgent(Agent[MemorySettings]):
     """Reads a document of any length through a fixed-size memory, and answers questions about it.
 
     A model that brings settings of its own (`memagent.models.policy`) is read with those wherever an argument is left
@@ -132,7 +130,7 @@ class MemoryAgent(Agent):
         questions = (question,) if isinstance(question, str) else tuple(question)
         if cast("object", document) is None:
             open_document(document)  # says what a document can be; None is for stored runs
-        return self._stream(questions, document, run_id)
+        return RunStream(MemoryLoop(self, questions, document), run_id)
 
     def ask_many(
         self,
@@ -185,7 +183,8 @@ class MemoryAgent(Agent):
         unread = document is None and not self.store.is_answered(run_id)
         if unread and record.source["path"] is not None:
             document = open_document(Path(record.source["path"]), **record.source["options"])
-        return self._stream(tuple(record.binding["questions"]), document, run_id)
+        questions = tuple(record.binding["questions"])
+        return RunStream(MemoryLoop(self, questions, document), run_id)
 
     # --- before asking
 
@@ -213,40 +212,19 @@ class MemoryAgent(Agent):
 
         Args:
             questions: what is asked.
-            window: that of the run that is resumed, used unless this agent was given one: a server's window
-                may have grown since.
+            window: that of the run that is resumed.
 
         Raises:
             BudgetError: see `ContextBudget.divide`.
             ModelError: the server had to be asked and did not answer.
         """
-        settings = self.settings
-        reported = await self.reported_window(settings.window)
-        if settings.window is None:
-            settings = settings.model_copy(update={"window": window})
-        return await in_thread(
-            MemoryPlan.make,
-            questions,
-            settings,
-            self.prompts,
-            model=self.model.name,
-            counter=await self.model.counter(),
-            window=reported,
-        )
+        found = (MemoryPlan.make, questions, self.settings, self.prompts)
+        return await self._resolve(*found, window="window", resumed=window)
 
     def recipe(self) -> dict[str, Any]:
         """See `Agent.recipe`."""
         settings = self.settings.model_dump(mode="json")
         return {**self.model.recipe, "prompts": self.prompts.source, **settings}
-
-    def _stream(
-        self, questions: tuple[str, ...], document: Source | None, run_id: str | None
-    ) -> RunStream:
-        return RunStream(MemoryLoop(self, partial(self.plan, questions), document), run_id)
-
-    def _reseed(self, seed: int | None) -> None:
-        if seed is not None:
-            self.settings = self.settings.model_copy(update={"seed": seed})
 
     def __repr__(self) -> str:
         return f"MemoryAgent({self.model.name!r}, prompts={self.prompts.name!r})"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import asdict, fields
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from memagent.chunking import Chunk, ResumePoint, chunks
 from memagent.documents import Document, Source, open_document
@@ -28,7 +27,6 @@ from memagent.memory.state import State, read_results, restore
 from memagent.messages import Usage
 from memagent.prompts import read_answer, read_update
 from memagent.prompts.reply import Answer, Update
-from memagent.run.agent import Agent
 from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Record, Reply, Unusable
 from memagent.run.log import Log
@@ -39,46 +37,37 @@ from memagent.runstore import RunRecord
 from memagent.threads import in_thread
 from memagent.trajectory import StopReason
 
-Prepare = Callable[[int | None], Awaitable[MemoryPlan]]
-"""Makes the plan, with the window of the run that is resumed."""
+if TYPE_CHECKING:
+    from memagent.memory.agent import MemoryAgent
 
 
 class MemoryLoop(Loop[list[Result]]):
-    """One run over one document, for one or more questions.
-
-    Args:
-        host: the agent.
-        prepare: makes the plan.
-        document: the source; None for a run that needs nothing more of its document.
-    """
+    """One run over one document, None for a run that needs nothing more of it, for one or more questions."""
 
     agent: ClassVar[str] = "memory"
 
-    def __init__(self, host: Agent, prepare: Prepare, document: Source | None) -> None:
+    def __init__(
+        self, host: MemoryAgent, questions: tuple[str, ...], document: Source | None
+    ) -> None:
         self.host = host
         self.source = {"name": "", "path": None}
-        self._prepare, self._given = prepare, document
+        self._make_plan, self._given = partial(host.plan, questions), document
+        self._document: Document | None = None
         self._limit: str | None = None
         """The usage limit that was reached."""
 
     async def prepare(self, known: RunRecord | None) -> MemoryPlan:
         """See `Loop.prepare`."""
-        self._document: Document | None = None
         if self._given is not None:
             document = self._document = await in_thread(open_document, self._given)
             path = document.path if document.rereadable else None
             self.source = {"name": document.name, "path": path, "options": document.options}
         window = None if known is None else known.binding["budget"]["window"]
-        self.plan = await self._prepare(window)
+        self.plan = await self._make_plan(window)
         return self.plan
 
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> list[Result]:
-        """See `Loop.run`.
-
-        Raises:
-            DocumentError: the source cannot be read.
-            RunMismatch: the document is not the one that the run began with.
-        """
+        """See `Loop.run`. A document other than the one that the run began with is a `RunMismatch`."""
         self._log, self._caller, plan = log, caller, self.plan
         if fresh:
             started = RunStarted(
@@ -93,12 +82,11 @@ class MemoryLoop(Loop[list[Result]]):
             )
             await log.add(started)
         self._states = await in_thread(restore, log.store, log.run_id, len(plan.questions))
-        found = await log.latest("chunk")
+        found = await in_thread(log.store.latest, log.run_id, "chunk")
         self._last: dict[str, Any] | None = None if found is None else found[1]["mark"]
         await self._read()
-        waiting = [state for state in self._states if state.waits]
-        if waiting and self._limit is None:
-            await self._ask(*[(state, self._answer(state)) for state in waiting])
+        if self._limit is None:
+            await self._ask(*map(self._answer, filter(State.waits, self._states)))
         if self._limit is not None:
             await self._stop_at_limit(self._limit)
         return await in_thread(
@@ -109,73 +97,83 @@ class MemoryLoop(Loop[list[Result]]):
 
     async def _read(self) -> None:
         """Shows the chunks to the questions that want them."""
-        unread = [state.next_chunk for state in self._states if self._reads(state)]
+        log, unread = self._log, [s.next_chunk for s in filter(self._reads, self._states)]
         if self._document is None:
             if unread:
                 raise DocumentRequired(
-                    f"run {self._log.run_id!r} needs its document again: it came from no file that can "
+                    f"run {log.run_id!r} needs its document again: it came from no file that can "
                     f"be opened; hand it in (document=..., or --document FILE)"
                 )
             return
         furthest = -1 if self._last is None else self._last["chunk"]
         resume = None
         if (first := min(unread, default=furthest + 1)) > 0:
-            resume = _behind(await self._mark(first - 1))
+            mark = await self._mark(first - 1)
+            resume = ResumePoint(**{field.name: mark[field.name] for field in fields(ResumePoint)})
         stream = chunks(self._document, self.plan.chunker(resume), run=self.plan.counting)
         async with aclosing(prefetch(stream)) as upcoming:
             async for chunk in upcoming:
-                await self._check(chunk, furthest)
-                active = [state for state in self._states if self._reads(state)]
+                place = {"chunk": chunk.index, "start": chunk.start, "last": chunk.last}
+                mark = asdict(ResumePoint.after(chunk)) | place
+                if chunk.index <= furthest:
+                    same = await self._mark(chunk.index) == mark
+                else:
+                    same = self._last is None or not self._last["last"]
+                if not same:
+                    raise RunMismatch(
+                        f"run {log.run_id!r} began with another document: this one differs at or before "
+                        f"character {chunk.end}; hand in the same text, or use another --run-id"
+                    )
+                active = list(filter(self._reads, self._states))
                 if not active:
                     return
                 shown = [state for state in active if state.next_chunk == chunk.index]
                 if not shown:
                     continue
                 if chunk.index > furthest:
-                    self._last = _mark(chunk)
-                    body = {"mark": self._last, "text": chunk.text}
-                    await self._log.record(f"chunk-{chunk.index}", body, *_read_events(chunk))
-                await self._ask(*[(state, self._update(state, chunk)) for state in shown])
+                    self._last = mark
+                    await self._keep(chunk, mark)
+                await self._ask(*map(partial(self._update, chunk), shown))
                 if self._limit is not None:
                     return
 
     def _reads(self, state: State) -> bool:
-        if not state.waits or state.settled:
+        if not state.waits() or state.settled:
             return False
         last = self._last
         return last is None or not last["last"] or state.next_chunk <= last["chunk"]
 
     async def _mark(self, chunk: int) -> dict[str, Any]:
-        """Where a chunk lies that was read."""
-        if self._last is not None and self._last["chunk"] == chunk:
-            return self._last
+        """Where a chunk lies that was read: enough to continue behind it, and to recognise it."""
         body = await self._log.effect(f"chunk-{chunk}")
         assert body is not None, "an update is committed after its chunk"
         return body["mark"]
 
-    async def _check(self, chunk: Chunk, furthest: int) -> None:
-        """Compares a chunk with what an earlier session saw at its place."""
-        if chunk.index <= furthest:
-            same = await self._mark(chunk.index) == _mark(chunk)
-        else:
-            same = self._last is None or not self._last["last"]
-        if not same:
-            raise RunMismatch(
-                f"run {self._log.run_id!r} began with another document: this one differs at or before "
-                f"character {chunk.end}; hand in the same text, or use another --run-id"
-            )
+    async def _keep(self, chunk: Chunk, mark: dict[str, Any]) -> None:
+        """Commits a chunk that nobody has seen yet."""
+        read = ChunkRead(
+            chunk=chunk.index,
+            start=chunk.start,
+            end=chunk.end,
+            tokens=chunk.tokens,
+            last=chunk.last,
+        )
+        events: list[Event] = [read]
+        if chunk.neutralised:
+            events.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
+        body = {"mark": mark, "text": chunk.text}
+        await self._log.commit(f"chunk-{chunk.index}", body, events=events)
 
     # --- calls
 
-    def _update(self, state: State, chunk: Chunk) -> Exchange[Update]:
+    def _update(self, chunk: Chunk, state: State) -> Exchange[Update]:
         """Shows a chunk to one question: its memory is rewritten, or kept."""
         plan, question = self.plan, state.question
-        gate = plan.settings.gate
         return Exchange(
             key=f"update-{chunk.index}/q{question}",
             kind="update",
             messages=plan.render("update", question, state.memory, chunk.text),
-            read=partial(read_update, prompts=plan.prompts, gate=gate),
+            read=partial(read_update, prompts=plan.prompts, gate=plan.settings.gate),
             most=plan.budget.output,
             bound=plan.bound("update", question, state.tokens, chunk.tokens),
             parts=plan.parts(question, state.memory, chunk.text),
@@ -187,7 +185,10 @@ class MemoryLoop(Loop[list[Result]]):
     def _updated(self, state: State, chunk: Chunk, reply: Reply[Update]) -> Record:
         """Bounds the new memory. Blocks."""
         question, update, events = state.question, reply.value, list[Event]()
-        body: dict[str, Any] = {"conversation": _dump(reply, chunk.index)}
+        conversation = reply.conversation(chunk.index)
+        body: dict[str, Any] = {
+            "conversation": conversation.model_dump(mode="json", exclude_defaults=True)
+        }
         if update.memory is None:
             events.append(MemoryKept(question=question, chunk=chunk.index, usage=reply.usage))
         else:
@@ -216,12 +217,7 @@ class MemoryLoop(Loop[list[Result]]):
         return body, events
 
     def _answer(self, state: State, *, so_far: bool = False) -> Exchange[Answer]:
-        """Asks for the answer from the memory.
-
-        Args:
-            state: of the question.
-            so_far: the memory is not that of the whole document.
-        """
+        """Asks for the answer from the memory, that of the whole document or the one so far."""
         plan, question = self.plan, state.question
         place = f"partial-{state.next_chunk}" if so_far else "answer"
         return Exchange(
@@ -238,33 +234,22 @@ class MemoryLoop(Loop[list[Result]]):
 
     def _answered(self, state: State, so_far: bool, reply: Reply[Answer]) -> Record:
         answer = reply.value
-        body = {
+        facts: dict[str, Any] = {
             "answer": answer.text,
             "truncated": answer.truncated,
             "form_found": answer.form_found,
-            "conversation": _dump(reply),
         }
-        answered = Answered(
-            question=state.question,
-            answer=answer.text,
-            form_found=answer.form_found,
-            truncated=answer.truncated,
-            partial=so_far,
-            usage=reply.usage,
-        )
-        return body, [answered]
+        conversation = reply.conversation().model_dump(mode="json", exclude_defaults=True)
+        answered = Answered(question=state.question, partial=so_far, usage=reply.usage, **facts)
+        return facts | {"conversation": conversation}, [answered]
 
-    async def _ask(
-        self,
-        first: tuple[State, Exchange[Any]],
-        *others: tuple[State, Exchange[Any]],
-        caller: Caller | None = None,
-    ) -> None:
+    async def _ask(self, *exchanges: Exchange[Any], caller: Caller | None = None) -> None:
         """Makes one exchange a question, all at once; what stops one stops that question, and the others continue."""
-        if others:
-            await together(self._ask(pair, caller=caller) for pair in (first, *others))
+        if len(exchanges) != 1:
+            await together(self._ask(exchange, caller=caller) for exchange in exchanges)
             return
-        state, exchange = first
+        (exchange,) = exchanges
+        state = self._states[exchange.question]
         try:
             said = (await (caller or self._caller).ask(exchange)).value
             if isinstance(said, Answer):  # a partial one may be from an earlier session
@@ -280,49 +265,19 @@ class MemoryLoop(Loop[list[Result]]):
     # --- ends
 
     async def _stop(self, state: State, reason: StopReason, detail: str, usage: Usage) -> None:
-        state.stopped = reason, detail
+        state.stopped, state.detail = reason, detail
         stopped = Stopped(question=state.question, reason=reason, detail=detail, usage=usage)
-        await self._log.add(stopped)
+        await self._log.add_stop(stopped, among=len(self._states))
 
     async def _stop_at_limit(self, detail: str) -> None:
         """Stops the questions that still wait; answers from the memories so far where `Limits.answer` asks for it."""
-        for state in self._states:
-            if state.waits:
-                await self._stop(state, StopReason.LIMIT, detail, Usage())
+        for state in filter(State.waits, self._states):
+            await self._stop(state, StopReason.LIMIT, detail, Usage())
         limits = self.host.limits
-        if limits is None or not limits.answer:
-            return
-        unlimited = self._caller.over(self.host.model)
-        stopped = [s for s in self._states if s.stopped is not None and s.memory]
-        limited = [s for s in stopped if s.stopped is not None and s.stopped[0] is StopReason.LIMIT]
-        if limited:
-            exchanges = [(state, self._answer(state, so_far=True)) for state in limited]
-            await self._ask(*exchanges, caller=unlimited)
-
-
-def _dump(reply: Reply[Any], chunk: int | None = None) -> dict[str, Any]:
-    return reply.conversation(chunk).model_dump(mode="json", exclude_defaults=True)
-
-
-def _read_events(chunk: Chunk) -> list[Event]:
-    read = ChunkRead(
-        chunk=chunk.index,
-        start=chunk.start,
-        end=chunk.end,
-        tokens=chunk.tokens,
-        last=chunk.last,
-    )
-    if not chunk.neutralised:
-        return [read]
-    return [read, Neutralised(chunk=chunk.index, count=chunk.neutralised)]
-
-
-def _behind(mark: dict[str, Any]) -> ResumePoint:
-    """Where to continue behind a chunk that was read."""
-    return ResumePoint(**{field.name: mark[field.name] for field in fields(ResumePoint)})
-
-
-def _mark(chunk: Chunk) -> dict[str, Any]:
-    """Where a chunk lies, as the store keeps it: enough to continue behind it, and to recognise it."""
-    place = {"chunk": chunk.index, "start": chunk.start, "last": chunk.last}
-    return asdict(ResumePoint.after(chunk)) | place
+        if limits is not None and limits.answer:
+            exchanges = [
+                self._answer(state, so_far=True)
+                for state in self._states
+                if state.stopped is StopReason.LIMIT and state.memory
+            ]
+            await self._ask(*exchanges, caller=self._caller.over(self.host.model))

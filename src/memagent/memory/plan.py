@@ -4,40 +4,20 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal, Self
-
-from pydantic import Field
+from typing import Any, Self
 
 from memagent.budget import JOINT_SLACK, ContextBudget
-from memagent.chunking import Chunker, Cuts, ResumePoint, chunks
+from memagent.chunking import Chunker, ResumePoint, chunks
 from memagent.chunking.fitting import within
 from memagent.documents import Document
 from memagent.errors import ConfigError
-from memagent.messages import CallKind, Leaf, Message
-from memagent.prompts import Gate, Neutraliser, PromptSet
+from memagent.messages import CallKind, Message
+from memagent.models.policy import ReadingSettings
+from memagent.prompts import Neutraliser, PromptSet
 from memagent.prompts.promptset import WORDS_PER_TOKEN
 from memagent.run.plan import Plan, Settings, check_text, choose_window
 from memagent.run.result import Estimate
 from memagent.tokens import TokenCounter
-
-
-class ReadingSettings(Leaf):
-    """How a document is read, declared once: for the agent, the command line, the benchmarks and the trainer."""
-
-    window: int | None = Field(default=None, gt=0)
-    """Tokens of prompt plus output; default the smaller of the model's window and 8192."""
-    chunk_tokens: int | None = Field(default=None, gt=0)
-    """Tokens of a chunk; default as `ContextBudget` divides the window."""
-    memory_tokens: int | None = Field(default=None, gt=0)
-    """Tokens of the memory, and of one output; default likewise."""
-    cuts: Cuts = "sentence"
-    """`sentence` cuts at paragraph and sentence ends, `exact` at the last grapheme that fits."""
-    overlap: int = Field(default=0, ge=0)
-    """Tokens of a chunk that the next one repeats."""
-    gate: Gate = "off"
-    """`update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off`."""
-    trust: Literal["neutral", "exact"] = "neutral"
-    """`neutral` makes look-alikes of prompt fields and control tokens harmless; `exact` leaves field tags alone."""
 
 
 class MemorySettings(Settings, ReadingSettings):
@@ -69,15 +49,9 @@ class MemoryPlan(Plan):
         counter: TokenCounter,
         window: int | None,
     ) -> Self:
-        """Measures frames and questions, and divides the window. Blocks: the counter may be a server.
+        """Measures frames and questions, and divides the window that the model reports, None if it doesn't.
 
-        Args:
-            questions: at least one, none empty.
-            settings: the agent's.
-            prompts: the wording.
-            model: the model's name.
-            counter: counts tokens.
-            window: what the model reports, None if it doesn't.
+        Blocks: the counter may be a server.
 
         Raises:
             ConfigError: no question, or an empty one.
@@ -160,14 +134,7 @@ class MemoryPlan(Plan):
         )
 
     def bound(self, kind: CallKind, question: int, memory: int, chunk: int = 0) -> int:
-        """Upper bound on the tokens of a prompt, from those of its parts.
-
-        Args:
-            kind: of the call.
-            question: its index.
-            memory: tokens of the memory, 0 before the first.
-            chunk: tokens of the chunk.
-        """
+        """Upper bound on the tokens of a prompt, from those of its memory (0 before the first) and chunk."""
         field = memory or self.empty_memory_tokens
         return self.frames[kind] + self.question_tokens[question] + field + chunk + JOINT_SLACK
 
@@ -188,10 +155,6 @@ class MemoryPlan(Plan):
 
     def bound_memory(self, text: str, *, cut_off: bool) -> tuple[str, int, int]:
         """Makes a memory safe to show again, and cuts it where a sentence ends within the budget. Blocks.
-
-        Args:
-            text: the memory as the model wrote it.
-            cut_off: the reply ended in the middle, so its last sentence is not one.
 
         Returns:
             The memory, its tokens (at most the budget's), and the tokens that it had before.

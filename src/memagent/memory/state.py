@@ -30,20 +30,14 @@ class State:
     """The answer was cut off by its token limit."""
     partial: bool = False
     """The answer is from the memory so far: a usage limit stopped the reading."""
-    stopped: tuple[StopReason, str] | None = None
-    """Why it stopped in this session, with a sentence of detail."""
+    stopped: StopReason | None = None
+    """Why it stopped in this session."""
+    detail: str = ""
+    """A sentence on that."""
 
-    @property
     def waits(self) -> bool:
         """Whether it wants an answer, or more of the document."""
         return self.answer is None and self.stopped is None
-
-    @property
-    def reason(self) -> StopReason:
-        """Why its run ended."""
-        if self.stopped is not None:
-            return self.stopped[0]
-        return StopReason.SETTLED if self.settled else StopReason.ANSWERED
 
 
 def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
@@ -69,31 +63,24 @@ def read_results(
     run_id: str,
     questions: Sequence[str],
     states: Sequence[State],
-    limits: Limits | None = None,
+    limits: Limits | None,
 ) -> list[Result]:
-    """One result a question. Blocks.
-
-    Args:
-        store: where the run is.
-        run_id: the run.
-        questions: what was asked.
-        states: how far the questions came, and why they stopped.
-        limits: name prices.
-    """
+    """One result a question, priced as the limits say. Blocks."""
     results: list[Result] = []
     for state in states:
         usage = store.usage(run_id, state.question)
         conversations = store.conversations(run_id, state.question)
+        reason = state.stopped or (StopReason.SETTLED if state.settled else StopReason.ANSWERED)
         result = Result(
             question=questions[state.question],
             answer=state.answer,
             memory=state.memory,
-            stop_reason=state.reason,
+            stop_reason=reason,
             usage=usage,
             chunks=state.next_chunk,
             run_id=run_id,
-            trajectory=Trajectory(conversations, state.answer, state.reason),
-            detail="" if state.stopped is None else state.stopped[1],
+            trajectory=Trajectory(conversations, state.answer, reason),
+            detail=state.detail,
             truncated=state.truncated,
             partial=state.partial,
             cost=None if limits is None else limits.price(usage),

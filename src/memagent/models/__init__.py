@@ -2,8 +2,7 @@
 
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.extractive import ExtractiveModel
-from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
-from memagent.models.metered import Metered
+from memagent.models.limit import ConcurrencyLimit, Limits, Metered, UsageLimit
 from memagent.models.openai import OpenAIModel
 from memagent.models.record import Recorder
 from memagent.models.retry import Retry, RetryPolicy

@@ -32,19 +32,11 @@ class ChatModel(Protocol):
         ...
 
     async def counter(self) -> TokenCounter:
-        """The model's own token counter, or the best bound there is.
-
-        Raises:
-            ModelError: the server had to be asked and did not answer.
-        """
+        """The model's own token counter, or the best bound there is; a `ModelError` where its server is silent."""
         ...
 
     async def window(self) -> int | None:
-        """Most tokens of prompt plus output, None where nobody says.
-
-        Raises:
-            ModelError: the server had to be asked and did not answer.
-        """
+        """Most tokens of prompt plus output, None where nobody says; a `ModelError` where its server is silent."""
         ...
 
     async def aclose(self) -> None:
@@ -53,11 +45,7 @@ class ChatModel(Protocol):
 
 
 def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> None:
-    """Refuses a request whose prompt a model has counted: tokens of prompt and output against its window.
-
-    Raises:
-        ContextOverflow: they do not fit.
-    """
+    """Raises a `ContextOverflow` where the tokens of prompt and output do not fit the window together."""
     if window is not None and prompt + output > window:
         raise ContextOverflow(
             f"{who}: the prompt takes {prompt} tokens, with {output} for the output that is over its "
@@ -68,17 +56,40 @@ def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> N
 
 
 def refuse_tools(who: str, request: ChatRequest) -> None:
-    """What a model does that reads no tool calls from what it generates.
-
-    Raises:
-        ConfigError: the request asks for tools; messages that tell of earlier calls are no such wish.
-    """
+    """Raises a `ConfigError` where a request has tools: what a model in this process says is not read for calls."""
     if request.tools:
         names = [tool.name for tool in request.tools]
         raise ConfigError(
             f"the model {who!r} runs in this process and its replies are not read for calls of the tools {names!r}; "
             f"{TEXT_PROTOCOL}, or serve it (vllm:, sglang:)"
         )
+
+
+class Unserved:
+    """Base of models without a server, which know their counter and window and hold nothing."""
+
+    name = ""
+
+    def __init__(self, counter: TokenCounter, window: int | None) -> None:
+        self._counter, self._window = counter, window
+
+    def count_prompt(self, request: ChatRequest) -> int:
+        """Tokens of a prompt; a `ContextOverflow` where it does not fit the window with its output."""
+        messages, thinking, tools = request.messages, request.thinking, request.tools
+        prompt = self._counter.count_messages(messages, thinking=thinking, tools=tools)
+        refuse_overflow(self.name, prompt, request.max_tokens, self._window)
+        return prompt
+
+    async def counter(self) -> TokenCounter:
+        """The model's counter."""
+        return self._counter
+
+    async def window(self) -> int | None:
+        """The window that it was made with."""
+        return self._window
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
 
 
 class Wrapper:

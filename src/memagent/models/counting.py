@@ -10,12 +10,12 @@ from pathlib import Path
 
 from memagent.errors import ModelError, PromptTruncated, ServerFailed, TokenizerError
 from memagent.messages import ChatRequest, Usage
-from memagent.models.checked_counter import COUNTING_THREADS, CheckedCounter, checked
-from memagent.models.once import Once
+from memagent.models.base import ChatModel, Wrapper
 from memagent.models.router import Router
 from memagent.models.server import UNREACHED
 from memagent.models.server_counter import ServerCounter
-from memagent.threads import in_thread, widen
+from memagent.models.sharing import Once
+from memagent.threads import in_thread
 from memagent.tokens import load_counter
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
@@ -57,36 +57,25 @@ def _least(counter: TokenCounter, request: ChatRequest, took: int) -> int:
 def local_counter(
     model: str, tokenizer: str | PathLike[str] | TokenCounter | None
 ) -> TokenCounter | None:
-    """The tokenizer that was asked for, else the model's own, else None. Blocks.
+    """The tokenizer that was asked for (else a `TokenizerError`), else the model's own, else None. Blocks.
 
     The model's own is looked for where `model` is a folder, and in the local Hugging Face cache; nothing
     is downloaded.
-
-    Raises:
-        TokenizerError: `tokenizer` cannot be had.
     """
     if tokenizer is not None:
         return load_counter(tokenizer)
+    folder = Path(model)
     try:
-        folder = Path(model)
         # Another file or folder that happens to have the name of a served model says nothing.
-        if folder.exists() and not (folder / "tokenizer.json").is_file():
-            return None
-        return load_counter(model)
+        strange = folder.exists() and not (folder / "tokenizer.json").is_file()
+        return None if strange else load_counter(model)
     except (TokenizerError, OSError, ValueError) as error:  # OSError, ValueError: it can be no path
         logger.debug("no tokenizer of %r: %s", model, error)
         return None
 
 
 class Counting:
-    """Finds a served model's counter, once. What asks the server raises a `ModelError` where it cannot be asked.
-
-    Args:
-        model: the name under which it is served.
-        router: its servers.
-        tokenizer: what `load_counter` takes, None to look for the model's own.
-        extra_body: what every chat request is sent with.
-    """
+    """Finds a served model's counter, once. What asks the server raises a `ModelError` where it cannot be asked."""
 
     def __init__(
         self,
@@ -101,12 +90,13 @@ class Counting:
         }
         self._remote = Once(self._find_remote)
         self._counter = Once(self._find)
-        self._found = False
+        self._wanted = False
+        """Whether anybody but this model has asked for the counter."""
 
     async def counter(self) -> TokenCounter:
         """The best counter there is; a `TokenizerError` where the tokenizer that was given cannot be had."""
         counter = await self._counter.get()
-        self._found = True
+        self._wanted = True
         return counter
 
     async def prompt(self, request: ChatRequest) -> int | None:
@@ -119,18 +109,11 @@ class Counting:
         return request.prompt_tokens or await self.exact(request)
 
     async def exact(self, request: ChatRequest) -> int:
-        """Tokens of a request's prompt as the server counts them, if it counts.
-
-        Raises:
-            TokenizerError: the request has tools, and the model's chat template knows nothing of them.
-        """
-        counter = await self._counter.get()
-        messages, thinking, tools = request.messages, request.thinking, request.tools
-        if isinstance(counter, CheckedCounter):
-            known = counter.recall(messages, thinking=thinking, tools=tools)
-            if known is not None:  # an agent has counted it already: no thread is needed
-                return known
-        return await in_thread(counter.count_messages, messages, thinking=thinking, tools=tools)
+        """The same, whatever its sender counted; a `TokenizerError` where the chat template does not know its tools."""
+        count = (await self._counter.get()).count_messages
+        return await in_thread(
+            count, request.messages, thinking=request.thinking, tools=request.tools
+        )
 
     async def compare(self, request: ChatRequest, counted: int | None, usage: Usage) -> None:
         """Compares what was counted (`prompt`) with what the server says that a prompt took.
@@ -145,11 +128,8 @@ class Counting:
         if took <= 0:
             return
         if counted is not None and counted < took:
-            counter = await self._counter.get()
-            if not isinstance(counter, CheckedCounter):
-                return
-            if (whole := await self.exact(request)) < took and counter.distrust():
-                widen(COUNTING_THREADS)
+            remote = await self._remote.get()
+            if remote and (whole := await self.exact(request)) < took and remote.distrust():
                 logger.warning(
                     "%r: a prompt was counted as %d tokens and took %d: the tokenizer on this machine is another "
                     "one, so the server is asked for every count from now on; name the model's own tokenizer",
@@ -160,7 +140,7 @@ class Counting:
         most = counted or request.prompt_tokens
         if most is not None and not _is_cut(took, most):
             return
-        if counted is None and self._tokenizer is None and not self._found:
+        if counted is None and self._tokenizer is None and not self._wanted:
             return  # nobody counts here
         counter = await self._counter.get()
         if not getattr(counter, "exact", False):
@@ -175,51 +155,58 @@ class Counting:
             )
 
     async def _find(self) -> TokenCounter:
+        if (remote := await self._remote.get()) is not None:
+            return remote
         local = await asyncio.to_thread(local_counter, self._model, self._tokenizer)
-        remote = await self._remote.get()
-        if remote is None:
-            if local is None:
-                logger.warning(
-                    "no tokenizer of %r lies on this machine, and its server does not count tokens: UTF-8 "
-                    "bytes are counted, which is safe but makes about 4x the calls; name its tokenizer "
-                    "(--tokenizer, tokenizer=) to avoid that",
-                    self._model,
-                )
-            return local or ByteBound()
-        counter, agrees = await asyncio.to_thread(checked, local, remote)
-        if local is not None and not agrees:
+        if local is None:
+            logger.warning(
+                "no tokenizer of %r lies on this machine, and its server does not count tokens: UTF-8 "
+                "bytes are counted, which is safe but makes about 4x the calls; name its tokenizer "
+                "(--tokenizer, tokenizer=) to avoid that",
+                self._model,
+            )
+        return local or ByteBound()
+
+    async def _find_remote(self) -> ServerCounter | None:
+        """The servers' own counter, None where they have none."""
+        failures: list[ModelError] = []
+        for server in self._router.servers:
+            try:
+                await server.listing_if_any(required=True)
+                dialect = await server.dialect()
+            except ModelError as error:
+                failures.append(error)
+                continue
+            await server.check_name()
+            try:
+                return await asyncio.to_thread(self._make_remote) if dialect.engine else None
+            except (*UNREACHED, ServerFailed):
+                raise
+            except ModelError as error:
+                logger.info("%s does not count: %s", server.endpoint, error)
+                return None
+        raise failures[0]
+
+    def _make_remote(self) -> ServerCounter:
+        local = local_counter(self._model, self._tokenizer)
+        remote = ServerCounter(self._router.ask, self._model, self._template, local)
+        if local is not None and remote.who == "server":
             logger.warning(
                 "the tokenizer %s does not count as the server of %r does, so the server is asked for every "
                 "count; name the model's own tokenizer to save the requests",
                 self._tokenizer if isinstance(self._tokenizer, (str, PathLike)) else local.name,
                 self._model,
             )
-        if counter.asks:
-            widen(COUNTING_THREADS)
-        return counter
+        return remote
 
-    async def _find_remote(self) -> ServerCounter | None:
-        """The servers' own counter, None where they have none."""
-        failure: ModelError | None = None
-        for server in self._router.servers:
-            try:
-                await server.settled()
-                dialect = await server.dialect()
-            except ModelError as error:
-                failure = failure or error
-                continue
-            await server.check_name()
-            if not dialect.tokenize:
-                return None
-            try:
-                return await asyncio.to_thread(
-                    ServerCounter, self._router.ask, self._model, self._template
-                )
-            except (*UNREACHED, ServerFailed):
-                raise
-            except ModelError as error:
-                logger.info("%s does not count: %s", server.endpoint, error)
-                return None
-        if failure is not None:
-            raise failure
-        return None
+
+class Counted(Wrapper):
+    """Counts with another tokenizer than the wrapped model's own: what `load_counter` takes, loaded on first use."""
+
+    def __init__(self, inner: ChatModel, tokenizer: str | PathLike[str] | TokenCounter) -> None:
+        super().__init__(inner)
+        self._loaded = Once(lambda: in_thread(load_counter, tokenizer))
+
+    async def counter(self) -> TokenCounter:
+        """The counter that was given; a `TokenizerError` where it cannot be had."""
+        return await self._loaded.get()

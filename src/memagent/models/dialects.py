@@ -1,17 +1,26 @@
-"""What each kind of server takes and gives beyond the common ground."""
+"""What each kind of server takes and gives beyond the common ground, and what one server refuses."""
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from memagent.messages import ChatRequest
+from memagent.messages import ChatRequest, Message
+from memagent.models.openai_errors import CLIP, Endpoint, overflows, refused, server_message
+
+if TYPE_CHECKING:
+    import openai
+
+logger = logging.getLogger("memagent")
 
 DialectName = Literal["plain", "openai", "vllm", "sglang"]
 
 Fields = Mapping[str, object]
 """Fields of a request's body."""
+TEMPLATE_KWARGS = "chat_template_kwargs"
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,38 +28,37 @@ class Dialect:
     """How to speak to one kind of server. What is left out is what every server knows."""
 
     name: DialectName
-    owner: str | None = None
-    """What the models that it lists are `owned_by`: this is how a server is told from others."""
+    engine: bool = False
+    """Serves models that are `owned_by` its name, which tells it from others. Counts at `/tokenize`, gives token ids
+    and takes `chat_template_kwargs`, an unknown field that is a 422 on some servers."""
     limit: str = "max_tokens"
     """The field for the most tokens that may be generated."""
     version: tuple[str, str] | None = None
     """Path, from the server's root, and key of its version."""
-    switches_thinking: bool = False
-    """Takes `chat_template_kwargs`: unknown fields are a 422 on some servers."""
     pattern: Callable[[str], Fields] | None = None
     """Holds the reply to a regular expression."""
     continues: Fields = field(default_factory=dict[str, object])
     """Has the reply go on where an assistant's message ends that comes last."""
-    want_tokens: Fields = field(default_factory=dict[str, object])
-    """Asks for ids and log-probabilities."""
     any_name: bool = False
     """Answers to every model name with the one model that it has: a wrong name is only seen in its list."""
-    tokenize: bool = False
-    """Counts texts and conversations at `/tokenize` and gives texts back at `/detokenize`."""
 
     def fields(self, request: ChatRequest, *, tokens: bool) -> dict[str, object]:
-        """What a request asks for beside its messages and sampling; `tokens`: ids and log-probabilities too."""
-        fields: dict[str, object] = {self.limit: request.max_tokens}
+        """What a request asks for beside its messages; `tokens`: ids and log-probabilities too."""
+        fields: dict[str, object] = {self.limit: request.max_tokens, **dict(request.sampling)}
         if request.seed is not None:
             fields["seed"] = request.seed
-        if request.thinking is not None and self.switches_thinking:
-            fields["chat_template_kwargs"] = {"enable_thinking": request.thinking}
+        if request.thinking is not None and self.engine:
+            fields[TEMPLATE_KWARGS] = {"enable_thinking": request.thinking}
         if request.pattern is not None and self.pattern is not None:
             fields |= self.pattern(request.pattern)
         if request.messages[-1].role == "assistant":
             fields |= self.continues
-        if tokens:
-            fields |= self.want_tokens
+        if tokens and self.engine:
+            fields |= {"return_token_ids": True, "logprobs": True}
+        if request.tools:
+            fields["tools"] = [tool.to_openai() for tool in request.tools]
+            if request.tool_choice is not None:
+                fields["tool_choice"] = request.tool_choice
         return fields
 
 
@@ -62,25 +70,19 @@ DIALECTS: dict[DialectName, Dialect] = {
     # Checked with 0.32.
     "vllm": Dialect(
         "vllm",
-        owner="vllm",
+        engine=True,
         version=("/version", "version"),
-        switches_thinking=True,
         pattern=lambda regex: {"structured_outputs": {"regex": regex}},
         continues={"add_generation_prompt": False, "continue_final_message": True},
-        want_tokens={"return_token_ids": True, "logprobs": True},
-        tokenize=True,
     ),
     # Checked with 0.5.23.
     "sglang": Dialect(
         "sglang",
-        owner="sglang",
+        engine=True,
         version=("/server_info", "version"),
-        switches_thinking=True,
         pattern=lambda regex: {"regex": regex},
         continues={"continue_final_message": True},
-        want_tokens={"return_token_ids": True, "logprobs": True},
         any_name=True,
-        tokenize=True,
     ),
 }
 """All that are known, by name. A server that gives none of them away is spoken to plainly."""
@@ -88,4 +90,76 @@ DIALECTS: dict[DialectName, Dialect] = {
 
 def owned_by(owner: str | None) -> Dialect | None:
     """The dialect of a server whose models are `owned_by` somebody, None where that says nothing."""
-    return next((d for d in DIALECTS.values() if d.owner is not None and d.owner == owner), None)
+    return next((d for d in DIALECTS.values() if d.engine and d.name == owner), None)
+
+
+def merge_fields(fields: Fields, extra: Fields) -> dict[str, object]:
+    """The fields with those of `extra_body`, which win; what both say to the chat template is joined."""
+    both: list[Any] = [fields.get(TEMPLATE_KWARGS), extra.get(TEMPLATE_KWARGS)]
+    joined = {TEMPLATE_KWARGS: both[0] | both[1]} if all(isinstance(b, dict) for b in both) else {}
+    return {**fields, **extra, **joined}
+
+
+def write_message(message: Message) -> dict[str, Any]:
+    """A message of a request's body.
+
+    Arguments that are no JSON object go as an empty one: SGLang and llama-server refuse the whole conversation for
+    them, and vLLM shows the model nothing else. What the call was refused for stands in its result.
+    """
+    fields = message.to_openai()
+    for call, form in zip(message.tool_calls, fields.get("tool_calls", ()), strict=False):
+        if not call.values():
+            form["function"]["arguments"] = "{}"
+    return fields
+
+
+OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+"""The two names of the most tokens that may be generated: new models take one, old servers the other."""
+_CHANGED: dict[str, str | None] = {
+    **OTHER_LIMIT,
+    "seed": None,
+    "top_p": None,  # before the temperature: some models take either, and name both
+    "temperature": None,
+}
+_REFUSAL = re.compile(
+    r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not (permitted|allowed|accepted)"
+    r"|extra (inputs|fields)|cannot both|only the default|deprecated",
+    re.IGNORECASE,
+)
+"""How servers say that a parameter, or any value but its default, is not for this model; a value that is merely out
+of range is the user's."""
+
+
+class Parameters:
+    """What one server was found to refuse."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._changed: dict[str, str | None] = {}
+
+    def adapt(self, fields: Mapping[str, object]) -> dict[str, object]:
+        """A request's fields as this server takes them."""
+        names = {name: self._changed.get(name, name) for name in fields}
+        return {new: fields[name] for name, new in names.items() if new is not None}
+
+    def learn(self, error: openai.APIError, sent: Mapping[str, object]) -> bool:
+        """Whether the request, sent with these (adapted) fields, is worth sending again without what was refused."""
+        words = server_message(error.body)[:CLIP]
+        said = _REFUSAL.search(f"{words} {error.code}")
+        if not refused(error) or said is None or overflows(error):
+            return False
+        named = [n for n in _CHANGED if n in sent and re.search(rf"\b{n}\b", words)]
+        name = error.param if error.param in _CHANGED else next(iter(named), None)
+        if name is None or name not in sent:
+            return False
+        new = _CHANGED[name]
+        if new in sent or new in self._changed:  # it takes neither
+            return False
+        if name not in self._changed:
+            self._changed[name] = new
+            logger.warning(
+                "%s: refuses %s=%r (%s): it is %s from now on",
+                *(self._endpoint, name, sent[name], self._endpoint.quote(words)),
+                "left out" if new is None else f"sent as {new}",
+            )
+        return True

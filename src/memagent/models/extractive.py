@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from memagent.errors import RequestRefused
 from memagent.messages import ChatRequest, Completion, Usage
-from memagent.models.base import refuse_overflow
-from memagent.models.extractive_score import Question
-from memagent.models.extractive_words import clip, sentences
-from memagent.tokens.base import TokenCounter
+from memagent.models.base import Unserved
+from memagent.models.extractive_score import Question, clip, sentences
 from memagent.tokens.byte_bound import ByteBound
 
 WINDOW = 8192
@@ -15,63 +13,36 @@ WINDOW = 8192
 NOTHING_FOUND = "No sentence of the document matches the question."
 
 
-class ExtractiveModel:
+class ExtractiveModel(Unserved):
     """Answers from a document with its own sentences. No weights, no server, no network, and no understanding.
 
-    It is not a language model: it scores sentences by the words they share with the question (case, accents
-    and English endings aside) and by whether they hold the kind of thing that is asked for (a date, a name, a
-    place, a number), keeps the best within the memory's budget, and answers with the best one. It finds what one
-    sentence says in nearly the question's own words. It cannot infer, resolve pronouns or join facts.
+    It scores sentences by the words they share with the question (case, accents and English endings aside) and by
+    whether they hold the kind of thing that is asked for (a date, a name, a place, a number), keeps the best within
+    the memory's budget, and answers with the best one. It cannot infer, resolve pronouns or join facts.
 
     It reads `request.parts` and never the messages: `question`, `memory`, `chunk`, and the prompt set's
     `keep`, `empty_memory` and `answer_form`. The same request always gives the same reply.
 
     Args:
-        window: most bytes of prompt plus output. It reads no more at once than its callers show it, so this
-            only sets how large they cut the chunks.
+        window: most bytes of prompt plus output; it only sets how large callers cut the chunks.
     """
 
     name = "extractive"
 
     def __init__(self, *, window: int = WINDOW) -> None:
-        self._window = window
-        self._counter = ByteBound()
+        super().__init__(ByteBound(), window)
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Rewrites the memory (`update`) or answers (`answer`), in at most `max_tokens` UTF-8 bytes.
-
-        Raises:
-            RequestRefused: another kind of call.
-            ContextOverflow: prompt and output are over the window.
-        """
-        prompt = self._counter.count_messages(request.messages, tools=request.tools)
-        refuse_overflow(self.name, prompt, request.max_tokens, self._window)
-        if request.kind == "update":
-            text = _update(request)
-        elif request.kind == "answer":
-            text = _answer(request)
-        else:
+        """Rewrites the memory (`update`) or answers (`answer`) in `max_tokens` UTF-8 bytes; else a `RequestRefused`."""
+        prompt = self.count_prompt(request)
+        if request.kind not in ("update", "answer"):
             raise RequestRefused(
                 f"extractive answers calls of kind 'update' and 'answer' only, not {request.kind!r}; "
                 f"name a language model for anything else, such as 'vllm:NAME'"
             )
-        usage = Usage(
-            calls=1,
-            prompt_tokens=prompt,
-            completion_tokens=self._counter.count(text),
-        )
+        text = _update(request) if request.kind == "update" else _answer(request)
+        usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=self._counter.count(text))
         return Completion(text=text, usage=usage)
-
-    async def counter(self) -> TokenCounter:
-        """Counts UTF-8 bytes: these are this model's tokens."""
-        return self._counter
-
-    async def window(self) -> int | None:
-        """8192 bytes of prompt plus output, unless the constructor was told otherwise."""
-        return self._window
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
 
     def __repr__(self) -> str:
         return "ExtractiveModel()"
@@ -100,20 +71,16 @@ def _update(request: ChatRequest) -> str:
 
 def _best(question: Question, candidates: list[str], budget: int) -> list[str]:
     """The best sentences that fit `budget` UTF-8 bytes on a line each, in the order of the document."""
-    scored = [(question.score(text), place) for place, text in enumerate(candidates)]
-    scored.sort(key=lambda item: (-item[0], item[1]))
+    scores = list(map(question.score, candidates))
+    matching = [place for place, score in enumerate(scores) if score > 0]
     kept: dict[int, str] = {}
-    left = budget
-    bytes_of = ByteBound().count
-    for score, place in scored:
-        if score <= 0:
-            break
+    for place in sorted(matching, key=lambda place: -scores[place]):  # of equals the first
         # Only the best sentence is worth having in part.
-        text = candidates[place] if kept else clip(candidates[place], left)
-        size = bytes_of(text) + bool(kept)  # with its line end
-        if text and size <= left:
+        text = candidates[place] if kept else clip(candidates[place], budget)
+        size = ByteBound().count(text) + bool(kept)  # with its line end
+        if text and size <= budget:
             kept[place] = text
-            left -= size
+            budget -= size
     return [kept[place] for place in sorted(kept)]
 
 

@@ -1,4 +1,4 @@
-"""Limits around a model: how many calls at once, and how much in all."""
+"""What calls take, and limits around a model: how many at once, and how much in all."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from typing import Self
 
 from pydantic import model_validator
 
-from memagent.errors import ConfigError, LimitReached
+from memagent.errors import ConfigError, LimitReached, ModelError, TokenizerError
 from memagent.messages import ChatRequest, Completion, Leaf, Usage
 from memagent.models.base import ChatModel, Wrapper
-from memagent.models.metered import Metered
-from memagent.models.perloop import PerLoop
+from memagent.models.sharing import PerLoop
+from memagent.threads import in_thread
+from memagent.tokens.base import TokenCounter
+from memagent.tokens.byte_bound import ByteBound
 
 PRICE_UNIT = 1_000_000
 """Prices are for a million tokens, as providers list them."""
@@ -94,26 +96,59 @@ class Limits(Leaf):
         prompt, completion = self.prompt_price, self.completion_price
         if prompt is None or completion is None:
             return None
-        wasted = usage.retry_tokens * max(prompt, completion)
-        return (
-            usage.prompt_tokens * prompt + usage.completion_tokens * completion + wasted
-        ) / PRICE_UNIT
+        cost = usage.prompt_tokens * prompt + usage.completion_tokens * completion
+        return (cost + usage.retry_tokens * max(prompt, completion)) / PRICE_UNIT
+
+
+class Metered(Wrapper):
+    """Completes the usage of replies, so that nothing is free because a server keeps it to itself.
+
+    Figures that a server leaves out, and impossible ones (below 0, no prompt), are counted: see `complete_usage`.
+    """
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Passes the request on; the reply says what it took."""
+        completion = await self.inner.complete(request)
+        if min(completion.usage.prompt_tokens, completion.usage.completion_tokens) > 0:
+            return completion
+        try:
+            return await in_thread(complete_usage, request, completion, await self.inner.counter())
+        except (ModelError, TokenizerError):  # the reply is here, and paid for
+            return await in_thread(complete_usage, request, completion, ByteBound())
+
+
+def complete_usage(
+    request: ChatRequest, completion: Completion, counter: TokenCounter
+) -> Completion:
+    """The reply to `request` with a usage that has both figures, by the model's `counter`. Blocks.
+
+    `request.prompt_tokens` are taken before the prompt is counted. Raises what the counter raises.
+    """
+    usage = completion.usage
+    prompt, output = usage.prompt_tokens, usage.completion_tokens
+    if prompt <= 0:
+        prompt = request.prompt_tokens or counter.count_messages(
+            request.messages, thinking=request.thinking, tools=request.tools
+        )
+    if output <= 0:
+        texts = [completion.text, completion.reasoning]
+        for call in completion.tool_calls:
+            texts += [call.name, call.arguments]
+        output = sum(map(counter.count, texts))
+    both = usage.model_copy(update={"prompt_tokens": prompt, "completion_tokens": output})
+    return completion.model_copy(update={"usage": both})
 
 
 class UsageLimit(Metered):
     """Refuses calls once a limit is reached. What a server does not report is counted (`Metered`).
 
-    What is promised: the check comes before a call, and compares what has been spent so far. Of calls, exactly
-    `limits.calls` are let through: one counts from its start, also while it is under way and if it fails. For
-    tokens, cost and seconds a call is refused once the amount spent has reached the limit; the call
-    that reaches it is completed, as are those under way beside it, so the amount can end above the
-    limit by what these calls take. No call is cut off.
-
-    Calls that wait inside of it (in a `ConcurrencyLimit`) are under way as well: put that one around this
-    wrapper, so that the check comes when it is a call's turn.
+    Exactly `limits.calls` calls are let through; each counts from its start, also if it fails. Tokens, cost and
+    seconds are compared before a call: the call that reaches a limit is completed, as are those under way beside
+    it, so the amount can end above the limit by what these calls take. Calls that wait in a `ConcurrencyLimit`
+    inside of this wrapper are under way as well: put that one around it.
 
     A retry inside this wrapper is paid for where the reply says what it took (`Usage.retry_tokens`, at the
-    higher of both prices); a call that failed for good has no usage and adds a call, but no tokens.
+    higher of both prices); a call that failed for good adds a call, but no tokens.
 
     Args:
         inner: the model to call.
@@ -131,11 +166,7 @@ class UsageLimit(Metered):
         self._started: float | None = None
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Sends the request unless a limit is reached.
-
-        Raises:
-            LimitReached: nothing was sent.
-        """
+        """Sends the request; a `LimitReached` in its place where a limit is reached."""
         with self._lock:
             self._check()
             self._calls += 1
@@ -146,8 +177,7 @@ class UsageLimit(Metered):
 
     def _check(self) -> None:
         now = time.monotonic()
-        if self._started is None:
-            self._started = now
+        self._started = now if self._started is None else self._started
         limits, spent = self.limits, self._spent
         tokens = spent.prompt_tokens + spent.completion_tokens + spent.retry_tokens
         for name, used, limit in (

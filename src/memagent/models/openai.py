@@ -10,16 +10,18 @@ from memagent.errors import ConfigError, ContextOverflow, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
 from memagent.models.base import refuse_overflow
 from memagent.models.counting import Counting
-from memagent.models.dialects import DIALECTS, DialectName
+from memagent.models.dialects import (
+    DIALECTS,
+    OTHER_LIMIT,
+    DialectName,
+    merge_fields,
+    write_message,
+)
 from memagent.models.openai_client import Clients
-from memagent.models.openai_parameters import OTHER_LIMIT
 from memagent.models.openai_reply import read_completion
-from memagent.models.openai_request import sent
 from memagent.models.router import Router
 from memagent.models.server import Server
 from memagent.tokens.base import TokenCounter
-
-TEMPLATE_KWARGS = "chat_template_kwargs"
 
 
 class OpenAIModel:
@@ -73,29 +75,27 @@ class OpenAIModel:
             raise ConfigError(f"timeout {timeout!r} is no number of seconds above 0")
         if dialect not in DIALECTS:
             raise ConfigError(f"the dialect {dialect!r} is unknown; use {', '.join(DIALECTS)}")
-        own = {"messages", "model", "n", "stream", "stream_options"} & set(extra_body or {})
-        if own:
+        if counted := {"messages", "model", "n", "stream", "stream_options"} & set(
+            extra_body or {}
+        ):
             raise ConfigError(
-                f"extra_body={sorted(own)!r} would replace what memagent sends and counts; leave it out"
+                f"extra_body={sorted(counted)!r} would replace what memagent sends and counts; leave it out"
             )
         if not urls:
             raise ConfigError("base_url is an empty list; give at least one server")
         self.model = model
-        self._dialect: DialectName = dialect
+        self.name = f"{'openai' if dialect == 'plain' else dialect}:{model}"
+        """Dialect and model, `vllm:Qwen/Qwen3-4B`; `openai:` for plain servers too."""
         self._window = window
         self._tokenizer = tokenizer
         self._extra_body = dict(extra_body or {})
         self._tokens = tokens
-        every = [Clients(url, api_key, default_headers or {}, timeout) for url in urls]
-        presumed = DIALECTS[dialect]
-        self._router = Router([Server(self.name, model, c, timeout, presumed) for c in every])
-        self._counting = Counting(model, self._router, tokenizer, self._extra_body)
+        every = [Clients(self.name, url, api_key, default_headers or {}, timeout) for url in urls]
+        self._route([Server(model, clients, DIALECTS[dialect]) for clients in every])
 
-    @property
-    def name(self) -> str:
-        """Dialect and model, `vllm:Qwen/Qwen3-4B`; `openai:` for plain servers too."""
-        scheme = "openai" if self._dialect == "plain" else self._dialect
-        return f"{scheme}:{self.model}"
+    def _route(self, servers: Sequence[Server]) -> None:
+        self._router = Router(servers)
+        self._counting = Counting(self.model, self._router, self._tokenizer, self._extra_body)
 
     @property
     def servers(self) -> list[Server]:
@@ -120,11 +120,9 @@ class OpenAIModel:
         return completion
 
     async def counter(self) -> TokenCounter:
-        """A counter that counts as the server does, else the best there is on this machine.
+        """A counter that counts as the server does. Where it does not count, the tokenizer is taken as it is.
 
-        A tokenizer that was given, or the model's own where it lies here, is compared with the server's
-        counts and used if they agree. Where the server does not count, the tokenizer is taken as it is;
-        without one UTF-8 bytes are counted, an upper bound. The logger `memagent` says so.
+        Without one UTF-8 bytes are counted, an upper bound, and the logger `memagent` says so.
 
         Raises:
             TokenizerError: the tokenizer that was given cannot be had.
@@ -133,27 +131,22 @@ class OpenAIModel:
         return await self._counting.counter()
 
     async def window(self) -> int | None:
-        """What the servers' model lists say (the least of them), or what the constructor was given if less.
-
-        Raises:
-            ModelError: no server sent its list.
-        """
-        said: list[int] = []
+        """The least that the servers' lists say or the constructor was given; a `ModelError` where nobody says it."""
+        least = self._window
         failure: ModelError | None = None
         for server in self.servers:
             try:
-                said += [found] if (found := await server.window()) else []
+                least = _least(least, await server.window())
             except ModelError as error:
                 failure = failure or error
-        if failure is not None and not said and self._window is None:
+        if failure is not None and least is None:
             raise failure
-        return min([*said, *([self._window] if self._window else [])], default=None)
+        return least
 
     def only(self, server: Server) -> OpenAIModel:
         """The same model at one of its servers; connections are shared."""
         alone = copy.copy(self)
-        alone._router = Router([server])
-        alone._counting = Counting(self.model, alone._router, self._tokenizer, self._extra_body)
+        alone._route([server])
         return alone
 
     async def aclose(self) -> None:
@@ -172,21 +165,12 @@ class OpenAIModel:
         dialect = await server.dialect()
         fields: dict[str, object] = {
             "model": self.model,
-            "messages": [sent(message) for message in request.messages],
-            "temperature": request.sampling.temperature,
-            "top_p": request.sampling.top_p,
+            "messages": [write_message(message) for message in request.messages],
             **dialect.fields(request, tokens=self._tokens),
         }
-        if request.tools:
-            fields["tools"] = [tool.to_openai() for tool in request.tools]
-            if request.tool_choice is not None:
-                fields["tool_choice"] = request.tool_choice
-        switch, own = fields.get(TEMPLATE_KWARGS), self._extra_body.get(TEMPLATE_KWARGS)
         if self._extra_body.get(dialect.limit, 0) is None:
             fields[OTHER_LIMIT[dialect.limit]] = request.max_tokens
-        fields |= self._extra_body
-        if isinstance(switch, dict) and isinstance(own, dict):
-            fields[TEMPLATE_KWARGS] = switch | own  # as they are counted
+        fields = merge_fields(fields, self._extra_body)
         fields = {name: value for name, value in fields.items() if value is not None}
         if prompt:
             # What is sent decides: extra_body may ask for more.
@@ -202,8 +186,7 @@ class OpenAIModel:
 
     async def _known_window(self, server: Server) -> int | None:
         """A server's window, None where its list cannot be had: then the chat request has its say."""
-        window = await server.known_window()
-        return min((w for w in (window, self._window) if w), default=None)
+        return _least(await server.known_window(), self._window)
 
     async def _check(
         self, request: ChatRequest, prompt: int | None, completion: Completion, server: Server
@@ -227,3 +210,7 @@ class OpenAIModel:
                 f"{usage.prompt_tokens} and {request.max_tokens} for the output; start the server with the window "
                 f"that it had, or begin a new run with --window {window}"
             )
+
+
+def _least(*windows: int | None) -> int | None:
+    return min((window for window in windows if window is not None), default=None)

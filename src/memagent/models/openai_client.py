@@ -10,20 +10,18 @@ import socket
 import ssl
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from memagent.errors import ConfigError, RequestRefused
 from memagent.models.openai_errors import Endpoint
-from memagent.models.perloop import PerLoop
+from memagent.models.sharing import PerLoop
 from memagent.threads import in_thread
 
 if TYPE_CHECKING:
     import openai
-
-T = TypeVar("T")
 
 NO_KEY = "EMPTY"
 """Sent where a server wants no key: the client insists on one."""
@@ -40,7 +38,7 @@ SECRET_CHARS = 6
 
 
 class Clients:
-    """Connections to one server: a client for each event loop that calls.
+    """Connections to one server of a model: a client for each event loop that calls, and one for worker threads.
 
     A user and password in the URL are sent as basic authorisation and appear nowhere else: the HTTP
     library logs URLs.
@@ -50,7 +48,12 @@ class Clients:
     """
 
     def __init__(
-        self, base_url: str, api_key: str | None, headers: Mapping[str, str], timeout: float
+        self,
+        name: str,
+        base_url: str,
+        api_key: str | None,
+        headers: Mapping[str, str],
+        timeout: float,
     ) -> None:
         parts = _checked_url(base_url)
         if api_key and parts.username is not None:
@@ -59,45 +62,39 @@ class Clients:
                 f"MEMAGENT_API_KEY or OPENAI_API_KEY); one request can carry one of them: take the user out of the "
                 f"URL, or do without the key (api_key='')"
             )
-        self._url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-        self._api_key = _checked_key(api_key)
-        self._headers = {**_basic_authorisation(parts), **_checked_headers(headers)}
-        self._timeout = timeout
+        self._api_key = api_key or NO_KEY
+        _check_sendable(
+            self._api_key, f"the API key ({len(self._api_key)} characters", blanks=False
+        )
+        for header, value in headers.items():
+            _check_sendable(header + value, f"the header {header!r} (its value", blanks=True)
+        self._headers = {**_basic_authorisation(parts), **headers}
         secrets = {api_key or "", parts.password or "", unquote(parts.password or "")}
         for value in self._headers.values():
             # A server may echo the credentials with or without their scheme ("Bearer", "Basic").
             secrets |= {value.strip(), value.strip().partition(" ")[2].strip()}
         # The longest first: one that holds another is blanked out whole.
-        self._secrets = sorted(secrets, key=len, reverse=True)
+        secrets = sorted((s for s in secrets if len(s) >= SECRET_CHARS), key=len, reverse=True)
+        url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        self.endpoint = Endpoint(name, url, timeout, tuple(secrets))
+        """The server, as errors may name it. It may move to another base URL."""
         self._loops = PerLoop(_Slot)
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._blocking: openai.OpenAI | None = None
 
-    def endpoint(self, name: str) -> Endpoint:
-        """What errors may say about the server."""
-        return Endpoint(
-            name=name,
-            base_url=self._url,
-            timeout=self._timeout,
-            secrets=tuple(s for s in self._secrets if len(s) >= SECRET_CHARS),
-        )
-
     async def get(self) -> openai.AsyncOpenAI:
         """The running loop's client."""
         slot = self._loops.get()
         async with slot.lock:
-            if slot.client is None:
+            client = slot.client
+            if client is None:
                 # Importing openai takes half a second, reading the certificates some more.
-                slot.client = await asyncio.to_thread(self._connect)
-                slot.closer = _closing(slot.client)
+                client = slot.client = await asyncio.to_thread(self._connect, blocking=False)
+                slot.closer = _closing(client)
                 await anext(slot.closer)
-        slot.client.base_url = self._url  # it may have moved
-        return slot.client
-
-    def move(self, base_url: str) -> None:
-        """Sends what comes to another base URL of the same server."""
-        self._url = base_url
+        client.base_url = self.endpoint.base_url  # it may have moved
+        return client
 
     def timeout(self, seconds: float) -> Any:
         """Time for a request as the client takes it, with less for the connection."""
@@ -111,13 +108,10 @@ class Clients:
             # A fork: the connections are the parent's, and so may be the lock.
             self._pid, self._mutex, self._blocking = os.getpid(), threading.Lock(), None
         with self._mutex:
-            if self._blocking is None:
-                import openai
-
-                http = self._made(openai.DefaultHttpxClient)
-                self._blocking = openai.OpenAI(http_client=http, **self._options())
-                weakref.finalize(self._blocking, http.close)
-            return self._blocking
+            client = self._blocking
+            if client is None:
+                client = self._blocking = self._connect(blocking=True)
+            return client
 
     async def aclose(self) -> None:
         """Closes the clients of all loops that still run."""
@@ -132,28 +126,48 @@ class Clients:
             if loop is here:
                 await slot.closer.aclose()
             elif loop.is_running():
-                closing = asyncio.run_coroutine_threadsafe(_finish(slot.closer), loop)
+                closing = asyncio.run_coroutine_threadsafe(_end(slot.closer), loop)
                 # That loop may be blocked, by whoever waits for this: it then closes when it can.
                 await asyncio.wait([asyncio.wrap_future(closing)], timeout=CLOSE_SECONDS)
 
-    def _connect(self) -> openai.AsyncOpenAI:
+    def _connect(self, *, blocking: bool) -> Any:
+        """A client of openai's. A server on this machine is reached directly, whatever proxy is set."""
         import openai
+        from openai import DEFAULT_CONNECTION_LIMITS as LIMITS
 
-        hooks = {"response": [self._refuse_redirect]}
-        http = self._made(openai.DefaultAsyncHttpxClient, event_hooks=hooks)
-        return openai.AsyncOpenAI(http_client=http, **self._options())
-
-    def _made(self, kind: Callable[..., T], **options: Any) -> T:
-        """An HTTP client. A server on this machine is reached directly, whatever proxy is set."""
-        parts = urlsplit(self._url)
+        options: dict[str, Any] = {
+            # The client's own limits, of whichever HTTP library it uses, but for the time.
+            "limits": type(LIMITS)(
+                max_connections=LIMITS.max_connections,
+                max_keepalive_connections=LIMITS.max_keepalive_connections,
+                keepalive_expiry=KEEP_SECONDS,
+            )
+        }
+        parts = urlsplit(self.endpoint.base_url)
         if _is_loopback(parts.hostname or ""):
             options["trust_env"] = False
             if parts.scheme == "https":
                 options["verify"] = ssl.create_default_context()  # which reads SSL_CERT_FILE
+        kind, transport = openai.AsyncOpenAI, openai.DefaultAsyncHttpxClient
+        if blocking:
+            kind, transport = openai.OpenAI, openai.DefaultHttpxClient
+        else:
+            options["event_hooks"] = {"response": [self._refuse_redirect]}
         try:
-            return kind(limits=_limits(), **options)
+            http: Any = transport(**options)
         except (ImportError, OSError, ValueError) as error:
-            raise ConfigError(_fault(error)) from None
+            raise ConfigError(_explain(error)) from None
+        client: Any = kind(
+            http_client=http,
+            base_url=self.endpoint.base_url,
+            api_key=self._api_key,
+            default_headers=self._headers,
+            timeout=self.timeout(self.endpoint.timeout),
+            max_retries=0,
+        )
+        if blocking:  # asynchronous ones end with their loop
+            weakref.finalize(client, http.close)
+        return client
 
     async def _refuse_redirect(self, response: Any) -> None:
         """Stops where the HTTP library would follow with a GET, and lose the request's body."""
@@ -163,18 +177,9 @@ class Clients:
             to = urlunsplit(parts._replace(netloc=host, query="", fragment=""))
             base = to.removesuffix("/").removesuffix("/chat/completions")
             raise RequestRefused(
-                f"{self._url}: the server redirects ({response.status_code}) to {to!r}, which would lose the "
+                f"{self.endpoint}: the server redirects ({response.status_code}) to {to!r}, which would lose the "
                 f"request; give {base!r} as the base URL"
             )
-
-    def _options(self) -> dict[str, Any]:
-        return {
-            "base_url": self._url,
-            "api_key": self._api_key,
-            "default_headers": self._headers,
-            "timeout": self.timeout(self._timeout),
-            "max_retries": 0,
-        }
 
 
 def speaks_tls(url: str) -> bool:
@@ -200,25 +205,25 @@ def _is_loopback(host: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def _fault(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     """What is wrong with the environment, where no HTTP client can be made with it."""
-    names = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-    if not isinstance(error, OSError):
-        names = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY")
+    certificates = isinstance(error, OSError)
+    names = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY")
+    if certificates:
+        names = ("SSL_CERT_FILE", "SSL_CERT_DIR")
     found = [(n, os.environ[n]) for n in (*names, *map(str.lower, names)) if os.environ.get(n)]
     if isinstance(error, ImportError):
         found = [(name, value) for name, value in found if value.lower().startswith("socks")]
-    shown = ", ".join(f"{name}={value.rpartition('@')[2]!r}" for name, value in found)
-    shown = shown or "the system's settings"
-    if isinstance(error, OSError):
-        shown = shown.partition(", ")[0]  # the file comes before the folder
-        return f"the certificates cannot be read ({shown}: {error}); correct or unset that variable"
+    values = [f"{name}={value.rpartition('@')[2]!r}" for name, value in found]
+    where = ", ".join(values[:1] if certificates else values) or "the system's settings"
+    if certificates:
+        return f"the certificates cannot be read ({where}: {error}); correct or unset that variable"
     if isinstance(error, ImportError):
         return (
-            f"the proxy is a SOCKS one ({shown}), which takes the extra 'socks' of httpx: pip install "
+            f"the proxy is a SOCKS one ({where}), which takes the extra 'socks' of httpx: pip install "
             f"'httpx[socks]', or unset that variable"
         )
-    return f"the proxy cannot be used ({shown}); give one such as http://host:3128, or unset that variable"
+    return f"the proxy cannot be used ({where}); give one such as http://host:3128, or unset that variable"
 
 
 class _Slot:
@@ -238,19 +243,8 @@ async def _closing(client: openai.AsyncOpenAI) -> AsyncGenerator[None]:
         await client.close()
 
 
-async def _finish(closer: AsyncGenerator[None]) -> None:
+async def _end(closer: AsyncGenerator[None]) -> None:
     await closer.aclose()
-
-
-def _limits() -> Any:
-    """The client's own limits, of whichever HTTP library it uses, but for the time."""
-    from openai import DEFAULT_CONNECTION_LIMITS as LIMITS
-
-    return type(LIMITS)(
-        max_connections=LIMITS.max_connections,
-        max_keepalive_connections=LIMITS.max_keepalive_connections,
-        keepalive_expiry=KEEP_SECONDS,
-    )
 
 
 def _checked_url(base_url: str) -> SplitResult:
@@ -282,25 +276,13 @@ def _checked_url(base_url: str) -> SplitResult:
 _EXAMPLE = "give one such as 'http://localhost:8000/v1'"
 
 
-def _checked_key(api_key: str | None) -> str:
-    if not api_key:
-        return NO_KEY
-    if not (api_key.isascii() and api_key.isprintable()) or " " in api_key:
+def _check_sendable(text: str, what: str, *, blanks: bool) -> None:
+    """Refuses a key or header, which the message does not show."""
+    if not (text.isascii() and text.isprintable()) or (" " in text and not blanks):
         raise ConfigError(
-            f"the API key ({len(api_key)} characters, not shown) holds a blank, a line end or a "
-            f"character outside ASCII, which cannot be sent; copy it again"
+            f"{what}, not shown) holds {'' if blanks else 'a blank, '}a line end or a character outside ASCII, "
+            f"which cannot be sent; copy it again"
         )
-    return api_key
-
-
-def _checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    for name, value in headers.items():
-        if not (f"{name}{value}".isascii() and f"{name}{value}".isprintable()):
-            raise ConfigError(
-                f"the header {name!r} (its value is not shown) holds a line end or a character outside ASCII, which "
-                f"cannot be sent; write it anew"
-            )
-    return headers
 
 
 def _basic_authorisation(parts: SplitResult) -> dict[str, str]:

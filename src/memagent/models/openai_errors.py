@@ -74,15 +74,14 @@ class Endpoint:
         text = _UNPRINTABLE.sub(" ", text).strip()
         return text if len(text) <= CLIP else text[: CLIP - 1] + "…"
 
-    def leaks(self, error: BaseException) -> bool:
-        """True where an error's own text, or that of its causes, holds a secret."""
-        if any(secret in str(error) for secret in self.secrets):
-            return True
-        return error.__cause__ is not None and self.leaks(error.__cause__)
-
     def cause(self, error: BaseException) -> BaseException | None:
         """The original error, unless a traceback would show a secret that the server echoed."""
-        return None if self.leaks(error) else error
+        link: BaseException | None = error
+        while link is not None:
+            if any(secret in str(link) for secret in self.secrets):
+                return None
+            link = link.__cause__
+        return error
 
 
 def server_message(body: object) -> str:
@@ -105,9 +104,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     A date is compared with `now` (seconds since the epoch; default the clock's).
     """
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
+        value = headers.get(name, "")
         try:
             seconds = float(value) / scale
         except ValueError:
@@ -120,16 +117,28 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     return None
 
 
+def refused(error: openai.APIError) -> bool:
+    """True where the server takes the request for a wrong one."""
+    status = getattr(error, "status_code", None)
+    return status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
 def says_no_model(error: openai.APIError) -> bool:
     """True where the server says that it has no such model (or no such URL: both are 404)."""
-    status = getattr(error, "status_code", None)
-    if status == HTTPStatus.NOT_FOUND:
+    if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
         return True
-    if status not in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
+    words = server_message(error.body)[:CLIP]
+    return refused(error) and bool(error.code == "model_not_found" or _NO_MODEL.search(words))
+
+
+def overflows(error: openai.APIError) -> bool:
+    """True where the server says that a request is over the window."""
+    too_large = getattr(error, "status_code", None) == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    if not (too_large or refused(error)):
         return False
-    return error.code == "model_not_found" or bool(
-        _NO_MODEL.search(server_message(error.body)[:CLIP])
-    )
+    if {error.code, error.type} & _OVERFLOW_CODES or error.param == "input_tokens":
+        return True
+    return bool(_OVERFLOW.search(server_message(error.body)[:CLIP]))
 
 
 def translate(
@@ -207,19 +216,6 @@ def _tls_fault(error: BaseException | None) -> str | None:
     if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"):
         return "the server does not speak TLS there; begin the base URL with http://"
     return f"no TLS connection ({error})"
-
-
-def overflows(error: openai.APIStatusError) -> bool:
-    """True where the server says that a request is over the window."""
-    if error.status_code not in (
-        HTTPStatus.BAD_REQUEST,
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-    ):
-        return False
-    if {error.code, error.type} & _OVERFLOW_CODES or error.param == "input_tokens":
-        return True
-    return bool(_OVERFLOW.search(server_message(error.body)[:CLIP]))
 
 
 def where_models_are(endpoint: Endpoint, served: Sequence[str] | None) -> str:

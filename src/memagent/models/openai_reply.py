@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import (
+    AliasChoices,
     AliasPath,
     BaseModel,
     ConfigDict,
@@ -24,17 +25,20 @@ from memagent.messages import (
     FinishReason,
     ServedCall,
     TokenIds,
-    ToolCall,
     Usage,
     read_calls,
     read_extra,
 )
 from memagent.models.openai_errors import Endpoint, server_message
 
-_LENGTH = {"length", "max_tokens"}
-_WITHHELD = {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal"}
-"""Reasons that say the text is not what the model would have said (OpenAI, Gemini, Anthropic gateways). Any
-other reason is an ordinary end of turn: servers name it `stop`, `eos_token`, `end_turn`, or not at all."""
+_WITHHELD = ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal")
+"""Reasons that say the text is not what the model would have said (OpenAI, Gemini, Anthropic gateways)."""
+_FINISH: dict[str, FinishReason] = {
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    **dict.fromkeys(_WITHHELD, FinishReason.OTHER),
+}
+"""Any other reason is an ordinary end of turn: servers name it `stop`, `eos_token`, `end_turn`, or not at all."""
 _BROKEN_OFF = {"abort", "error"}
 """vLLM and SGLang report a generation that the engine gave up on with status 200 and one of these."""
 
@@ -58,49 +62,48 @@ class _LogProb(BaseModel):
     logprob: float
 
 
-class _LogProbs(BaseModel):
-    content: list[_LogProb] | None = None
+def _first(*path: str) -> AliasPath:
+    """A field of the first choice."""
+    return AliasPath("choices", 0, *path)
 
 
-class _Choice(BaseModel):
-    message: _Said
-    finish_reason: str | None = None
-    logprobs: _LogProbs | None = None
-    token_ids: tuple[int, ...] | None = None
-    """vLLM: as sampled."""
-    response_token_ids: tuple[int, ...] | None = None
-    """SGLang: as sampled."""
-    prompt_token_ids: tuple[int, ...] | None = None
-    """SGLang."""
-
-
-def _or_none(value: object, read: ValidatorFunctionWrapHandler) -> object:
-    """What is not as it should be counts as left out."""
+def _read_leniently(value: object, read: ValidatorFunctionWrapHandler) -> object:
     try:
         return read(value)
     except ValidationError:
         return None
 
 
-_Lenient = WrapValidator(_or_none)
-_Count = Annotated[Annotated[int, Field(strict=True, ge=0)] | None, _Lenient]
-_Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _Lenient]
-_Name = Annotated[str | None, _Lenient]
+_lenient = WrapValidator(_read_leniently)
+"""What is not as it should be counts as left out."""
+_Name = Annotated[str | None, _lenient]
+_Count = Annotated[Annotated[int, Field(strict=True, ge=0)] | None, _lenient]
+_Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _lenient]
 
 
 class _Reply(BaseModel):
-    choices: list[_Choice] = Field(min_length=1)
-    prompt_token_ids: tuple[int, ...] | None = None
-    """vLLM."""
+    message: _Said = Field(validation_alias=_first("message"))
+    finish_reason: str | None = Field(None, validation_alias=_first("finish_reason"))
+    logprobs: list[_LogProb] | None = Field(None, validation_alias=_first("logprobs", "content"))
+    sampled: tuple[int, ...] | None = Field(
+        None,  # of vLLM, of SGLang
+        validation_alias=AliasChoices(_first("token_ids"), _first("response_token_ids")),
+    )
+    prompt: tuple[int, ...] | None = Field(
+        None,  # of vLLM, of SGLang
+        validation_alias=AliasChoices("prompt_token_ids", _first("prompt_token_ids")),
+    )
     prompt_tokens: _Count = Field(None, validation_alias=AliasPath("usage", "prompt_tokens"))
     completion_tokens: _Count = Field(
         None, validation_alias=AliasPath("usage", "completion_tokens")
     )
     cached_tokens: _Count = Field(
-        None, validation_alias=AliasPath("usage", "prompt_tokens_details", "cached_tokens")
+        None,  # of most servers, of llama-server
+        validation_alias=AliasChoices(
+            AliasPath("usage", "prompt_tokens_details", "cached_tokens"),
+            AliasPath("timings", "cache_n"),
+        ),
     )
-    cache_n: _Count = Field(None, validation_alias=AliasPath("timings", "cache_n"))
-    """llama-server's count of cached prompt tokens."""
 
 
 class ServedModel(BaseModel):
@@ -135,14 +138,7 @@ _anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
 def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Completion:
-    """A `Completion` from a reply's body. Empty content is an empty text: the agent decides on it.
-
-    Tool calls are read as `read_calls` does.
-
-    Args:
-        body: what the server sent.
-        endpoint: who sent it.
-        request: what was asked.
+    """A `Completion` from the body of a reply to `request`. Empty content is an empty text: the agent decides on it.
 
     Raises:
         NoReply: there is no text, but a refusal, or calls though the request has no tools.
@@ -156,13 +152,12 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
             f"{endpoint}: the reply is no chat completion: {_excerpt(body, endpoint)}; "
             f"does the base URL lead to an OpenAI-compatible server?"
         ) from endpoint.cause(error)
-    choice = reply.choices[0]
-    if choice.finish_reason in _BROKEN_OFF:
+    if reply.finish_reason in _BROKEN_OFF:
         raise ServerFailed(
-            f"{endpoint}: the engine broke the reply off (finish_reason {choice.finish_reason!r}); "
+            f"{endpoint}: the engine broke the reply off (finish_reason {reply.finish_reason!r}); "
             f"its log says more"
         )
-    said = choice.message
+    said = reply.message
     extra = read_extra(said, "role")
     if isinstance(said.content, list) and any(part.type != "text" for part in said.content):
         extra["content"] = [part.model_dump(exclude_unset=True) for part in said.content]
@@ -170,68 +165,55 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
     calls = read_calls(said.tool_calls or ())
     parts = said.content if isinstance(said.content, list) else [_Part(text=said.content or "")]
     text = "".join(part.text for part in parts)
-    if not text.strip():
-        _refuse_silence(said.refusal, () if request.tools else calls, endpoint)
+    # Asking again would be paid for, and answered the same.
+    if not text.strip() and said.refusal:
+        raise NoReply(f"{endpoint}: the model refuses: {endpoint.quote(said.refusal)!r}")
+    if not text.strip() and calls and not request.tools:
+        wanted = ", ".join(f"{call.name}({call.arguments})" for call in calls)
+        raise NoReply(
+            f"{endpoint}: the model says nothing and calls a tool, though it was given none: "
+            f"{endpoint.quote(wanted)!r}; switch off what the server reads calls with, or use another model"
+        )
     return Completion(
         text=text,
         tool_calls=calls,
         reasoning=next((text for text in reasoning if isinstance(text, str) and text), ""),
         extra=extra,
-        finish_reason=_finish(choice.finish_reason),
+        finish_reason=_FINISH.get((reply.finish_reason or "").lower(), FinishReason.STOP),
         usage=Usage(
             calls=1,
             prompt_tokens=reply.prompt_tokens or 0,
             completion_tokens=reply.completion_tokens or 0,
-            cached_tokens=(reply.cache_n if reply.cached_tokens is None else reply.cached_tokens)
-            or 0,
+            cached_tokens=reply.cached_tokens or 0,
         ),
         tokens=_tokens(reply),
     )
 
 
-def _refuse_silence(refusal: str | None, calls: Sequence[ToolCall], endpoint: Endpoint) -> None:
-    """Asking again would be paid for, and answered the same."""
-    if refusal:
-        raise NoReply(f"{endpoint}: the model refuses: {endpoint.quote(refusal)!r}")
-    if calls:
-        said = ", ".join(f"{call.name}({call.arguments})" for call in calls)
-        raise NoReply(
-            f"{endpoint}: the model says nothing and calls a tool, though it was given none: "
-            f"{endpoint.quote(said)!r}; switch off what the server reads calls with, or use another model"
-        )
-
-
 def _tokens(reply: _Reply) -> TokenIds | None:
     """Both kinds of ids, None unless the server sent both."""
-    choice = reply.choices[0]
-    prompt = reply.prompt_token_ids or choice.prompt_token_ids
-    sampled = choice.token_ids if choice.token_ids is not None else choice.response_token_ids
-    if prompt is None or sampled is None:
+    if reply.prompt is None or reply.sampled is None:
         return None
-    entries = choice.logprobs.content if choice.logprobs is not None else None
-    logprobs = None if entries is None else tuple(entry.logprob for entry in entries)
+    logprobs = tuple(entry.logprob for entry in reply.logprobs or ())
     # Where the engine leaves out the end of the turn in one of them, they do not belong together.
-    whole = logprobs is not None and len(logprobs) == len(sampled)
-    return TokenIds(prompt=prompt, sampled=sampled, logprobs=logprobs if whole else None)
-
-
-def _finish(reason: str | None) -> FinishReason:
-    reason = (reason or "stop").lower()
-    if reason in _LENGTH:
-        return FinishReason.LENGTH
-    return FinishReason.OTHER if reason in _WITHHELD else FinishReason.STOP
+    whole = reply.logprobs is not None and len(logprobs) == len(reply.sampled)
+    return TokenIds(
+        prompt=reply.prompt, sampled=reply.sampled, logprobs=logprobs if whole else None
+    )
 
 
 def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
     """The models that a server lists; a `BadResponse` where the body is no list."""
     try:
         listed = _listing.validate_json(body)
-        return tuple(listed if isinstance(listed, list) else listed.data)
     except ValidationError as error:
-        raise BadResponse(
+        failure = BadResponse(
             f"{endpoint}: the reply to GET /models is no list of models: {_excerpt(body, endpoint)}; "
             f"does the base URL lead to an OpenAI-compatible server?"
-        ) from endpoint.cause(error)
+        )
+        failure.retryable = False  # it is a page of something else, and will be
+        raise failure from endpoint.cause(error)
+    return tuple(listed if isinstance(listed, list) else listed.data)
 
 
 def served_window(model: str, listed: Sequence[ServedModel]) -> int | None:
@@ -241,8 +223,8 @@ def served_window(model: str, listed: Sequence[ServedModel]) -> int | None:
     if entry is None:
         # llama-server answers to any name: where only one model is served, it is that one.
         return listed[0].window if len(listed) == 1 else None
-    parent = by_id.get(entry.parent) if entry.parent is not None else None
-    return entry.window or (parent.window if parent is not None else None)
+    parent = by_id.get(entry.parent or "")
+    return entry.window or (parent.window if parent else None)
 
 
 def _excerpt(body: bytes, endpoint: Endpoint) -> str:

@@ -17,18 +17,30 @@ FILE = "memagent.toml"
 """Where they are, beside the weights."""
 
 
-class Policy(Leaf):
-    """What a policy was trained with. An agent takes it wherever its user says nothing else; None: nothing is said."""
+class ReadingSettings(Leaf):
+    """How a document is read, declared once: for the agent, the command line, the benchmarks and the trainer."""
+
+    window: int | None = Field(default=None, gt=0)
+    """Tokens of prompt plus output; default the smaller of the model's window and 8192."""
+    chunk_tokens: int | None = Field(default=None, gt=0)
+    """Tokens of a chunk; default as `ContextBudget` divides the window."""
+    memory_tokens: int | None = Field(default=None, gt=0)
+    """Tokens of the memory, and of one output; default likewise."""
+    cuts: Cuts = "sentence"
+    """`sentence` cuts at paragraph and sentence ends, `exact` at the last grapheme that fits."""
+    overlap: int = Field(default=0, ge=0)
+    """Tokens of a chunk that the next one repeats."""
+    gate: Gate = "off"
+    """`update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off`."""
+    trust: Literal["neutral", "exact"] = "neutral"
+    """`neutral` makes look-alikes of prompt fields and control tokens harmless; `exact` leaves field tags alone."""
+
+
+class Policy(ReadingSettings):
+    """What a policy was trained with: an agent takes what is set here wherever its user says nothing else."""
 
     prompts: PromptSet | None = None
     """In the file: the name of a prompt set beside it."""
-    window: int | None = Field(default=None, gt=0)
-    chunk_tokens: int | None = Field(default=None, gt=0)
-    memory_tokens: int | None = Field(default=None, gt=0)
-    cuts: Cuts | None = None
-    overlap: int | None = Field(default=None, ge=0)
-    gate: Gate | None = None
-    trust: Literal["neutral", "exact"] | None = None
     sampling: Sampling | None = None
 
     @classmethod
@@ -65,8 +77,8 @@ class Policy(Leaf):
 
     def reading(self) -> dict[str, Any]:
         """The settings that are said, without the wording."""
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return {n: value for n, value in fields.items() if value is not None and n != "prompts"}
+        said = {name: getattr(self, name) for name in self.model_fields_set - {"prompts"}}
+        return {name: value for name, value in said.items() if value is not None}
 
 
 def policy_of(model: object) -> Policy:

@@ -9,7 +9,6 @@ from pydantic import JsonValue
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Leaf, Message, Sampling
 from memagent.models.base import ChatModel, Wrapper
-from memagent.models.checked_counter import CheckedCounter
 from memagent.models.dialects import Dialect
 from memagent.models.openai import OpenAIModel
 from memagent.models.server import Server
@@ -66,23 +65,22 @@ async def probe(model: ChatModel) -> list[Probe | ModelError]:
         For each server what is known of it, or why that is nothing.
 
     Raises:
-        ConfigError: the model is behind no server.
+        ConfigError: the model runs without a server.
         ModelError: there is one server, and it cannot be reached or failed.
     """
     while isinstance(model, Wrapper):
         model = model.inner
     if not isinstance(model, OpenAIModel):
         raise ConfigError(
-            f"the model {model.name!r} is behind no server: there is nothing to probe"
+            f"the model {model.name!r} runs without a server: there is nothing to probe"
         )
-    servers = model.servers
-    if len(servers) == 1:
-        return [await _probe(model, servers[0])]
     found: list[Probe | ModelError] = []
-    for server in servers:
+    for server in model.servers:
         try:
             found.append(await _probe(model.only(server), server))
         except ModelError as error:
+            if len(model.servers) == 1:
+                raise
             found.append(error)
     return found
 
@@ -91,8 +89,6 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
     listed = await server.listing()
     dialect = await server.dialect()
     counter = await model.counter()
-    version = await in_thread(server_version, server, dialect)
-    window = await model.window()
     request = ChatRequest(
         messages=QUESTION, max_tokens=OUTPUT, sampling=Sampling(temperature=0), thinking=False
     )
@@ -105,18 +101,17 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
         completion_tokens=completion.usage.completion_tokens,
         seconds=time.monotonic() - start,
     )
-    counts = "bytes" if isinstance(counter, ByteBound) else "tokenizer"
     return Probe(
         model=model.name,
         base_url=server.endpoint.base_url,
         dialect=dialect.name,
-        version=version,
-        window=window,
+        version=await in_thread(server_version, server, dialect),
+        window=await model.window(),
         serves=None if listed is None else tuple(entry.id for entry in listed),
         counter=counter.name,
-        counts=counter.who if isinstance(counter, CheckedCounter) else counts,
-        token_ids=bool(dialect.want_tokens),
-        thinking=dialect.switches_thinking,
+        counts=getattr(counter, "who", "bytes" if isinstance(counter, ByteBound) else "tokenizer"),
+        token_ids=dialect.engine,
+        thinking=dialect.engine,
         pattern=dialect.pattern is not None,
         call=call,
     )

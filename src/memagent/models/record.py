@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import threading
 from array import array
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 from memagent.messages import ChatRequest, Completion, Message, TokenIds
 from memagent.models.base import ChatModel, Wrapper
-from memagent.models.openai_request import identity
 from memagent.trajectory import Conversation
+
+_Key = tuple[int, bytes]
+"""Length and digest of a sequence."""
 
 
 class Recorder(Wrapper):
@@ -33,8 +36,8 @@ class Recorder(Wrapper):
         """Calls whose messages extended a conversation and whose ids did not."""
         self._lock = threading.Lock()
         self._conversations: list[Conversation] = []
-        self._by_messages = _Index()
-        self._by_ids = _Index()
+        self._open: defaultdict[_Key, list[int]] = defaultdict(list)
+        """Places by the digests of a conversation's messages and ids, so that a call is not compared with each."""
 
     @property
     def conversations(self) -> list[Conversation]:
@@ -46,8 +49,7 @@ class Recorder(Wrapper):
         """Forgets everything; calls under way open new conversations."""
         with self._lock:
             self._conversations.clear()
-            self._by_messages = _Index()
-            self._by_ids = _Index()
+            self._open.clear()
             self.retokenised = 0
 
     async def complete(self, request: ChatRequest) -> Completion:
@@ -60,10 +62,7 @@ class Recorder(Wrapper):
     def noted(self, place: int, request: ChatRequest, completion: Completion) -> None:
         """Hears of each call that was recorded, in that order and one at a time; subclasses keep what they need of it.
 
-        Args:
-            place: index in `conversations` of the one that the call opened or continued.
-            request: what was sent.
-            completion: the reply.
+        `place` is the index in `conversations` of the one that the call opened or continued.
         """
 
     def _record(self, request: ChatRequest, completion: Completion) -> None:
@@ -80,21 +79,22 @@ class Recorder(Wrapper):
             place = len(self._conversations)
             self._conversations.append(conversation)
         else:
-            for index, key in self._keys(before):
-                index.remove(key, place)
+            for key in _keys(before):
+                self._open[key].remove(place)
+                if not self._open[key]:
+                    del self._open[key]
             self._conversations[place] = conversation
-        for index, key in self._keys(conversation):
-            index.add(key, place)
+        for key in _keys(conversation):
+            self._open[key].append(place)
         self.noted(place, request, completion)
 
     def _continued(self, messages: Sequence[Message], tokens: TokenIds | None) -> int | None:
         """Which conversation the call continues, None for a new one."""
         if tokens is not None:
-            digests = _id_digests(tokens.prompt[:-1], self._by_ids.lengths())
-            if found := self._by_ids.all_prefixes(list(digests)):
+            lengths = sorted({length for length, _ in self._open})
+            if found := self._extended(_id_digests(tokens.prompt[:-1], lengths)):
                 return found[0]
-        digests = list(_message_digests(messages))[:-1]  # a proper prefix
-        extended = self._by_messages.all_prefixes(digests)
+        extended = self._extended(list(_message_digests(messages))[:-1])  # a proper prefix
         # Without ids on both sides nothing but the messages can decide.
         for place in extended:
             if tokens is None or self._conversations[place].tokens is None:
@@ -102,12 +102,18 @@ class Recorder(Wrapper):
         self.retokenised += bool(extended)
         return None
 
-    def _keys(self, conversation: Conversation) -> Iterator[tuple[_Index, _Key]]:
-        """Where an open conversation is found."""
-        yield self._by_messages, list(_message_digests(conversation.messages))[-1]
-        if (tokens := conversation.tokens) is not None:
-            ids = tokens.prompt + tokens.sampled
-            yield self._by_ids, next(_id_digests(ids, [len(ids)]))
+    def _extended(self, prefixes: Iterable[_Key]) -> list[int]:
+        """Conversations that are one of the prefixes, the longest and of equals the latest first."""
+        longest_first = reversed(list(prefixes))
+        return [place for key in longest_first for place in reversed(self._open.get(key, ()))]
+
+
+def _keys(conversation: Conversation) -> Iterator[_Key]:
+    """Where an open conversation is found."""
+    yield list(_message_digests(conversation.messages))[-1]
+    if (tokens := conversation.tokens) is not None:
+        ids = tokens.prompt + tokens.sampled
+        yield next(_id_digests(ids, [len(ids)]))
 
 
 def _turns(before: Conversation | None, tokens: TokenIds | None) -> tuple[TokenIds, ...]:
@@ -122,47 +128,11 @@ def _turns(before: Conversation | None, tokens: TokenIds | None) -> tuple[TokenI
     return (*before.turns, tokens.model_copy(update={"prompt": tokens.prompt[known:]}))
 
 
-_Key = tuple[int, bytes]
-"""Length and digest of a sequence."""
-
-
-class _Index:
-    """Finds open conversations by the digest of all they hold, so a call is not compared with each."""
-
-    def __init__(self) -> None:
-        self._places: dict[int, dict[bytes, list[int]]] = {}
-
-    def add(self, key: _Key, place: int) -> None:
-        length, digest = key
-        self._places.setdefault(length, {}).setdefault(digest, []).append(place)
-
-    def remove(self, key: _Key, place: int) -> None:
-        length, digest = key
-        of_length = self._places[length]
-        of_length[digest].remove(place)
-        if not of_length[digest]:
-            del of_length[digest]
-        if not of_length:
-            del self._places[length]
-
-    def lengths(self) -> list[int]:
-        """Lengths that occur, ascending."""
-        return sorted(self._places)
-
-    def all_prefixes(self, keys: Sequence[_Key]) -> list[int]:
-        """Conversations that are one of the prefixes, the longest and of equals the latest first."""
-        return [
-            place
-            for length, digest in reversed(keys)
-            for place in reversed(self._places.get(length, {}).get(digest, []))
-        ]
-
-
 def _message_digests(messages: Sequence[Message]) -> Iterator[_Key]:
     """Keys of the prefixes of 1, 2, ... messages, each message hashed once."""
     running = hashlib.sha256()
     for length, message in enumerate(messages, start=1):
-        running.update(identity(message))
+        running.update(repr(message).encode())
         yield length, running.digest()
 
 

@@ -76,20 +76,11 @@ class RetryPolicy:
 
 
 class Retry(Wrapper):
-    """Sends a call again when its error may pass: see `RetryPolicy` for when and how long.
+    """Sends a call again when its error may pass: see `RetryPolicy` for the arguments, and for when and how long.
 
     The `Completion` that finally comes lists the failures, the later ones of a long wait as one.
-    `counter` and `window`, which may ask the server, are retried as well.
-
-    Args:
-        inner: the model to call.
-        attempts: how often a call is sent at most, without the patience.
-        max_wait: most seconds between two attempts.
-        deadline: seconds for one call with all its attempts and waits; an attempt under way is cut off then.
-        patience: seconds that a server which has completed a request before is waited for when it is away.
-
-    Raises:
-        ConfigError: fewer than one attempt, a negative time, or a deadline of 0.
+    `counter` and `window`, which may ask the server, are retried as well. Settings that `RetryPolicy` refuses are a
+    `ConfigError`.
     """
 
     def __init__(
@@ -113,7 +104,7 @@ class Retry(Wrapper):
             RequestTimeout: the deadline came before the first attempt's end.
         """
         course = self._course()
-        completion = await self._persist(lambda: self.inner.complete(request), course)
+        completion = await course.run(lambda: self.inner.complete(request))
         # `window` and `counter` prove nothing: they may know their answer without the server.
         self._answered = True
         if not course.failures:
@@ -128,41 +119,26 @@ class Retry(Wrapper):
 
     async def counter(self) -> TokenCounter:
         """The wrapped model's counter."""
-        return await self._persist(self.inner.counter, self._course())
+        return await self._course().run(self.inner.counter)
 
     async def window(self) -> int | None:
         """The wrapped model's window."""
-        return await self._persist(self.inner.window, self._course())
+        return await self._course().run(self.inner.window)
 
     def _course(self) -> _Course:
         return _Course(self._policy, self.name, lambda: self._answered)
-
-    async def _persist(self, call: Callable[[], Awaitable[T]], course: _Course) -> T:
-        timer = timeout(self._policy.deadline)
-        try:
-            async with timer:
-                return await course.run(call)
-        except TimeoutError as error:
-            if not timer.expired():  # it is the model's own
-                raise
-            last = course.last
-            raise course.cut_off() from error if last is None else last.__cause__
 
 
 async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
     """Calls until it succeeds or cannot, as `Retry` does for a server that has answered before.
 
-    For what asks a server outside of `complete`: a counter, in a thread.
-
-    Args:
-        call: asks the server, once.
-        name: who is asked, for the log.
+    For what asks a server outside of `complete`. `call` asks it once; the log names it `name`.
 
     Raises:
         ModelError: the last attempt's error, with `.attempts` set.
     """
     try:
-        return await call()
+        return await call()  # most counts succeed, and tenacity costs more than a count
     except ModelError as error:
         if not error.retryable:
             raise
@@ -170,17 +146,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
 
 
 async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs work that counts tokens in a thread. Where a server counts and is away, it is waited for.
-
-    Args:
-        name: the model's, for the log.
-        work: may block, and is safe to repeat.
-        args: its arguments.
-        kwargs: its arguments by name.
-
-    Raises:
-        ModelError: the server cannot be asked.
-    """
+    """Runs work that counts tokens in a thread, again where the server that counts is away (see `patiently`)."""
     try:
         return await in_thread(work, *args, **kwargs)
     except ModelError as error:
@@ -190,16 +156,14 @@ async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwar
 
 
 class _Course:
-    """One call with all its attempts: what is the same for tasks and threads."""
+    """One call with all its attempts. `answered`: whether the server has answered a call before."""
 
     def __init__(self, policy: RetryPolicy, name: str, answered: Callable[[], bool]) -> None:
         self.failures: list[Failure] = []
-        self.last: ModelError | None = None
         self.sent = 0
-        self._policy = policy
-        self._name = name
-        self._answered = answered
+        self._policy, self._name, self._answered = policy, name, answered
         self._start = monotonic()
+        self._last: ModelError | None = None
         self._used = 0
         """Attempts that count."""
         self._away = 0
@@ -207,7 +171,7 @@ class _Course:
         self._away_since = 0.0
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Calls until it succeeds or cannot."""
+        """Calls until it succeeds, cannot, or the deadline comes."""
 
         async def attempt() -> T:
             self.sent += 1
@@ -215,51 +179,56 @@ class _Course:
 
         retrying = AsyncRetrying(
             sleep=sleep,
-            retry=self._judge,
+            retry=self._may_pass,
             wait=self._wait,
             stop=self._stop,
             before_sleep=self._note,
             reraise=True,
         )
+        timer = timeout(self._policy.deadline)
         try:
-            return await retrying(attempt)
+            async with timer:
+                return await retrying(attempt)
         except ModelError as error:
-            raise self.final(error) from error.__cause__
+            raise self._final(error) from error.__cause__
+        except TimeoutError as error:
+            if not timer.expired():  # it is the model's own
+                raise
+            if (last := self._last) is not None:
+                raise self._final(last) from last.__cause__
+            raise RequestTimeout(
+                f"{self._name}: no reply within the deadline of {self._policy.deadline:g} s; "
+                f"allow more with deadline=, or send fewer calls at once"
+            ) from error
 
-    def final(self, error: ModelError) -> ModelError:
-        """The error that the caller gets: the same one where the call was sent only once."""
+    def _final(self, error: ModelError) -> ModelError:
+        """The error that the caller gets: a copy (other tasks may hold it) that says more, unless it was sent once."""
         if self.sent == 1:
             return error
         over = monotonic() - self._start
         text = f"{error} (gave up after {self.sent} attempts over {over:.1f} s)"
         logger.debug("%s: %s", self._name, text)  # the caller hears it from the error
-        return _reworded(error, text, self.sent)
+        # Not through the class or `copy`, which call an `__init__` whose arguments only its author knows.
+        final = ModelError.__new__(type(error), text)
+        final.__dict__.update(vars(error))
+        final.attempts = self.sent
+        return final
 
-    def cut_off(self) -> ModelError:
-        """The error where the deadline ended an attempt (or the last moment of a wait)."""
-        if self.last is not None:
-            return self.final(self.last)
-        return RequestTimeout(
-            f"{self._name}: no reply within the deadline of {self._policy.deadline:g} s; "
-            f"allow more with deadline=, or send fewer calls at once"
-        )
-
-    def _judge(self, state: RetryCallState) -> bool:
+    def _may_pass(self, state: RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome is not None else None
         if not isinstance(error, ModelError) or not error.retryable:
             return False
-        self.last = error
+        self._last = error
         if isinstance(error, ConnectionFailed | ServerBusy) and self._answered():
+            self._away_since = self._away_since if self._away else monotonic()
             self._away += 1
-            if self._away == 1:
-                self._away_since = monotonic()
         else:
             self._away = 0
             self._used += 1
         return True
 
     def _wait(self, state: RetryCallState) -> float:
-        asked = 0.0 if self.last is None else self.last.retry_after or 0.0
+        asked = 0.0 if self._last is None else self._last.retry_after or 0.0
         most = self._policy.max_wait
         cap = min(LOST_WAIT, most) if self._away else most
         # The exponent is bounded because 2.0**1024 is an error.
@@ -277,26 +246,13 @@ class _Course:
 
     def _note(self, state: RetryCallState) -> None:
         wait = state.upcoming_sleep
-        text = f"{type(self.last).__name__}: {self.last}"
-        if len(self.failures) < FAILURES_KEPT:
-            self.failures.append(Failure(error=text, waited=wait))
-        else:
-            more = self.sent - FAILURES_KEPT
-            self.failures[-1] = Failure(
-                error=f"{text} (and {more} before it)", waited=self.failures[-1].waited + wait
-            )
+        text, waited = f"{type(self._last).__name__}: {self._last}", wait
+        if len(self.failures) == FAILURES_KEPT:
+            text += f" (and {self.sent - FAILURES_KEPT} before it)"
+            waited += self.failures.pop().waited
+        self.failures.append(Failure(error=text, waited=waited))
         which = f"{self._used} of {self._policy.attempts}"
         if self._away:
             which = f"{self.sent} (waiting up to {self._policy.patience:g} s for the server)"
-        logger.warning(
-            "%s: attempt %s failed, the next one in %.1f s: %s", self._name, which, wait, self.last
-        )
-
-
-def _reworded(error: ModelError, text: str, attempts: int) -> ModelError:
-    """The same error with another text: a new one, since other tasks may hold the old one."""
-    # Not through the class or `copy`, which call an `__init__` whose arguments only its author knows.
-    final = ModelError.__new__(type(error), text)
-    final.__dict__.update(vars(error))
-    final.attempts = attempts
-    return final
+        said = "%s: attempt %s failed, the next one in %.1f s: %s"
+        logger.warning(said, self._name, which, wait, self._last)

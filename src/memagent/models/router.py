@@ -10,7 +10,6 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -36,147 +35,124 @@ ANSWERS_WITHIN = 2.0
 AWAY = (ConnectionFailed, RequestTimeout, ServerFailed)
 
 
-@dataclass(eq=False)
-class Lane:
-    """One server, and how it is doing."""
-
-    server: Server
-    outstanding: int = 0
-    """Tokens of the requests that it is at: prompt plus the most that may be generated."""
-    failures: int = 0
-    """In a row."""
-    rests_until: float = 0.0
-    """On the monotonic clock."""
-    on_trial: bool = False
-    """It said that it is back, and has not answered a request since."""
-
-
 class Router:
     """Chooses among servers of the same model.
 
     A conversation goes to the server that has most of its prompt in its prefix cache, unless that one is
     clearly busier than another; anything else to the server with the least outstanding tokens. A server that
     failed is left out, asked for its model list from time to time, and taken back when it answers.
-
-    Args:
-        servers: at least one.
     """
 
     def __init__(self, servers: Sequence[Server]) -> None:
-        self._lanes = [Lane(server) for server in servers]
+        self.servers = list(servers)
+        """At least one."""
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, Lane] = OrderedDict()
-
-    @property
-    def servers(self) -> list[Server]:
-        """All of them."""
-        return [lane.server for lane in self._lanes]
+        self._known: OrderedDict[bytes, Server] = OrderedDict()
 
     @asynccontextmanager
     async def turn(self, messages: Sequence[Message], tokens: int) -> AsyncGenerator[Server]:
-        """The server for one request of about so many tokens, which counts as its own until the block is left."""
-        blocks = list(_blocks(messages)) if len(self._lanes) > 1 else []
+        """The server for one request of about `tokens`, which count as outstanding until the block is left."""
+        blocks = list(_digest_blocks(messages)) if len(self.servers) > 1 else []
         await self._revive()
         with self._lock:
-            lane = self._choose(blocks, tokens)
-            lane.outstanding += tokens
+            server = self._choose(blocks, tokens)
+            server.outstanding += tokens
             for block in blocks:
-                self._known[block] = lane
+                self._known[block] = server
                 self._known.move_to_end(block)
             while len(self._known) > KNOWN_BLOCKS:
                 self._known.popitem(last=False)
         try:
-            yield lane.server
+            yield server
+            server.failures = 0
         except ModelError as error:
-            self._failed(lane, error)
+            self._leave_out(server, error)
             raise
-        else:
-            lane.failures, lane.on_trial = 0, False
         finally:
             with self._lock:
-                lane.outstanding -= tokens
+                server.outstanding -= tokens
 
     def ask(self, path: str, body: Mapping[str, object]) -> Mapping[str, JsonValue]:
         """`Server.ask` of the first server that is there, else the last server's error. Blocks."""
-        *first, last = sorted(self._lanes, key=lambda lane: lane.rests_until)
-        for lane in first:
+        *first, last = sorted(self.servers, key=lambda server: server.rests_until)
+        for server in first:
             try:
-                return lane.server.ask(path, body)
+                return server.ask(path, body)
             except (*AWAY, ServerBusy) as error:
-                self._failed(lane, error)
-        return last.server.ask(path, body)
+                self._leave_out(server, error)
+        return last.ask(path, body)
 
-    def _choose(self, blocks: list[bytes], tokens: int) -> Lane:
+    def _choose(self, blocks: list[bytes], tokens: int) -> Server:
         now = time.monotonic()
-        up = [lane for lane in self._lanes if lane.rests_until <= now]
+        up = [server for server in self.servers if server.rests_until <= now]
         if not up:  # the one that has rested longest: its failure is the caller's to wait out
-            return min(self._lanes, key=lambda lane: lane.rests_until)
-        least = min(up, key=lambda lane: lane.outstanding)
-        known = [lane for block in blocks if (lane := self._known.get(block)) is not None]
-        if known and len(known) >= STICKS * len(blocks):
-            follows = known[-1]
-            if follows in up and follows.outstanding - least.outstanding <= LEAD * tokens:
-                return follows
+            return min(self.servers, key=lambda server: server.rests_until)
+        least = min(up, key=lambda server: server.outstanding)
+        known = [server for block in blocks if (server := self._known.get(block)) is not None]
+        if known and len(known) >= STICKS * len(blocks) and known[-1] in up:
+            behind = known[-1].outstanding - least.outstanding
+            return known[-1] if behind <= LEAD * tokens else least
         return least
 
     async def _revive(self) -> None:
         """Asks servers whose rest is over whether they are there."""
-        if len(self._lanes) == 1:
+        if len(self.servers) == 1:
             return
         with self._lock:
             now = time.monotonic()
-            away = [lane for lane in self._lanes if lane.failures and not lane.on_trial]
-            due = [lane for lane in away if lane.rests_until <= now]
-            for lane in due:  # nobody else asks meanwhile
-                lane.rests_until = now + ANSWERS_WITHIN
+            away = [server for server in self.servers if server.failures and server.rests_until]
+            due = [server for server in away if server.rests_until <= now]
+            for server in due:  # nobody else asks meanwhile
+                server.rests_until = now + ANSWERS_WITHIN
         if due:
             await asyncio.gather(*map(self._look_after, due))
 
-    async def _look_after(self, lane: Lane) -> None:
-        lane.server.forget()
+    async def _look_after(self, server: Server) -> None:
+        server.forget()
         try:
             async with asyncio.timeout(ANSWERS_WITHIN):
-                await lane.server.listing()
+                await server.listing()
         except (*AWAY, ServerBusy, TimeoutError):
             with self._lock:
-                lane.failures += 1
-                lane.rests_until = time.monotonic() + _rest(lane.failures)
+                _rest(server, time.monotonic())
             return
         except ModelError as error:  # who refuses to send a list is there
             logger.debug("%s", error)
-        lane.on_trial, lane.rests_until = True, 0.0
-        logger.warning("%s: is back", lane.server.endpoint)
+        server.rests_until = 0.0
+        logger.warning("%s: is back", server.endpoint)
 
-    def _failed(self, lane: Lane, error: ModelError) -> None:
+    def _leave_out(self, server: Server, error: ModelError) -> None:
         """Leaves a server out for a while, if what failed is the server."""
         if not isinstance(error, (*AWAY, ServerBusy)):
             return
         if isinstance(error, AWAY):
-            lane.server.forget()
+            server.forget()
         with self._lock:
             now = time.monotonic()
-            if lane.rests_until > now:  # many requests fail when a server goes: it goes once
+            if server.rests_until > now:  # many requests fail when a server goes: it goes once
                 return
-            lane.failures, lane.on_trial = lane.failures + 1, False
-            rest = max(_rest(lane.failures), min(error.retry_after or 0.0, LONGEST_REST))
-            lane.rests_until = now + rest
-        if len(self._lanes) > 1:
-            logger.warning("%s: left out for %.0f s: %s", lane.server.endpoint, rest, error)
+            _rest(server, now, least=min(error.retry_after or 0.0, LONGEST_REST))
+        if len(self.servers) > 1:
+            rest = server.rests_until - now
+            logger.warning("%s: left out for %.0f s: %s", server.endpoint, rest, error)
 
 
-def _rest(failures: int) -> float:
-    return min(FIRST_REST * 2.0 ** min(failures - 1, 16), LONGEST_REST)
+def _rest(server: Server, now: float, *, least: float = 0.0) -> None:
+    """Counts a failure; the rest is twice as long for each in a row, and `least` seconds."""
+    server.failures += 1
+    doubled = FIRST_REST * 2.0 ** min(server.failures - 1, 16)
+    server.rests_until = now + max(min(doubled, LONGEST_REST), least)
 
 
-def _blocks(messages: Sequence[Message]) -> Iterator[bytes]:
+def _digest_blocks(messages: Sequence[Message]) -> Iterator[bytes]:
     """Digests of the prompt's beginnings, block by block."""
-    text = "\x00".join(map(_beginning, messages))
+    text = "\x00".join(map(_write, messages))
     running = hashlib.blake2b(digest_size=16)
     for start in range(0, len(text) - BLOCK + 1, BLOCK):
         running.update(text[start : start + BLOCK].encode("utf-8", "surrogatepass"))
         yield running.digest()
 
 
-def _beginning(message: Message) -> str:
+def _write(message: Message) -> str:
     calls = (f"\x00{call.name}\x00{call.arguments}" for call in message.tool_calls)
     return f"{message.role}\x00{message.content}{''.join(calls)}"

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, ToolCall, Usage
-from memagent.models.base import refuse_overflow
-from memagent.models.metered import metered
+from memagent.models.base import Unserved
+from memagent.models.limit import complete_usage
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -17,7 +17,7 @@ Reply = str | ToolCall | tuple[ToolCall, ...] | list[ToolCall] | Completion | Ba
 Respond = Callable[[ChatRequest], "Reply | Awaitable[Reply]"]
 
 
-class ScriptedModel:
+class ScriptedModel(Unserved):
     """Replies from a list, one entry a call, or from a function of the request.
 
     A text, a tool call or several become a `Completion` whose usage is counted with the model's counter, a
@@ -56,28 +56,13 @@ class ScriptedModel:
         self.requests: list[ChatRequest] = []
         """What was sent, in order."""
         self._replies = replies if callable(replies) else tuple(replies)
-        self._window = window
-        self._counter = ByteBound() if counter is None else counter
-        self._name = name
+        super().__init__(ByteBound() if counter is None else counter, window)
+        self.name = name
         self._lock = threading.Lock()
 
-    @property
-    def name(self) -> str:
-        """What the constructor was given."""
-        return self._name
-
     async def complete(self, request: ChatRequest) -> Completion:
-        """The next reply.
-
-        Raises:
-            ContextOverflow: prompt and output are over the window.
-            ModelError: the list of replies is used up.
-            BaseException: the reply is this exception.
-        """
-        prompt = self._counter.count_messages(
-            request.messages, thinking=request.thinking, tools=request.tools
-        )
-        refuse_overflow(self.name, prompt, request.max_tokens, self._window)
+        """The next reply, raised if it is an exception; a `ModelError` where the list is used up."""
+        prompt = self.count_prompt(request)
         with self._lock:
             place = len(self.requests)
             self.requests.append(request)
@@ -90,21 +75,10 @@ class ScriptedModel:
         calls = () if isinstance(reply, str) else (reply,) if isinstance(reply, ToolCall) else reply
         usage = Usage(calls=1, prompt_tokens=prompt)
         completion = Completion(text=text, tool_calls=tuple(calls), usage=usage)
-        return metered(request, completion, self._counter)
-
-    async def counter(self) -> TokenCounter:
-        """The counter that was given."""
-        return self._counter
-
-    async def window(self) -> int | None:
-        """The window that was given."""
-        return self._window
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
+        return complete_usage(request, completion, self._counter)
 
     def __repr__(self) -> str:
-        return f"ScriptedModel({self._name!r}, {len(self.requests)} requests so far)"
+        return f"ScriptedModel({self.name!r}, {len(self.requests)} requests so far)"
 
     async def _reply(self, place: int, request: ChatRequest) -> Reply:
         if callable(self._replies):
@@ -113,6 +87,6 @@ class ScriptedModel:
         if place < len(self._replies):
             return self._replies[place]
         raise ModelError(
-            f"{self._name} has {len(self._replies)} replies, and this is call number {place + 1} (kind "
+            f"{self.name} has {len(self._replies)} replies, and this is call number {place + 1} (kind "
             f"{request.kind!r}); give one more reply, or a function that makes them"
         )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import JsonValue
 
 from memagent.errors import (
+    AuthenticationFailed,
     BadResponse,
     ConnectionFailed,
     ModelError,
@@ -20,22 +24,30 @@ from memagent.errors import (
     RequestTimeout,
     ServerBusy,
     ServerFailed,
+    TLSFailed,
 )
-from memagent.models.dialects import Dialect, owned_by
-from memagent.models.model_list import VERSION, ModelList
-from memagent.models.openai_client import Clients
-from memagent.models.openai_errors import Endpoint, says_no_model, translate, where_models_are
-from memagent.models.openai_parameters import Parameters
-from memagent.models.openai_reply import ServedModel, served_window
-
-if TYPE_CHECKING:
-    import openai
+from memagent.models.dialects import Dialect, Parameters, owned_by
+from memagent.models.openai_client import Clients, speaks_tls
+from memagent.models.openai_errors import (
+    Endpoint,
+    broke,
+    says_no_model,
+    server_message,
+    translate,
+    where_models_are,
+)
+from memagent.models.openai_reply import ServedModel, read_models, served_window
+from memagent.models.sharing import Once
 
 logger = logging.getLogger("memagent")
 
 STRICT = {"vllm", "library"}
 """Owners in the lists of servers that serve what they list and nothing else: vLLM, Ollama."""
 OPENAI = "https://api.openai.com/"
+VERSION = "/v1"
+LIST_SECONDS = 30.0
+"""A model list, a count or a version needs no computing: a server that has not sent it by then hangs."""
+_NO_LIST = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
 FRESH = 1.0
 """Seconds for which a list is not asked for again, so that many runs that begin together ask once."""
 UNREACHED = (ConnectionFailed, RequestTimeout, ServerBusy)
@@ -43,80 +55,91 @@ UNREACHED = (ConnectionFailed, RequestTimeout, ServerBusy)
 
 
 class Server:
-    """One server that serves one model. What asks it raises a `ModelError` where it cannot be reached.
+    """One server that serves one model. What asks it raises a `ModelError` where it cannot be reached."""
 
-    Args:
-        name: the model as errors name it.
-        model: the name under which the server serves it.
-        clients: connections to the server.
-        timeout: seconds that a chat request may take.
-        presumed: the dialect for a server that does not give itself away.
-    """
-
-    def __init__(
-        self, name: str, model: str, clients: Clients, timeout: float, presumed: Dialect
-    ) -> None:
+    def __init__(self, model: str, clients: Clients, presumed: Dialect) -> None:
         self.model = model
         self._clients = clients
-        self._models = ModelList(clients, clients.endpoint(name))
-        self._presumed = presumed
-        self._unlisted = False
+        self._presumed = presumed  # where it does not give itself away
         self._parameters = Parameters(self.endpoint)
+        self.outstanding = 0
+        """Tokens of the requests that it is at: prompt plus the most that may be generated."""
+        self.failures = 0
+        """In a row."""
+        self.rests_until = 0.0
+        """On the monotonic clock; 0 where it does not rest, or said after its rest that it is back."""
+        self._names: list[str] | None = None
+        """Models of the latest list."""
+        self._astray: str | None = None
+        """Why the base URL seems to lead elsewhere."""
+        self.forget()
 
     @property
     def endpoint(self) -> Endpoint:
-        """The server, as errors may name it."""
-        return self._models.endpoint
+        """The server at the base URL that is used, as errors may name it."""
+        return self._clients.endpoint
 
-    # --- what it says of itself
+    def forget(self) -> None:
+        """Asks again next time: after a restart a server may serve another model or window."""
+        self._list = Once(self._ask_list)
+        self._listed_at: float | None = None
+        self._list_refused = False
 
     async def listing(self) -> tuple[ServedModel, ...] | None:
         """Its model list, asked for once; None where it keeps none."""
-        return await self._models.get()
+        return await self._list.get()
+
+    async def listing_if_any(self, *, required: bool = False) -> tuple[ServedModel, ...] | None:
+        """Its model list, None also where it refuses to send it: some gateways guard the list more than the chat.
+
+        A failure that may pass (`ServerFailed`) counts as no list this time, unless it is `required`.
+        """
+        if self._list_refused:
+            return None
+        try:
+            return await self.listing()
+        except UNREACHED:
+            raise
+        except ServerFailed:
+            if required:
+                raise
+            return None  # not remembered
+        except ModelError as error:
+            self._list_refused = True
+            logger.info("%s: taken for %s: %s", self.endpoint, self._presumed.name, error)
+            return None
 
     async def window(self) -> int | None:
         """Most tokens of prompt plus output, None where the list does not say. Asked anew: it may have restarted.
 
-        Raises:
-            ModelNotFound: the list names other models only.
-            RequestRefused: there is no list, and the base URL looks incomplete.
+        Raises a `ModelNotFound` as `check_name` does, a `RequestRefused` where the base URL looks incomplete.
         """
-        asked_at = self._models.asked_at
-        if asked_at is not None and time.monotonic() - asked_at > FRESH:
+        if self._listed_at is not None and time.monotonic() - self._listed_at > FRESH:
             self.forget()
         listed = await self.listing()
         if listed is None:
-            if self._models.astray is not None:
-                raise RequestRefused(self._models.astray)
+            if self._astray is not None:
+                raise RequestRefused(self._astray)
             return None
         await self.check_name(guess=len(listed) > 1)
         return served_window(self.model, listed)
 
+    async def known_window(self) -> int | None:
+        """Its window, None where its list does not come either: chat requests then have their say."""
+        return served_window(self.model, await self.listing_if_any() or ())
+
     async def dialect(self) -> Dialect:
         """How to speak to it: as its list gives away, else as presumed."""
-        owners = {entry.owned_by for entry in await self._lenient() or ()}
+        owners = {entry.owned_by for entry in await self.listing_if_any() or ()}
         found = {dialect for owner in owners if (dialect := owned_by(owner)) is not None}
         return found.pop() if len(found) == 1 else self._presumed
 
-    async def settled(self) -> None:
-        """Makes sure that what its list says is known, or that there is none; a failure is raised."""
-        await self._lenient(for_good=True)
-
-    async def known_window(self) -> int | None:
-        """Its window, None where its list does not come either: chat requests then have their say."""
-        listed = await self._lenient()
-        return None if listed is None else served_window(self.model, listed)
-
     async def check_name(self, *, guess: bool = False) -> None:
-        """Compares the model's name with the list, where it takes no other (or every one, for the one it has).
+        """Raises a `ModelNotFound` where the list names other models only, and no other name (or every one) is taken.
 
-        Args:
-            guess: also where other names than those in the list may do, as at gateways.
-
-        Raises:
-            ModelNotFound: the list names other models only.
+        With `guess` also where other names than those in the list may do, as at gateways.
         """
-        listed = await self._lenient()
+        listed = await self.listing_if_any()
         names = {entry.id for entry in listed or ()}
         # SGLang: `model:adapter`; Ollama: the tag may be left out; LiteLLM lists `openai/*`.
         mine = {self.model, self.model.partition(":")[0], f"{self.model}:latest"}
@@ -125,32 +148,46 @@ class Server:
         owners = {entry.owned_by for entry in listed or ()}
         strict = owners <= STRICT or self.endpoint.base_url.startswith(OPENAI)
         if guess or strict or (await self.dialect()).any_name:
-            there = where_models_are(self.endpoint, self._models.names)
+            there = where_models_are(self.endpoint, self._names)
             raise ModelNotFound(f"{self.endpoint}: no model of that name; {there}")
 
-    def forget(self) -> None:
-        """Asks again next time: after a restart a server may serve another model or window."""
-        self._models.forget()
-        self._unlisted = False
-
-    async def _lenient(self, *, for_good: bool = False) -> tuple[ServedModel, ...] | None:
-        """Its model list, None also where it refuses to send it: some gateways guard the list more than the chat."""
-        if self._unlisted:
-            return None
+    async def _ask_list(self) -> tuple[ServedModel, ...] | None:
+        """The list as it is now. Where the base URL has none and `/v1` behind it has, that is the base URL."""
+        url = self.endpoint.base_url.rstrip("/")
+        below = replace(self.endpoint, base_url=url + VERSION)
+        failure: BadResponse | None = None
+        listed = None
         try:
-            return await self.listing()
-        except UNREACHED:
-            raise
-        except ServerFailed:
-            if for_good:
+            listed = await _ask_at(self._clients, self.endpoint)
+        except BadResponse as error:
+            failure = error
+        if listed is None and not url.endswith(VERSION):
+            try:
+                listed = await _ask_at(self._clients, below)
+            except AuthenticationFailed:
+                self._move(below)
                 raise
-            return None  # not remembered
-        except ModelError as error:
-            self._unlisted = True
-            logger.info("%s: taken for %s: %s", self.endpoint, self._presumed.name, error)
+            except (RequestRefused, BadResponse):
+                pass
+            if listed is not None:
+                self._move(below)
+            else:
+                self._astray = (
+                    f"{self.endpoint}: neither GET {url}/models nor GET {below.base_url}/models gives a list of "
+                    f"models. Most base URLs end in /v1: correct it, or give the window (--window) if it is right"
+                )
+        if listed is None:
+            if failure is not None:
+                raise failure
+            logger.info("%s: no list of models there", self.endpoint)
             return None
+        self._names = [entry.id for entry in listed]
+        self._listed_at = time.monotonic()
+        return listed
 
-    # --- calls
+    def _move(self, endpoint: Endpoint) -> None:
+        logger.info("%s: the base URL is %s", self.endpoint, endpoint.base_url)
+        self._clients.endpoint = endpoint
 
     async def chat(self, fields: Mapping[str, object]) -> bytes:
         """Sends a chat request, once, and returns the reply's body."""
@@ -161,13 +198,18 @@ class Server:
         try:
             while True:  # once more for each parameter that the server is found to refuse
                 sent = self._parameters.adapt(fields)
+                known = {name: sent.pop(name) for name in ("model", "messages")}
                 try:
-                    return (await create(**_arguments(sent))).content
+                    return (await create(**known, extra_body=sent)).content
                 except openai.APIError as error:
                     if not self._parameters.learn(error, sent):
                         raise
         except openai.APIError as error:
-            raise await self._translated(error) from self.endpoint.cause(error)
+            served = None
+            if says_no_model(error):
+                with suppress(ModelError):  # rather than a second error
+                    served = [entry.id for entry in await self._ask_list() or ()]
+            raise translate(error, self.endpoint, served) from self.endpoint.cause(error)
         except UnicodeEncodeError as error:
             raise RequestRefused(
                 f"{self.endpoint}: the prompt holds half a surrogate pair "
@@ -176,28 +218,25 @@ class Server:
             ) from None
 
     def ask(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, JsonValue]:
-        """Asks for something beside the chat, from the server's root. Blocks.
+        """Asks for something beside the chat, at a path from the server's root: a POST with `body`, or a GET. Blocks.
 
-        Args:
-            path: `/tokenize`, say.
-            body: sent with POST; None for a GET.
-
-        Raises:
-            ModelError: `ModelNotFound` where there is no such path.
+        `ModelNotFound` means that there is no such path.
         """
         client = self._clients.blocking()
         import openai
 
-        quick = self._models.quick
+        quick = _hurry(self.endpoint)
         options: Any = {"timeout": self._clients.timeout(quick.timeout)}
-        url = self._root + path
+        parts = urlsplit(self.endpoint.base_url)
+        root = parts._replace(path=parts.path.rstrip("/").removesuffix(VERSION))
+        url = urlunsplit(root) + path
         try:
             if body is None:
                 reply = client.get(url, cast_to=object, options=options)
             else:
                 reply = client.post(url, cast_to=object, body=dict(body), options=options)
         except openai.APIError as error:
-            raise translate(error, quick, self._models.names) from self.endpoint.cause(error)
+            raise translate(error, quick, self._names) from self.endpoint.cause(error)
         except ValueError as error:  # it said that it is JSON, and is not
             reply = str(error)
         if not isinstance(reply, dict):
@@ -211,24 +250,35 @@ class Server:
         """Closes the connections of all event loops."""
         await self._clients.aclose()
 
-    # --- inside
 
-    @property
-    def _root(self) -> str:
-        """Where the paths beside `/v1` begin."""
-        parts = urlsplit(self.endpoint.base_url)
-        return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(VERSION)))
-
-    async def _translated(self, error: openai.APIError) -> ModelError:
-        served: list[str] | None = None
-        if says_no_model(error):
-            with suppress(ModelError):  # rather than a second error
-                served = self._models.names if await self._models.ask() is not None else None
-        return translate(error, self.endpoint, served)
+def _hurry(endpoint: Endpoint) -> Endpoint:
+    """The server as it is asked for what needs no computing."""
+    return replace(endpoint, timeout=min(LIST_SECONDS, endpoint.timeout))
 
 
-def _arguments(fields: Mapping[str, object]) -> dict[str, Any]:
-    """The client's own arguments, and the rest as it takes fields that it does not know."""
-    known = ("model", "messages")
-    rest = {name: value for name, value in fields.items() if name not in known}
-    return cast("dict[str, Any]", {name: fields[name] for name in known} | {"extra_body": rest})
+async def _ask_at(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ...] | None:
+    """Asks for the list at a base URL, once; None where there is none, `BadResponse` where something else is."""
+    client = await clients.get()
+    import openai
+
+    there = client.with_options(base_url=endpoint.base_url)
+    quick = _hurry(endpoint)
+    try:
+        raw = await there.models.with_raw_response.list(timeout=clients.timeout(quick.timeout))
+    except openai.APIStatusError as error:
+        if error.status_code in _NO_LIST:
+            return None
+        if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
+            said = endpoint.quote(server_message(error.body))
+            raise RequestRefused(
+                f"{endpoint}: the server answered 500 to GET /models: {said}; give the window (--window) if "
+                f"it can do without its list"
+            ) from endpoint.cause(error)
+        raise translate(error, endpoint) from endpoint.cause(error)
+    except openai.APIError as error:
+        if broke(error) and await asyncio.to_thread(speaks_tls, endpoint.base_url):
+            raise TLSFailed(
+                f"{endpoint}: the server speaks TLS there; begin the base URL with https://"
+            ) from None
+        raise translate(error, quick) from endpoint.cause(error)
+    return read_models(raw.content, endpoint)

@@ -1,4 +1,4 @@
-"""Counting as the server counts: its own tokenizer and chat template, asked over the network."""
+"""Counting as the server counts: a tokenizer on this machine where both count alike, else requests to it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from pydantic import JsonValue
 
-from memagent.errors import AuthenticationFailed, BadResponse, ModelNotFound, RequestRefused
-from memagent.messages import Message, ToolSpec
-from memagent.models.openai_request import sent
+from memagent.errors import (
+    AuthenticationFailed,
+    BadResponse,
+    ModelNotFound,
+    RequestRefused,
+    TokenizerError,
+)
+from memagent.messages import Message, ToolCall, ToolSpec
+from memagent.models.dialects import TEMPLATE_KWARGS, merge_fields, write_message
 from memagent.texts import repair_surrogates
-from memagent.tokens.base import Measured
+from memagent.threads import widen
+from memagent.tokens.base import Measured, TokenCounter
+from memagent.tokens.template import TEXT_PROTOCOL, unseen
 
 logger = logging.getLogger("memagent")
 
 Ask = Callable[[str, Mapping[str, object]], Mapping[str, JsonValue]]
 
+COUNTING_THREADS = 8
+"""Worker threads where the server counts: they wait for it and use no core."""
 PROBES = (
     "The old prince's house, 1805! 'Tis there; they'll go.\n\n  “Yes,” said Natásha.",
     "日本語と中文，한국어。 naïve café e\u0301 🙂🏽 \u00a0\u200b 12345 1,000.50",
@@ -36,39 +46,94 @@ CONVERSATIONS = (
     ),
 )
 """Conversations by which chat templates are compared; without a system message, which some refuse."""
+TOOLS = (
+    ToolSpec(
+        name="born",
+        description="The year in which <somebody> was born.",
+        parameters={
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "among": {"type": "array", "items": {}}},
+            "required": ["name"],
+        },
+    ),
+)
+
+
+def _turn(name: str, said: str, arguments: str, result: str) -> tuple[Message, Message]:
+    call = ToolCall(id=name, name="born", arguments=arguments)
+    return (
+        Message(role="assistant", content=said, tool_calls=(call,)),
+        Message(role="tool", content=result, tool_call_id=name),
+    )
+
+
+TOOL_TALK = (
+    Message(role="user", content="When was she born?"),
+    *_turn("call00000", "I look.", '{"name":"Nat\\u00e1sha","among":[1, {}]}', "In 1792."),
+    *_turn("call00001", "", "", "Error: who?"),
+)
+"""The same for tools, with one call at a time: Llama's templates know no others."""
+_MEMO = 256
+"""Counts of prompts that are remembered: each prompt is looked at twice."""
 
 
 class ServerCounter:
-    """Counts with a server's `/tokenize`. Each count is a request, sent once; who counts may send it again.
+    """Counts as a server does: with a tokenizer at hand as far as it counts alike, else by its `/tokenize`.
 
-    Args:
-        ask: sends a request to a path of the server (`Server.ask`).
-        model: the name under which the server serves the model.
-        template: what chat requests say of the prompt (`chat_template_kwargs`, `tools`, ...).
+    Each count at the server is a request, sent once; who counts may send it again. The name is the server's,
+    whoever counts: they count alike, and a run can be resumed with either.
+
+    `ask` is `Server.ask`, `template` what chat requests say of the prompt (`chat_template_kwargs`, `tools`, ...),
+    `local` a tokenizer that may be the server's.
 
     Raises:
         ModelError: here and from each of the methods, where the server cannot be asked; `BadResponse` where it
             answers and does not count.
     """
 
-    control_tokens: frozenset[str] = frozenset()
-    """Not known: the forms that are in use are made harmless all the same."""
+    exact = True
 
-    def __init__(self, ask: Ask, model: str, template: Mapping[str, object]) -> None:
-        self._send = ask
-        self._model = model
-        self._template = dict(template)
-        self._mute = False
-        seen = [self.ids(text) for text in PROBES]
-        short = [len(self.rendered(messages)) for messages in CONVERSATIONS]
-        if not (all(seen) and all(short)):
+    def __init__(
+        self,
+        ask: Ask,
+        model: str,
+        template: Mapping[str, object],
+        local: TokenCounter | None = None,
+    ) -> None:
+        self._send, self._model, self._template = ask, model, template
+        self._cannot_detokenize = False
+        self._memo: dict[bytes, int] = {}
+        seen = [self._ids(text) for text in PROBES]
+        prompts = [self._ask(messages) for messages in CONVERSATIONS]
+        if not (all(seen) and all(prompts)):
             raise BadResponse(f"{model}: /tokenize finds no tokens in texts that have some")
         # Not of the conversations: some templates write the date, and a run may go on tomorrow.
         self.name = f"server:{hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:12]}"
+        alike = local is not None and list(map(local.count, PROBES)) == list(map(len, seen))
+        self._texts = local if alike else None
+        alike = alike and all(
+            self._counts_alike(local, messages, thinking=thinking)
+            for messages in CONVERSATIONS
+            for thinking in (None, False)
+        )
+        self._messages = local if alike else None
+        self._tools: TokenCounter | None = None
+        self._tools_compared = False
+        self.control_tokens = self._texts.control_tokens if self._texts else frozenset[str]()
+        """Without a tokenizer at hand none: the forms that are in use are made harmless all the same."""
+        if self._messages is None:
+            widen(COUNTING_THREADS)
+
+    @property
+    def who(self) -> str:
+        """Who counts: `tokenizer`, `server`, or `both` (texts here, conversations there)."""
+        if self._texts is None:
+            return "server"
+        return "both" if self._messages is None else "tokenizer"
 
     def count(self, text: str) -> int:
         """Tokens of `text`."""
-        return len(self.ids(text))
+        return len(self._ids(text)) if self._texts is None else self._texts.count(text)
 
     def count_messages(
         self,
@@ -77,44 +142,40 @@ class ServerCounter:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of the prompt that the server would make of the messages."""
-        return len(self.rendered(messages, thinking=thinking, tools=tools))
+        """Tokens of the prompt that the server makes of the messages; a `TokenizerError` if it shows no tools."""
+        texts = repr((thinking, *messages, *tools)).encode()
+        key = hashlib.blake2b(texts, digest_size=16).digest()
+        if (found := self._memo.get(key)) is None:
+            with_tools = tools or any(m.role == "tool" or m.tool_calls for m in messages)
+            local = self._find_tools_counter() if with_tools else self._messages
+            if local is None:
+                found = self._ask(messages, thinking=thinking, tools=tools)
+            else:
+                found = local.count_messages(messages, thinking=thinking, tools=tools)
+            if len(self._memo) >= _MEMO:
+                self._memo.clear()
+            self._memo[key] = found
+        return found
 
     def measure(self, text: str) -> Measured:
-        """Tokenises `text` once; its prefixes are tokenised when they are asked for."""
+        """Tokenises `text` once; at the server its prefixes are tokenised when they are asked for."""
+        if self._texts is not None:
+            return self._texts.measure(text)
         text = repair_surrogates(text)
-        return _ServerMeasured(text, self.ids(text), self)
+        return _ServerMeasured(text, self._ids(text), self)
 
-    def ids(self, text: str) -> list[int]:
-        """Token ids of a text by itself."""
-        if not text:
-            return []
-        return self._tokens({"prompt": repair_surrogates(text), "add_special_tokens": False})
-
-    def rendered(
-        self,
-        messages: Sequence[Message],
-        *,
-        thinking: bool | None = None,
-        tools: Sequence[ToolSpec] = (),
-    ) -> list[int]:
-        """Token ids of the prompt that the server would make of the messages."""
-        fields: dict[str, object] = {
-            "messages": [sent(message) for message in messages],
-            "add_generation_prompt": True,
-        }
-        if tools:
-            fields["tools"] = [tool.to_openai() for tool in tools]
-        fields |= self._template
-        if thinking is not None:
-            switch = {"enable_thinking": thinking}
-            own = self._template.get("chat_template_kwargs")
-            fields["chat_template_kwargs"] = switch | (own if isinstance(own, dict) else {})
-        return self._tokens(fields)
+    def distrust(self) -> bool:
+        """Lets the server count from now on; False where it did so already."""
+        if self._texts is None:
+            return False
+        self._texts = self._messages = self._tools = None
+        self._memo.clear()
+        widen(COUNTING_THREADS)
+        return True
 
     def text(self, ids: Sequence[int]) -> str | None:
         """The text of token ids, None where the server does not say: a gateway may let `/tokenize` through alone."""
-        if self._mute:
+        if self._cannot_detokenize:
             return None
         # SGLang leaves control tokens out unless it is told not to; vLLM never does.
         asked = {"model": self._model, "tokens": list(ids), "skip_special_tokens": False}
@@ -122,14 +183,65 @@ class ServerCounter:
             reply = self._send("/detokenize", asked)
         except (AuthenticationFailed, ModelNotFound, RequestRefused) as error:
             logger.info("%s: cuts are guessed and counted again: %s", self._model, error)
-            self._mute = True
+            self._cannot_detokenize = True
             return None
         for key in ("prompt", "text"):
             if isinstance(text := reply.get(key), str):
                 return text
         raise BadResponse(f"{self._model}: no text in the reply to /detokenize")
 
-    def _tokens(self, fields: Mapping[str, object]) -> list[int]:
+    def _counts_alike(
+        self, local: TokenCounter | None, messages: Sequence[Message], **how: Any
+    ) -> bool:
+        counted = self._ask(messages, **how)
+        try:
+            return local is not None and local.count_messages(messages, **how) == counted
+        except TokenizerError:  # the server has another template
+            return False
+
+    def _find_tools_counter(self) -> TokenCounter | None:
+        """Who counts conversations with tools, None for the server. Found when the first comes: most runs have none."""
+        if not self._tools_compared:
+            try:
+                asked = self._ask(TOOL_TALK[:1], tools=TOOLS)
+                alike = self._counts_alike(self._messages, TOOL_TALK, tools=TOOLS)
+            except RequestRefused as error:
+                raise TokenizerError(
+                    f"the server's chat template refuses tools: {error}; {TEXT_PROTOCOL}"
+                ) from error
+            if asked == self._ask(TOOL_TALK[:1]):
+                raise TokenizerError(unseen(TOOLS))
+            self._tools = self._messages if alike else None
+            self._tools_compared = True
+            if not alike:
+                widen(COUNTING_THREADS)
+        return self._tools
+
+    def _ids(self, text: str) -> list[int]:
+        """Token ids of a text by itself."""
+        if not text:
+            return []
+        return self._tokenize({"prompt": repair_surrogates(text), "add_special_tokens": False})
+
+    def _ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> int:
+        """Tokens of the prompt that the server would make of the messages."""
+        fields: dict[str, object] = {
+            "messages": [write_message(message) for message in messages],
+            "add_generation_prompt": True,
+        }
+        if tools:
+            fields["tools"] = [tool.to_openai() for tool in tools]
+        if thinking is not None:
+            fields[TEMPLATE_KWARGS] = {"enable_thinking": thinking}
+        return len(self._tokenize(merge_fields(fields, self._template)))
+
+    def _tokenize(self, fields: Mapping[str, object]) -> list[int]:
         reply = self._send("/tokenize", {"model": self._model, **fields})
         ids = reply.get("tokens")
         if not isinstance(ids, list) or not all(type(item) is int for item in ids):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from urllib.parse import urlsplit, urlunsplit
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from memagent.errors import AuthenticationFailed, ConfigError, NoModel
 from memagent.models.base import ChatModel, Wrapper
-from memagent.models.counted import Counted
+from memagent.models.counting import Counted
 from memagent.models.dialects import DialectName
 from memagent.models.extractive import ExtractiveModel
-from memagent.models.nano import open_nano
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry, RetryPolicy
 from memagent.models.transformers.model import TransformersModel
@@ -35,6 +35,8 @@ IN_PROCESS = ("transformers", "nano", "extractive")
 """Need no server."""
 ALONE = ("nano", "extractive")
 """Stand without a name."""
+FOLDER = Path(__file__).parents[1] / "nano"
+"""The policy that comes with the package: an export of `memagent-train`, with how it wants to read."""
 SCHEMES = ("openai", "vllm", "sglang", *IN_PROCESS)
 """What a spec may begin with."""
 
@@ -83,32 +85,32 @@ def open_model(
     server = {"base_url": base_url, "api_key": api_key, "timeout": timeout, "headers": headers}
     server |= {"extra_body": extra_body, "retry": retry}
     if spec is not None and not isinstance(spec, str):
-        missing = [
-            name
-            for name in ("name", "complete", "counter", "window", "aclose")
-            if not hasattr(spec, name)
-        ]
-        if missing:
+        names = ("name", "complete", "counter", "window", "aclose")
+        if missing := [name for name in names if not hasattr(spec, name)]:
             raise ConfigError(
                 f"{spec!r:.80} is no model: give a spec such as 'vllm:NAME', or a ChatModel (it lacks "
                 f"{', '.join(missing)})"
             )
         _refuse(f"the model {spec!r} is an object already", server | {"window": window})
         return spec if tokenizer is None else Counted(spec, tokenizer)
-    found = _Found.look()
-    scheme, name = _split(found.model if spec is None else spec)
-    if scheme in IN_PROCESS:
-        _refuse(f"the model {scheme!r} needs no server", server)
-    url, urls = found.url, () if found.url is None else urls_of(found.url.value)
+    settings = _look()
+    if spec is None:
+        spec = next((s.value for s in _find(settings, "MEMAGENT_MODEL")), None)
+    scheme, name = _split(spec)
+    url = next(_find(settings, "MEMAGENT_BASE_URL", "OPENAI_BASE_URL"), None)
+    urls = urls_of(url.value) if url else ()
     if base_url is not None:
-        urls = urls_of(base_url)
+        url, urls = _Setting("base_url=", ""), urls_of(base_url)
         if not urls:
             raise ConfigError("base_url is an empty list; give at least one server")
-        url = _Setting("base_url=", ",".join(urls))
-    model = _in_process(scheme, name, window)
-    if model is None:
+    if scheme in IN_PROCESS:
+        _refuse(f"the model {scheme!r} needs no server", server)
+        model = _in_process(scheme, name, window)
+        if tokenizer is not None:
+            model = Counted(model, tokenizer)
+    else:
         urls = urls or (LOCAL_URLS.get(scheme, OPENAI_URL),)
-        key = _key(scheme, name, url, api_key, found.keys)
+        key = _key(scheme, name, url, api_key, settings)
         served = OpenAIModel(
             name,
             base_url=urls,
@@ -121,8 +123,6 @@ def open_model(
             extra_body=extra_body,
         )
         model = Retry(served, **vars(retry or RetryPolicy()))
-    elif tokenizer is not None:
-        model = Counted(model, tokenizer)
     if isinstance(model, Wrapper):
         model.opened_with = {
             "base_url": None if base_url is None else ",".join(map(_without_secrets, urls)),
@@ -131,14 +131,22 @@ def open_model(
     return model
 
 
-def _in_process(scheme: str, name: str, window: int | None) -> ChatModel | None:
+def open_nano(window: int | None = None) -> TransformersModel:
+    """The package's own policy, `window` its own by default; a `ConfigError` where this build has no weights."""
+    if not (FOLDER / "model.safetensors").is_file():
+        raise ConfigError(
+            f"the weights of 'nano' are not in this build of memagent (no 'model.safetensors' in {str(FOLDER)!r}): "
+            f"install a release that has them, or name another model, such as 'transformers:FOLDER'"
+        )
+    return TransformersModel(FOLDER, window=window, name="nano")
+
+
+def _in_process(scheme: str, name: str, window: int | None) -> ChatModel:
     if scheme == "transformers":
         return TransformersModel(name, window=window)
     if scheme == "nano":
         return open_nano(window)
-    if scheme == "extractive":
-        return ExtractiveModel() if window is None else ExtractiveModel(window=window)
-    return None
+    return ExtractiveModel() if window is None else ExtractiveModel(window=window)
 
 
 def _dialect(scheme: str, name: str, urls: tuple[str, ...], key: str | None) -> DialectName:
@@ -156,8 +164,7 @@ def _dialect(scheme: str, name: str, urls: tuple[str, ...], key: str | None) -> 
 
 def _without_secrets(url: str) -> str:
     """A server's address without user, password and query."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    return re.sub(r"^(https?://)?.*@", r"\1", url, flags=re.IGNORECASE).partition("?")[0]
 
 
 def _split(spec: str | None) -> tuple[str, str]:
@@ -170,18 +177,14 @@ def _split(spec: str | None) -> tuple[str, str]:
         )
     spec = spec.strip()
     scheme, colon, name = spec.partition(":")
-    if scheme in ALONE and not name:
-        return scheme, ""
     if scheme in ALONE:
-        raise ConfigError(f"the model {spec!r} takes no name; give {scheme!r}")
+        if name:
+            raise ConfigError(f"the model {spec!r} takes no name; give {scheme!r}")
+        return scheme, ""
     if scheme not in SCHEMES:
-        close = difflib.get_close_matches(
-            scheme.lower(), [s for s in SCHEMES if s not in ALONE], n=1
-        )
-        meant = f"{close[0]}:{name}" if colon and close else f"vllm:{spec}"
-        alone = difflib.get_close_matches(scheme.lower(), ALONE, n=1)
-        if not colon and alone:
-            meant = alone[0]
+        named = [s for s in SCHEMES if s not in ALONE]
+        close = difflib.get_close_matches(scheme.lower(), named if colon else ALONE, n=1)
+        meant = f"vllm:{spec}" if not close else f"{close[0]}:{name}" if colon else close[0]
         raise ConfigError(
             f"the model {spec!r} does not say where it runs; did you mean {meant!r}? "
             f"Possible are {EXAMPLES}"
@@ -210,37 +213,65 @@ def _refuse(why: str, given: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True)
 class _Setting:
-    """A URL or key that was found."""
+    """A variable that is set."""
 
     name: str
     value: str = field(repr=False)
     from_file: bool = False
     """From `.env`: whoever made the working folder wrote it."""
 
-    @property
-    def shown(self) -> str:
-        """The URLs without user, password and query."""
-        return ", ".join(repr(u.rpartition("@")[2].partition("?")[0]) for u in urls_of(self.value))
+
+def _look() -> list[_Setting]:
+    """What the environment says, and then `.env`."""
+    # Imported here: reading settings is the only use, and `import memagent` stays light.
+    from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSource
+
+    class Settings(BaseSettings):
+        memagent_model: str | None = None
+        memagent_base_url: str | None = None
+        memagent_api_key: str | None = None
+        openai_base_url: str | None = None
+        openai_api_key: str | None = None
+
+    try:
+        environment = EnvSettingsSource(Settings, env_ignore_empty=True)()
+        file = DotEnvSettingsSource(Settings, ENV_FILE, "utf-8", env_ignore_empty=True)()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{ENV_FILE} in the working folder cannot be read ({error}); make it readable UTF-8, or "
+            f"remove it"
+        ) from error
+    return [
+        _Setting(name.upper(), value, from_file=source is file)
+        for source in (environment, file)
+        for name, value in source.items()
+    ]
+
+
+def _find(settings: Sequence[_Setting], *names: str) -> Iterator[_Setting]:
+    """The settings of these names, in that order; for each name the environment wins."""
+    return (setting for name in names for setting in settings if setting.name == name)
 
 
 def _key(
-    scheme: str, name: str, url: _Setting | None, given: str | None, found: tuple[_Setting, ...]
+    scheme: str, name: str, url: _Setting | None, given: str | None, settings: Sequence[_Setting]
 ) -> str | None:
     """The first key that may be sent to `url` (None: the scheme's default), None where nothing is sent."""
     foreign = url if url is not None and url.from_file else None
+    where = ", ".join(repr(_without_secrets(u)) for u in urls_of(foreign.value if foreign else ""))
     if given is not None:
         if given and foreign is not None:
             raise ConfigError(
-                f"api_key= would be sent to {foreign.shown}, which only {ENV_FILE} in the working folder names; "
+                f"api_key= would be sent to {where}, which only {ENV_FILE} in the working folder names; "
                 f"give the URL as base_url=, or set {foreign.name} in the environment"
             )
         return given
-    for key in found:
+    for key in _find(settings, "MEMAGENT_API_KEY", "OPENAI_API_KEY"):
         if foreign is not None and not key.from_file:
             logger.warning(
                 "%s of the environment is not sent to %s, which only %s in the working folder names: set %s in "
                 "the environment too, or the key in %s",
-                *(key.name, foreign.shown, ENV_FILE, foreign.name, ENV_FILE),
+                *(key.name, where, ENV_FILE, foreign.name, ENV_FILE),
             )
         elif url is None and scheme in LOCAL_URLS and key.name == "OPENAI_API_KEY":
             # It is for OpenAI, or for the URL that was set beside it; whoever listens here is neither.
@@ -248,52 +279,3 @@ def _key(
         else:
             return key.value
     return None
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What the environment and `.env` say; for each name the environment wins."""
-
-    model: str | None
-    url: _Setting | None
-    keys: tuple[_Setting, ...]
-    """`MEMAGENT_API_KEY` before `OPENAI_API_KEY`, each from the environment before `.env`."""
-
-    @classmethod
-    def look(cls) -> _Found:
-        # Imported here: reading settings is the only use, and `import memagent` stays light.
-        from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSource
-
-        class Settings(BaseSettings):
-            memagent_model: str | None = None
-            memagent_base_url: str | None = None
-            memagent_api_key: str | None = None
-            openai_base_url: str | None = None
-            openai_api_key: str | None = None
-
-        try:
-            sources = (
-                EnvSettingsSource(Settings, env_ignore_empty=True)(),
-                DotEnvSettingsSource(Settings, ENV_FILE, "utf-8", env_ignore_empty=True)(),
-            )
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{ENV_FILE} in the working folder cannot be read ({error}); make it readable UTF-8, or "
-                f"remove it"
-            ) from error
-
-        def settings(*names: str) -> tuple[_Setting, ...]:
-            return tuple(
-                _Setting(name.upper(), source[name], from_file=source is sources[1])
-                for name in names
-                for source in sources
-                if name in source
-            )
-
-        models = settings("memagent_model")
-        urls = settings("memagent_base_url", "openai_base_url")
-        return cls(
-            model=models[0].value if models else None,
-            url=urls[0] if urls else None,
-            keys=settings("memagent_api_key", "openai_api_key"),
-        )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Collection
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import resources
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 import tomli_w
-from pydantic import BaseModel, Field, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from memagent.errors import PromptSetError
 from memagent.messages import Leaf
@@ -21,52 +21,64 @@ from memagent.texts import describe_problem
 if TYPE_CHECKING:
     from jinja2 import Template
 
-M = TypeVar("M", bound=BaseModel)
-
-
-def raw_bytes(spec: str | PathLike[str], built_in: Collection[str]) -> bytes:
-    """The bytes of a shipped file, by name, or of any file, by path.
-
-    Raises:
-        PromptSetError: it cannot be read.
-    """
-    if isinstance(spec, str) and spec in built_in:
-        return resources.files("memagent.prompts").joinpath(f"{spec}.toml").read_bytes()
-    try:
-        return Path(spec).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: it can be no path
-        raise PromptSetError(
-            f"no prompt set {fspath(spec)!r}: give a TOML file that can be read, "
-            f"or one of {', '.join(built_in)} ({getattr(error, 'strerror', error)})"
-        ) from error
-
-
-def parsed(kind: type[M], raw: bytes, name: str) -> tuple[M, str]:
-    """Reads TOML (UTF-8; a BOM and CRLF are normalised away).
-
-    Returns:
-        What it says, and its normalised text.
-
-    Raises:
-        PromptSetError: it is no TOML, or fields are missing, unknown or bad.
-    """
-    try:
-        text = raw.decode("utf-8-sig").replace("\r\n", "\n").rstrip("\n") + "\n"
-        return kind.model_validate(tomllib.loads(text)), text
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise PromptSetError(f"{name!r} is not TOML in UTF-8: {error}") from error
-    except ValidationError as error:
-        raise PromptSetError(
-            f"{name!r}: {describe_problem(error)} (see docs/prompts.md)"
-        ) from error
+MARK = " \ue000{}\ue001 \u2060<b class='x'>\"{{{{ 1 }}}}\" &amp; \\\\  ÉtÉ\r\n\n\t" + "x " * 50_000
+"""A text that each change to a text would change; longer than the fields of any window in use."""
 
 
 class Wording(Leaf):
     """A set of texts that stands in a TOML file."""
 
+    built_in: ClassVar[tuple[str, ...]] = ()
+    """Names of the shipped sets, the usual one first."""
     name: str = Field(min_length=1)
     _read: str = PrivateAttr(default="")
     """The TOML text that this set was read from, normalised; empty where it was made otherwise."""
+
+    @classmethod
+    def load(cls, spec: str | PathLike[str] | Self | None = None) -> Self:
+        """Loads a shipped set by name (None: the usual one) or any set by path. A set is checked, like a file.
+
+        Raises:
+            PromptSetError: no such set, broken TOML, missing fields, or a template that does not show
+                each field exactly once.
+        """
+        if isinstance(spec, cls):
+            return cls.parse(spec.source.encode(), name=spec.name)
+        path = cls.built_in[0] if spec is None else fspath(cast("str | PathLike[str]", spec))
+        if path in cls.built_in and not isinstance(spec, PathLike):
+            raw = resources.files("memagent.prompts").joinpath(f"{path}.toml").read_bytes()
+            return cls.parse(raw, name=path)
+        try:
+            raw = Path(path).read_bytes()
+        except (OSError, ValueError) as error:  # ValueError: it can be no path
+            raise PromptSetError(
+                f"no prompt set {path!r}: give a TOML file that can be read, "
+                f"or one of {', '.join(cls.built_in)} ({getattr(error, 'strerror', error)})"
+            ) from error
+        return cls.parse(raw, name=path)
+
+    @classmethod
+    def parse(cls, raw: bytes, *, name: str = "prompt set") -> Self:
+        """Reads a set from TOML bytes (UTF-8; a BOM and CRLF are normalised away).
+
+        Raises:
+            PromptSetError: as `load`.
+        """
+        try:
+            text = raw.decode("utf-8-sig").replace("\r\n", "\n").rstrip("\n") + "\n"
+            wording = cls.model_validate(tomllib.loads(text))
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+            raise PromptSetError(f"{name!r} is not TOML in UTF-8: {error}") from error
+        except ValidationError as error:
+            raise PromptSetError(
+                f"{name!r}: {describe_problem(error)} (see docs/prompts.md)"
+            ) from error
+        wording._read = text
+        wording.check(name)
+        return wording
+
+    def check(self, name: str) -> None:
+        """Refuses templates that would break budgets with a `PromptSetError`; `name` is that of the file."""
 
     @property
     def source(self) -> str:
@@ -87,12 +99,33 @@ class Wording(Leaf):
 
     @property
     def hash(self) -> str:
-        """First 16 hex digits of the SHA-256 of the normalised TOML bytes.
-
-        Raises:
-            PromptSetError: a field holds what TOML cannot.
-        """
+        """First 16 hex digits of the SHA-256 of the normalised TOML bytes. Raises as `source`."""
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]
+
+
+def check_shown(who: str, render: Callable[..., str], times: Mapping[str, int]) -> None:
+    """Checks how often a text shows each field as it is, and that nothing else depends on it.
+
+    Budgets add the fields to a frame that is rendered with empty ones, so a template that shows one twice, changes it,
+    or says more because of it would overflow.
+
+    Raises:
+        PromptSetError: it does otherwise; the message begins with `who`.
+    """
+    marks = {field: MARK.format(field) for field in times}
+    shown = render(**marks)
+    for field, mark in marks.items():
+        if (found := shown.count(mark)) != times[field]:
+            raise PromptSetError(
+                f"{who} shows {field!r} {found} times, not {times[field]} "
+                f"(as it is: a filter or slice that changes it does not count)"
+            )
+        shown = shown.replace(mark, "")
+    if shown != render(**dict.fromkeys(times, "")):
+        raise PromptSetError(
+            f"{who} says something else because of what a field holds; "
+            f"show each field once, and let nothing else depend on it"
+        )
 
 
 @lru_cache(maxsize=64)

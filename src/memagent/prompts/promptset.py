@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Literal
+from functools import partial
+from itertools import product
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from memagent.errors import PromptSetError
 from memagent.messages import CallKind, Leaf, Message, Role
-from memagent.prompts.loading import Wording, compiled, parsed, raw_bytes
+from memagent.prompts.loading import Wording, check_shown, compiled
 
 Gate = Literal["off", "update", "exit", "both"]
 """Which literals the model may answer with: keep (update gate), done (exit gate), both, or none."""
 AnswerForm = Literal["plain", "boxed", "sentence"]
-BUILT_IN = ("plain", "boxed")
 WIDEST_WORDS = 99999
 """Stands for `memory_words` when frames are measured: no real number takes more tokens."""
 WORDS_PER_TOKEN = 0.7
 """English takes 1.3-1.4 tokens a word; the prompt names words because models cannot count tokens."""
-_MARKED = " \u2060<b class='x'>\"{{ 1 }}\" &amp; \\\\  ÉtÉ\r\n\n\t" + "x " * 50_000
-"""A text that each change to a text would change; longer than the fields of any window in use."""
 
 
 class Tags(Leaf):
@@ -46,6 +44,7 @@ class PromptSet(Wording):
     as it is, and nothing else may depend on their contents.
     """
 
+    built_in: ClassVar[tuple[str, ...]] = ("plain", "boxed")
     tags: Tags
     update: tuple[Turn, ...] = Field(min_length=1)
     answer: tuple[Turn, ...] = Field(min_length=1)
@@ -63,30 +62,6 @@ class PromptSet(Wording):
         if value != value.strip() or "\n" in value:
             raise ValueError("must be one line without white space around it")
         return value
-
-    @classmethod
-    def load(cls, spec: str | Path | PromptSet) -> PromptSet:
-        """Loads a shipped set by name (`plain`, `boxed`) or any set by path. A set is checked, like a file.
-
-        Raises:
-            PromptSetError: no such set, broken TOML, missing fields, or a template that does not show
-                each field exactly once.
-        """
-        if isinstance(spec, PromptSet):
-            return cls.parse(spec.source.encode(), name=spec.name)
-        return cls.parse(raw_bytes(spec, BUILT_IN), name=str(spec))
-
-    @classmethod
-    def parse(cls, raw: bytes, *, name: str = "prompt set") -> PromptSet:
-        """Reads a set from TOML bytes (UTF-8; a BOM and CRLF are normalised away).
-
-        Raises:
-            PromptSetError: as `load`.
-        """
-        prompts, text = parsed(cls, raw, name)
-        prompts._read = text
-        prompts._check_fields(name)
-        return prompts
 
     def render(
         self,
@@ -131,31 +106,16 @@ class PromptSet(Wording):
         except Exception as error:  # a template can do whatever an expression can
             raise PromptSetError(f"prompt set {self.name!r}, {kind}: {error}") from error
 
-    def _check_fields(self, name: str) -> None:
-        # Budgets add the fields to a frame that is rendered with empty ones, so a template that shows one
-        # twice, changes it, or says more because of it would overflow.
-        names = ("question", "memory", "chunk")
-        marks = {field: f" \ue000{field}\ue001{_MARKED} " for field in names}
-        wanted: dict[CallKind, tuple[int, int, int]] = {"update": (1, 1, 1), "answer": (1, 1, 0)}
+    def check(self, name: str) -> None:
+        """See `Wording.check`."""
+        wanted: dict[CallKind, dict[str, int]] = {
+            "update": {"question": 1, "memory": 1, "chunk": 1},
+            "answer": {"question": 1, "memory": 1, "chunk": 0},
+        }
         gates: tuple[Gate, ...] = ("off", "both")
-        for kind, times in wanted.items():
-            for gate in gates:
-                shown = self._shown(kind, gate, marks)
-                for field, right in zip(names, times, strict=True):
-                    found = shown.count(marks[field])
-                    if found != right:
-                        raise PromptSetError(
-                            f"{name!r}: the {kind} templates show {field!r} {found} times, not {right} "
-                            f"(as it is: a filter or slice that changes it does not count)"
-                        )
-                    shown = shown.replace(marks[field], "")
-                if shown != self._shown(kind, gate, dict.fromkeys(names, "")):
-                    raise PromptSetError(
-                        f"{name!r}: the {kind} templates say something else because of what a field holds; "
-                        f"show each field once, and let nothing else depend on it"
-                    )
+        for kind, gate in product(wanted, gates):
+            shown = partial(self._shown, kind, gate)
+            check_shown(f"{name!r}: {kind!r}", shown, wanted[kind])
 
-    def _shown(self, kind: CallKind, gate: Gate, fields: dict[str, str]) -> str:
-        question, memory, chunk = fields["question"], fields["memory"], fields["chunk"]
-        messages = self.render(kind, question=question, memory=memory, chunk=chunk, gate=gate)
-        return "\n".join(message.content for message in messages)
+    def _shown(self, kind: CallKind, gate: Gate, **fields: Any) -> str:
+        return "\n".join(message.content for message in self.render(kind, gate=gate, **fields))

@@ -118,8 +118,11 @@ def find_answer(text: str, form: AnswerForm) -> str | None:
     if form == "boxed":
         return _last_box(text)
     if form == "sentence":
-        matches = _SENTENCE.findall(text)
-        return _bare(matches[-1]) if matches else None
+        sentences = _SENTENCE.findall(text)
+        if not sentences:
+            return None
+        text = sentences[-1].strip().removesuffix(".").strip()
+        return text[1:-1].strip() if text.startswith("(") and text.endswith(")") else text
     return text
 
 
@@ -135,10 +138,3 @@ def _last_box(text: str) -> str | None:
             if start is not None and (last is None or start > last[0]):
                 last = start, match.start()
     return None if last is None else text[slice(*last)].strip()
-
-
-def _bare(sentence: str) -> str:
-    bare = sentence.strip().removesuffix(".").strip()
-    if bare.startswith("(") and bare.endswith(")"):
-        bare = bare[1:-1].strip()
-    return bare

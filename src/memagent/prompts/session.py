@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-from os import PathLike, fspath
-from typing import Literal
+from functools import partial
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from memagent.errors import PromptSetError
 from memagent.messages import Completion, Leaf
-from memagent.prompts.loading import Wording, compiled, parsed, raw_bytes
+from memagent.prompts.loading import Wording, check_shown, compiled
 from memagent.prompts.reply import UnusableReply, visible
 
-BUILT_IN = ("session",)
 WIDEST = 9_999_999_999
 """Stands for a number when lines are measured: no real one takes more tokens."""
-_MARK = " \ue000{}\ue001 \u2060<b class='x'>\"{{{{ 1 }}}}\" &amp; \\\\  ÉtÉ\r\n\n\tx "
-"""A text that each change to a text would change."""
 _FIELDS = {
     "native": (),
     "text": ("tools",),
@@ -45,6 +42,7 @@ class SessionTags(Leaf):
 class SessionPrompts(Wording):
     """Wording, as data. All but the name, the tags and the empty texts are Jinja templates, which also see `tags`."""
 
+    built_in: ClassVar[tuple[str, ...]] = ("session",)
     tags: SessionTags
     native: str
     """The system message where calls travel in fields of their own."""
@@ -71,31 +69,6 @@ class SessionPrompts(Wording):
     step: str = Field(min_length=1)
     """Stands before a turn that is summarised as one text, since it is too long to be shown as messages."""
 
-    @classmethod
-    def load(cls, spec: str | PathLike[str] | SessionPrompts | None = None) -> SessionPrompts:
-        """Loads the shipped set (None, `session`) or any set by path. A set is checked, like a file.
-
-        Raises:
-            PromptSetError: no such set, broken TOML, missing fields, or a template that does not show
-                each field exactly once.
-        """
-        if isinstance(spec, SessionPrompts):
-            return cls.parse(spec.source.encode(), name=spec.name)
-        spec = "session" if spec is None else spec
-        return cls.parse(raw_bytes(spec, BUILT_IN), name=fspath(spec))
-
-    @classmethod
-    def parse(cls, raw: bytes, *, name: str = "prompt set") -> SessionPrompts:
-        """Reads a set from TOML bytes (UTF-8; a BOM and CRLF are normalised away).
-
-        Raises:
-            PromptSetError: as `load`.
-        """
-        prompts, text = parsed(cls, raw, name)
-        prompts._read = text
-        prompts._check(name)
-        return prompts
-
     def render(self, template: str, **fields: object) -> str:
         """Fills a template of this set, named by its field.
 
@@ -107,24 +80,11 @@ class SessionPrompts(Wording):
         except Exception as error:  # a template can do whatever an expression can
             raise PromptSetError(f"prompt set {self.name!r}, {template}: {error}") from error
 
-    def _check(self, name: str) -> None:
-        # Budgets add the fields to a frame that is rendered with empty ones, so a template that shows one
-        # twice, changes it, or says more because of it would overflow.
+    def check(self, name: str) -> None:
+        """See `Wording.check`."""
         for template, fields in _FIELDS.items():
-            marks = {field: _MARK.format(field) for field in fields}
-            shown = self.render(template, **marks)
-            for field, mark in marks.items():
-                if (found := shown.count(mark)) != 1:
-                    raise PromptSetError(
-                        f"{name!r}: {template!r} shows {field!r} {found} times, not 1 "
-                        f"(as it is: a filter or slice that changes it does not count)"
-                    )
-                shown = shown.replace(mark, "")
-            if shown != self.render(template, **dict.fromkeys(fields, "")):
-                raise PromptSetError(
-                    f"{name!r}: {template!r} says something else because of what a field holds; "
-                    f"show each field once, and let nothing else depend on it"
-                )
+            render = partial(self.render, template)
+            check_shown(f"{name!r}: {template!r}", render, dict.fromkeys(fields, 1))
         for template in ("missing", "stray", "step"):
             self.render(template)
         for can_read in (False, True):
@@ -146,14 +106,13 @@ class SessionPrompts(Wording):
         text = visible(completion) if completion.text.strip() or not completion.tool_calls else ""
         tag = re.escape(self.tags.summary)
         opened = re.search(rf"<\s*{tag}\s*>", text)
-        if completion.tool_calls and not opened:
+        call = rf"<\s*{re.escape(self.tags.call)}\s*>"
+        if not opened and (completion.tool_calls or re.search(call, text)):
             raise UnusableReply("the reply calls a tool instead of writing the summary")
         if opened:
             text = text[opened.end() :]
         ends = [match.start() for match in re.finditer(rf"<\s*/\s*{tag}\s*>", text)]
         text = (text[: ends[-1]] if ends else text).strip()
-        if not opened and re.search(rf"<\s*{re.escape(self.tags.call)}\s*>", text):
-            raise UnusableReply("the reply calls a tool instead of writing the summary")
         if not text:
             raise UnusableReply("the summary is empty")
         return text

@@ -6,9 +6,9 @@ import copy
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from memagent.errors import (
     AuthenticationFailed,
@@ -19,34 +19,33 @@ from memagent.errors import (
     RequestRefused,
 )
 from memagent.events import Event
+from memagent.messages import Leaf
 from memagent.models.base import ChatModel
 from memagent.models.limit import ConcurrencyLimit, Limits
 from memagent.models.spec import open_model
-from memagent.run.sync import run_sync
+from memagent.run.plan import Settings
 from memagent.runstore import RunStore
+from memagent.threads import in_thread, run_sync
 
 if TYPE_CHECKING:
     from memagent.run.stream import EventStream
 
 R = TypeVar("R")
+S = TypeVar("S", bound=Settings)
 OnEvent = Callable[[Event], object]
 
 
-class Agent(ABC):
+class Agent(ABC, Generic[S]):
     """Opens its store when it is first needed, and closes what it opened.
 
-    Args:
-        model: a spec (`vllm:NAME`), any `ChatModel`, or None for `MEMAGENT_MODEL`; the agent closes it.
-        base_url: the server's address, or a list of several; default as `open_model` finds it.
-        concurrency: most calls in flight at once.
-        limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money.
-        store: where runs are kept: a file, a `RunStore`, None for a temporary one, `"default"` for a file in the
-            user's state folder.
+    Args: as `MemoryAgent` has them.
 
     Raises:
         ConfigError: `limits` is something else.
         NoModel: no model was named or found.
     """
+
+    settings: S
 
     def __init__(
         self,
@@ -70,23 +69,13 @@ class Agent(ABC):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @abstractmethod
@@ -97,29 +86,22 @@ class Agent(ABC):
     def store(self) -> RunStore:
         """The run store, opened on first use."""
         with self._opening:
-            if isinstance(self._store, RunStore):
-                return self._store
             if self._opened is None:
-                path = RunStore.default_path() if self._store == "default" else self._store
-                self._opened = RunStore(path)
+                given = RunStore.default_path() if self._store == "default" else self._store
+                self._opened = given if isinstance(given, RunStore) else RunStore(given)
             return self._opened
 
     def with_model(self, model: ChatModel, *, seed: int | None = None) -> Self:
-        """The same agent over another model, with the same store. Cheap: nothing is read or checked again.
+        """The same agent over another model, which the new agent closes; the store stays this one's.
 
-        Args:
-            model: where its requests go; the new agent closes it, and leaves the store to this one.
-            seed: of its runs; default this agent's.
+        Cheap: nothing is read or checked again. The seed is by default this agent's.
         """
         other = copy.copy(self)
         other.model = ConcurrencyLimit(model, self._concurrency)
         other._store, other._opened = self.store, None
-        other._reseed(seed)
+        if seed is not None:
+            other.settings = self.settings.model_copy(update={"seed": seed})
         return other
-
-    @abstractmethod
-    def _reseed(self, seed: int | None) -> None:
-        """Sets the seed of later runs, unless it is None."""
 
     async def aclose(self) -> None:
         """Closes the model's connections. The store is closed when no result of this agent needs it any more."""
@@ -131,10 +113,7 @@ class Agent(ABC):
         run_sync(self.aclose())
 
     async def reported_window(self, given: int | None) -> int | None:
-        """What the model reports of its window, None if it doesn't.
-
-        Args:
-            given: a window that was set; without one the model must be asked with success.
+        """What the model reports of its window, None if it doesn't, and may not where one was given.
 
         Raises:
             ModelError: the server had to be asked and did not answer.
@@ -146,22 +125,39 @@ class Agent(ABC):
                 raise
             return None  # some gateways list nothing, or other names
 
-    def _finish(self, stream: EventStream[R], on_event: OnEvent | None = None) -> R:
-        """Runs a stream from sync code; an interruption says how to resume.
+    async def _resolve(
+        self,
+        make: Callable[..., R],
+        what: Any,
+        settings: Leaf,
+        *more: Any,
+        window: str,
+        resumed: int | None,
+    ) -> R:
+        """The plan of a run, made in a thread once the model has said what its window and counter are.
 
-        Args:
-            stream: not begun yet.
-            on_event: called with each event, in the caller's thread; what it raises stops the run.
+        `window` names the window among the settings. That of a run that is resumed is used unless this agent was given
+        one: a server's window may have grown since.
         """
+        given = getattr(settings, window)
+        reported = await self.reported_window(given)
+        if given is None:
+            settings = settings.model_copy(update={window: resumed})
+        counter, name = await self.model.counter(), self.model.name
+        make = partial(make, model=name, counter=counter, window=reported)
+        return await in_thread(make, what, settings, *more)
+
+    def _finish(self, stream: EventStream[R], on_event: OnEvent | None = None) -> R:
+        """Runs a stream from sync code, events heard in the caller's thread; an interruption says how to resume."""
         try:
-            if on_event is not None:
-                try:
-                    while (event := run_sync(_next(stream))) is not None:
-                        on_event(event)
-                finally:
-                    run_sync(stream.aclose())
-                return stream.outcome
-            return run_sync(stream.finish())
+            if on_event is None:
+                return run_sync(stream.finish())
+            try:
+                while (event := run_sync(_next(stream))) is not None:
+                    on_event(event)
+            finally:
+                run_sync(stream.aclose())
+            return stream.outcome
         except BaseException as error:
             if not isinstance(error, MemagentError) and self.store.find(stream.run_id) is not None:
                 error.add_note(f"Resume the run with agent.resume({stream.run_id!r}).")

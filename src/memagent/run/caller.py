@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from memagent.errors import ContextOverflow, LimitReached, ModelError, RunMismatch
 from memagent.messages import ChatRequest, Completion, Message, Sampling, Usage
 from memagent.models.base import ChatModel
-from memagent.models.metered import metered
+from memagent.models.limit import complete_usage
 from memagent.models.retry import count_in_thread
 from memagent.prompts import UnusableReply
 from memagent.run.exchange import Exchange, Record, Reply, Unusable
@@ -29,14 +29,8 @@ T = TypeVar("T")
 class Caller:
     """Makes the exchanges of one run. Safe to use for several at once.
 
-    Args:
-        model: where requests go.
-        counter: counts prompts.
-        window: most tokens of prompt plus output.
-        sampling: of the calls.
-        seed: theirs are derived from it.
-        log: commits each reply, and returns it instead of sending the request when a run is replayed; None keeps
-            nothing.
+    The window is the most tokens of prompt plus output; seeds of calls are derived from the seed. A log commits each
+    reply, and returns it instead of sending the request when a run is replayed; None keeps nothing.
     """
 
     def __init__(
@@ -87,22 +81,17 @@ class Caller:
             except UnusableReply as error:
                 detail = str(error)
                 exchange.charge(waste(completion.usage))
-                if (
-                    exchange.tool_choice and completion.tool_calls
-                ):  # the server does not know tool_choice
+                if exchange.tool_choice and completion.tool_calls:  # a server without tool_choice
                     exchange.tools, exchange.tool_choice = (), None
                 continue
-            why = None if exchange.rejects is None else exchange.rejects(value)
-            if why is not None:
+            cost = completion.usage
+            if exchange.rejects is not None and (why := exchange.rejects(value)) is not None:
                 exchange.note(why)
-            exchange.charge(completion.usage if why is None else waste(completion.usage))
+                cost = waste(cost)
+            exchange.charge(cost)
+            tried = wasted + attempt
             reply = Reply(
-                value,
-                completion,
-                exchange.usage,
-                exchange.messages,
-                exchange.kind,
-                wasted + attempt,
+                value, completion, exchange.usage, exchange.messages, exchange.kind, tried
             )
             if self.log is not None:
                 body, events = await self._committed(exchange, reply)
@@ -116,8 +105,16 @@ class Caller:
         # After an unusable reply: without reasoning, which may have used up the output, and not empty.
         thinking = False if attempt else None
         try:
-            prompt = await self.prompt_tokens(exchange, thinking=thinking)
-            room = self.room(exchange, prompt)
+            prompt = await self._count(exchange, thinking)
+            room = min(exchange.most, self._window - prompt)
+            least = (exchange.most + 1) // 2 if exchange.least is None else exchange.least
+            if room < least:  # whatever the parts were counted as, promise 1 is kept here
+                raise ContextOverflow(
+                    f"{exchange.key}: the prompt takes {prompt} tokens of a window of {self._window}, which leaves "
+                    f"{max(room, 0)} for the reply, and {least} are needed: the counter {self._counter.name!r} does "
+                    f"not count as this model does; name the model's own with --tokenizer",
+                    attempts=0,
+                )
         except ModelError as error:  # nothing was sent
             await self._fail(exchange, str(error), error.attempts)
             raise
@@ -137,33 +134,26 @@ class Caller:
         )
         try:
             completion = await self.model.complete(request)
-        except ModelError as error:
-            exchange.charge(Usage(retries=error.attempts))
-            await self._fail(exchange, str(error), error.attempts)
-            raise
-        except LimitReached as limit:
-            await self._fail(exchange, str(limit), 0)
+        except (ModelError, LimitReached) as error:
+            attempts = error.attempts if isinstance(error, ModelError) else 0
+            exchange.charge(Usage(retries=attempts))
+            await self._fail(exchange, str(error), attempts)
             raise
         if min(completion.usage.prompt_tokens, completion.usage.completion_tokens) <= 0:
-            completion = await in_thread(metered, request, completion, self._counter)
+            completion = await in_thread(complete_usage, request, completion, self._counter)
         for failure in completion.failures:
             exchange.note(failure.error, failure.waited)
         if exchange.bound is not None and completion.usage.prompt_tokens > exchange.bound:
             self._trusts_bounds = False  # from now on prompts are counted whole
         return completion
 
-    async def prompt_tokens(self, exchange: Exchange[Any], *, thinking: bool | None = None) -> int:
-        """Tokens of the prompt: an upper bound from its parts where that leaves all the room, else counted.
-
-        Raises:
-            ModelError: a server counts, and cannot be asked.
-        """
+    async def _count(self, exchange: Exchange[Any], thinking: bool | None) -> int:
+        """Tokens of the prompt: an upper bound from its parts where that leaves all the room, else counted."""
         bound = exchange.bound
         # Some templates write more where reasoning is turned off.
         relies = thinking is None and self._trusts_bounds
         if relies and bound is not None and bound + exchange.most + exchange.near <= self._window:
             return bound
-
         if exchange.count is not None:
             work = partial(exchange.count, exchange.messages)
             return await count_in_thread(self.model.name, work, thinking=thinking)
@@ -175,43 +165,23 @@ class Caller:
             tools=exchange.tools,
         )
 
-    def room(self, exchange: Exchange[Any], prompt: int) -> int:
-        """Tokens of output: promise 1 is kept here, whatever the parts were counted as.
-
-        Raises:
-            ContextOverflow: fewer than the exchange needs.
-        """
-        room = min(exchange.most, self._window - prompt)
-        least = (exchange.most + 1) // 2 if exchange.least is None else exchange.least
-        if room < least:
-            raise ContextOverflow(
-                f"{exchange.key}: the prompt takes {prompt} tokens of a window of {self._window}, which leaves "
-                f"{max(room, 0)} for the reply, and {least} are needed: the counter {self._counter.name!r} does not "
-                f"count as this model does; name the model's own with --tokenizer",
-                attempts=0,
-            )
-        return room
-
-    async def _spend(
-        self, exchange: Exchange[Any], *, wasted: int = 0, again: bool = False
-    ) -> None:
-        """Commits what led to nothing so far, so that a kill forgets none of it."""
-        if self.log is not None:
-            spent, exchange.unsaved = exchange.unsaved, Usage()
-            events, exchange.retried = exchange.retried, []
-            await self.log.spend(exchange.key, spent, events, wasted=wasted, again=again)
-
     async def _fail(
         self, exchange: Exchange[Any], why: str, attempts: int, *, wasted: int = 0
     ) -> None:
         """Commits what a call cost that led to nothing: it is still to be made, unless its failure is kept."""
-        if self.log is None:
-            return
-        if not exchange.keeps_failure:
-            await self._spend(exchange, wasted=wasted)
-            return
-        body = {"failed": why, "attempts": attempts}
-        await self.log.commit(exchange.key, body, exchange.unsaved, exchange.retried)
+        if self.log is not None and exchange.keeps_failure:
+            body = {"failed": why, "attempts": attempts}
+            await self.log.commit(exchange.key, body, exchange.unsaved, exchange.retried)
+        else:
+            await self._spend(exchange, wasted=wasted, again=False)
+
+    async def _spend(self, exchange: Exchange[Any], *, wasted: int, again: bool) -> None:
+        """Commits what led to nothing so far, so that a kill forgets none of it."""
+        if self.log is not None:
+            spent, exchange.unsaved = exchange.unsaved, Usage()
+            events, exchange.retried = exchange.retried, []
+            spend = self.log.store.spend
+            await self.log.write(spend, exchange.key, spent, events, wasted=wasted, again=again)
 
     async def _committed(self, exchange: Exchange[T], reply: Reply[T]) -> Record:
         """Body and events of a reply."""
@@ -228,12 +198,7 @@ class Caller:
         return {"reply": dump, **tried, **asked, **more}, (*exchange.retried, *events)
 
     def _replay(self, exchange: Exchange[T], body: Mapping[str, Any]) -> Reply[T]:
-        """The reply that was committed.
-
-        Raises:
-            ModelError: a failure was committed.
-            RunMismatch: a summary of other messages was committed.
-        """
+        """The reply that was committed; raises the failure that was, or `RunMismatch` if it was for other messages."""
         if "failed" in body:
             raise ModelError(body["failed"], attempts=body["attempts"])
         if exchange.kind == "summary" and body.get("prompt") != digest(exchange.messages):
@@ -241,18 +206,20 @@ class Caller:
                 f"{exchange.key} of this run summarises other turns than are to be summarised now: the run was made by "
                 f"an earlier version of memagent, or tokens are counted otherwise; begin another run"
             )
-        text = (
-            {"text": body["conversation"]["messages"][-1]["content"]}
-            if "conversation" in body
-            else {}
-        )
-        completion = Completion.model_validate(body["reply"] | text)
-        exchange.usage = (
-            completion.usage
-        )  # what follows from the reply tells of it as the first session would have
-        value = exchange.read(completion)
+        said = body["reply"]
+        if "conversation" in body:
+            said = said | {"text": body["conversation"]["messages"][-1]["content"]}
+        completion = Completion.model_validate(said)
+        exchange.usage = completion.usage  # what follows from it is told as in the first session
         attempt = body.get("attempt", 0)
-        return Reply(value, completion, Usage(), exchange.messages, exchange.kind, attempt)
+        return Reply(
+            exchange.read(completion),
+            completion,
+            Usage(),
+            exchange.messages,
+            exchange.kind,
+            attempt,
+        )
 
 
 def waste(usage: Usage) -> Usage:

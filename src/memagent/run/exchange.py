@@ -7,13 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from memagent.events import Event, Retried
-from memagent.messages import (
-    CallKind,
-    Completion,
-    Message,
-    ToolSpec,
-    Usage,
-)
+from memagent.messages import CallKind, Completion, Message, ToolSpec, Usage
 from memagent.trajectory import Conversation
 
 NEAR = 64

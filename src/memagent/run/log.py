@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Concatenate, ParamSpec, Protocol, cast
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Concatenate, ParamSpec, cast
 
-from memagent.errors import MemagentError, RunMismatch
-from memagent.events import Event
+from memagent.errors import MemagentError, ModelNotFound, RunMismatch
+from memagent.events import Event, Stopped
 from memagent.messages import Usage
 from memagent.runstore import Begun, RunRecord, RunStore, list_differences
 from memagent.threads import in_thread
 
 P = ParamSpec("P")
+NOTHING = Usage()
 FOLLOWING = ("budget.prompt", "budget.question", "budget.frame")
 """Parts of a binding that follow from others: a difference in them explains nothing."""
 
 
-class Outlet(Protocol):
-    """Where committed events go."""
-
-    async def hand_out(self, events: deque[Event]) -> None:
-        """Takes the events from the left, and returns when there are none left."""
-        ...
+Outlet = asyncio.Queue[Event | None]
+"""Where a run's events go, and None behind the last one. The run waits until they are taken."""
 
 
 class Log:
-    """One run in the store, held by one loop. Its events are handed out in the order in which they were committed.
+    """One run that is in the store, held by one loop.
 
-    Args:
-        store: where the run is.
-        run_id: the run; it exists, and the caller holds it.
-        outlet: where events go; default nowhere.
+    Its events go to the outlet, if there is one, in the order in which they were committed.
     """
 
     def __init__(self, store: RunStore, run_id: str, outlet: Outlet | None = None) -> None:
@@ -58,7 +53,7 @@ class Log:
         """Creates the run, or takes up an existing one with the same binding, and holds it.
 
         Errors that pass through carry the run's id, and leave it resumable; a new run that failed before its
-        first effect is dropped.
+        first effect is dropped, and so is one whose model was not found before its first reply.
 
         Raises:
             RunMismatch: the id belongs to a run with another binding; the message names what differs.
@@ -67,24 +62,24 @@ class Log:
         lock = store.hold(run_id)
         dropped = False
         try:
-            await in_thread(lock.__enter__)
-            try:
+            async with AsyncExitStack() as ends:
+                await in_thread(lock.__enter__)
+                ends.push_async_callback(in_thread, lock.__exit__, None, None, None)
                 found = await in_thread(store.find, run_id)
                 if found is None:
                     await in_thread(store.create, run_id, binding, settings, source)
                 else:
                     check_binding(found, binding)
                     await in_thread(store.set_status, run_id, at_work=True)
+                ends.push_async_callback(in_thread, store.set_status, run_id, at_work=False)
                 try:
                     yield cls(store, run_id, outlet)
-                except MemagentError:
-                    # An empty or missing document is no run: there is nothing to resume.
-                    dropped = found is None and await in_thread(store.drop_unread, run_id)
+                except MemagentError as error:
+                    # An empty or missing document is no run, nor is a wrong address: there is nothing to resume.
+                    wrong = isinstance(error, ModelNotFound)
+                    if found is None:
+                        dropped = await in_thread(store.drop_unread, run_id, unanswered=wrong)
                     raise
-                finally:
-                    await in_thread(store.set_status, run_id, at_work=False)
-            finally:
-                await in_thread(lock.__exit__, None, None, None)
         except MemagentError as error:
             error.run_id = None if dropped else run_id
             raise
@@ -95,19 +90,14 @@ class Log:
         count = 0
         while (event := await in_thread(next, events, None)) is not None:
             count += 1
-            self._news.append(event)
             if self._outlet is not None:
-                await self._outlet.hand_out(self._news)
-        self._news.clear()
+                self._outlet.put_nowait(event)
+                await self._outlet.join()
         return count
 
     async def effect(self, key: str) -> dict[str, Any] | None:
         """What was committed under a key, None if nothing was."""
         return await in_thread(self.store.effect, self.run_id, key)
-
-    async def latest(self, kind: str) -> tuple[int, dict[str, Any]] | None:
-        """Number and body of the last committed effect of a kind, None before the first."""
-        return await in_thread(self.store.latest, self.run_id, kind)
 
     async def count(self, kind: str) -> int:
         """How many effects of a kind are committed."""
@@ -118,59 +108,47 @@ class Log:
         return await in_thread(self.store.begin, self.run_id, key)
 
     async def commit(
-        self, key: str, body: Mapping[str, Any], usage: Usage, events: Sequence[Event] = ()
-    ) -> None:
-        """Commits what an effect was, with its events.
-
-        Args:
-            key: of an effect that was begun.
-            body: what it was, as JSON can hold it.
-            usage: what it cost, beside what is spent on it already.
-            events: what to log with it.
-        """
-        await self._write(self.store.commit, key, dict(body), usage, events)
-
-    async def record(self, key: str, body: dict[str, Any], *events: Event) -> None:
-        """Commits an effect that needs nobody else, unless it is committed."""
-        await self._write(self.store.record, key, body, events)
-
-    async def spend(
         self,
         key: str,
-        usage: Usage,
-        events: Sequence[Event],
-        *,
-        wasted: int = 0,
-        again: bool = False,
+        body: Mapping[str, Any],
+        usage: Usage = NOTHING,
+        events: Sequence[Event] = (),
     ) -> None:
-        """Commits what led to nothing; the effect is still to be made.
-
-        Args:
-            key: of the effect.
-            usage: what was spent on it.
-            events: what to log with it.
-            wasted: how many unusable replies there were.
-            again: it is being made again right now.
-        """
-        await self._write(self.store.spend, key, usage, events, wasted=wasted, again=again)
+        """See `RunStore.commit`."""
+        await self.write(self.store.commit, key, dict(body), usage, events)
 
     async def add(self, *events: Event) -> None:
         """Commits events that belong to no effect."""
-        await self._write(self.store.log, events)
+        await self.write(self.store.log, events)
 
-    async def _write(
+    async def add_stop(self, stopped: Stopped, *, among: int = 1) -> None:
+        """Commits that a question stopped, unless that is among the last events: it was resumed for nothing."""
+
+        def last() -> list[Event]:
+            return list(self.store.events(self.run_id, self.store.last_seq(self.run_id) - among))
+
+        for event in await in_thread(last):
+            if event.model_copy(update={"seq": stopped.seq}) == stopped:
+                return
+        await self.add(stopped)
+
+    async def write(
         self, work: Callable[Concatenate[str, P], list[Event]], *args: P.args, **kwargs: P.kwargs
     ) -> None:
+        """Calls a method of the store that commits events, and hands them out."""
+
         def write() -> None:
             # Under a lock, and here: several effects may be committed at once, or by a task that is cancelled.
             with self._order:
                 self._news.extend(work(self.run_id, *args, **kwargs))
 
         await in_thread(write)
-        if self._outlet is not None:
-            await self._outlet.hand_out(self._news)
-        else:
+        if self._outlet is None:
             self._news.clear()  # the store has them
+            return
+        while self._news:
+            self._outlet.put_nowait(self._news.popleft())
+        await self._outlet.join()
 
 
 def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
@@ -183,22 +161,19 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     before, after = _flatten(record.binding), _flatten(json.loads(json.dumps(binding)))
     if before == after:
         return
-    for key in FOLLOWING:
-        before.pop(key, None)
-        after.pop(key, None)
+    shown = [{k: v for k, v in fields.items() if k not in FOLLOWING} for fields in (before, after)]
     raise RunMismatch(
-        f"run {record.id!r} was made with other settings: {list_differences(before, after)}. "
+        f"run {record.id!r} was made with other settings: {list_differences(*shown)}. "
         f"Use the same ones to resume it, or another --run-id"
     )
 
 
-def _flatten(binding: dict[str, Any]) -> dict[str, Any]:
+def _flatten(binding: dict[str, Any], within: str = "") -> dict[str, Any]:
     """The binding with nested fields by their path, `budget.memory`."""
     flat: dict[str, Any] = {}
     for key, value in binding.items():
         if isinstance(value, dict):
-            fields = _flatten(cast("dict[str, Any]", value))
-            flat |= {f"{key}.{field}": value for field, value in fields.items()}
+            flat |= _flatten(cast("dict[str, Any]", value), f"{within}{key}.")
         else:
-            flat[key] = value
+            flat[within + key] = value
     return flat

@@ -28,11 +28,7 @@ class Settings(Leaf):
 
     @classmethod
     def choose(cls, policy: dict[str, Any], **given: Any) -> Self:
-        """What was given, else what the model's policy wants, else the defaults.
-
-        Args:
-            policy: fields that the model brings along.
-            given: fields; None where nothing was given.
+        """What was given and is not None, else what the model's policy wants, else the defaults.
 
         Raises:
             ConfigError: a setting has a bad value.
@@ -71,13 +67,7 @@ class Plan(ABC):
 
 
 def choose_window(model: str, asked: int | None, reported: int | None, name: str = "window") -> int:
-    """The window of a run: what was asked for, else the smaller of the model's and 8192 tokens.
-
-    Args:
-        model: its name.
-        asked: tokens, None where nothing was asked for.
-        reported: what the model says of its window, None if it doesn't.
-        name: of the argument that asks, for messages.
+    """The window of a run: what was asked for by argument `name`, else the smaller of the model's and 8192 tokens.
 
     Raises:
         WindowUnknown: neither is known.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 from memagent.messages import Usage
 from memagent.trajectory import StopReason, Trajectory
@@ -31,14 +31,13 @@ class RunResult(ABC):
     cost: float | None = None
     """Money, in the currency of the prices that `Limits` names; None without prices."""
 
+    _counted: ClassVar[tuple[str, ...]]
+    """Fields that a line about the result gives, besides the answer."""
+
     @property
     @abstractmethod
     def asked(self) -> str:
         """The question or task."""
-
-    @abstractmethod
-    def _facts(self) -> dict[str, Any]:
-        """What a line about the result says, besides the answer."""
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON can hold them, without the trajectory."""
@@ -46,9 +45,13 @@ class RunResult(ABC):
         return flat | {"stop_reason": self.stop_reason.value, "usage": self.usage.model_dump()}
 
     def __repr__(self) -> str:
-        facts = {"stop_reason": self.stop_reason.value, **self._facts(), **_spent(self.usage)}
-        rest = ", ".join(f"{name}={value!r}" for name, value in facts.items())
-        return f"{type(self).__name__}(answer={self._said(repr)}, {rest}, run_id={self.run_id!r})"
+        counts = [f"{name}={getattr(self, name)!r}" for name in self._counted]
+        spent = [
+            f"{name}={getattr(self.usage, name)!r}"
+            for name in ("calls", "prompt_tokens", "completion_tokens")
+        ]
+        facts = ", ".join([f"stop_reason={self.stop_reason.value!r}", *counts, *spent])
+        return f"{type(self).__name__}(answer={self._said(repr)}, {facts}, run_id={self.run_id!r})"
 
     def _said(self, form: Any = str) -> str:
         said = f"None ({self.detail})" if self.answer is None else form(self.answer)
@@ -57,7 +60,7 @@ class RunResult(ABC):
 
     def _repr_html_(self) -> str:
         usage = self.usage
-        counts = [f"{value:,} {name}" for name, value in self._facts().items()]
+        counts = [f"{getattr(self, name):,} {name}" for name in self._counted]
         tokens = f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens"
         facts = [self.stop_reason.value, *counts, f"{usage.calls:,} calls", tokens]
         return (
@@ -78,14 +81,12 @@ class Result(RunResult):
     """The last memory, empty before the first update."""
     chunks: int
     """Chunks that were read for this question."""
+    _counted = ("chunks",)
 
     @property
     def asked(self) -> str:
         """The question."""
         return self.question
-
-    def _facts(self) -> dict[str, Any]:
-        return {"chunks": self.chunks}
 
     def _body(self) -> str:
         style = "white-space:pre-wrap"
@@ -100,22 +101,12 @@ class SessionResult(RunResult):
     steps: int
     """Replies of the model that called tools."""
     summaries: int
+    _counted = ("steps", "summaries")
 
     @property
     def asked(self) -> str:
         """The task."""
         return self.task
-
-    def _facts(self) -> dict[str, Any]:
-        return {"steps": self.steps, "summaries": self.summaries}
-
-
-def _spent(usage: Usage) -> dict[str, int]:
-    return {
-        "calls": usage.calls,
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-    }
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ import asyncio
 import warnings
 import weakref
 from abc import ABC, abstractmethod
-from collections import deque
-from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from memagent.errors import ConfigError
@@ -31,27 +29,18 @@ class Loop(ABC, Generic[R]):
 
     agent: ClassVar[str]
     """Names the kind of agent in the binding."""
-    host: Agent
+    host: Agent[Any]
     """Whose run it is."""
     source: dict[str, Any]
     """What is kept about the document: `name`, `path`, `options`."""
 
     @abstractmethod
     async def prepare(self, known: RunRecord | None) -> Plan:
-        """Resolves everything that is needed before the first call.
-
-        Args:
-            known: the stored run of this id and kind, None if there is none.
-        """
+        """Resolves everything that is needed before the first call; `known` is the run, if it is stored already."""
 
     @abstractmethod
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> R:
-        """Runs to the end.
-
-        Args:
-            log: of the run; the events committed before have been handed out.
-            caller: makes the run's exchanges.
-            fresh: nothing was committed before.
+        """Runs to the end. It is `fresh` where nothing was committed before; else those events were handed out.
 
         Raises:
             ModelError: a call failed for good; the run stays resumable.
@@ -60,13 +49,7 @@ class Loop(ABC, Generic[R]):
 
 
 async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
-    """Runs a loop to its end, or to what stops it.
-
-    Args:
-        loop: what is to be done.
-        run_id: names the run; an existing one with the same binding is finished.
-        outlet: where events go.
-    """
+    """Runs a loop to its end, or to what stops it; an existing run with the same binding is finished."""
     host = loop.host
     store: RunStore = await in_thread(getattr, host, "store")
     known = await in_thread(store.find, run_id)
@@ -93,39 +76,6 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
         return await loop.run(log, caller, fresh=fresh)
 
 
-class _Handover:
-    """Committed events on their way from a run to whoever iterates over it."""
-
-    def __init__(self) -> None:
-        self.events: deque[Event] = deque()
-        self._arrived = asyncio.Event()
-        self._taken = asyncio.Event()
-
-    async def hand_out(self, events: deque[Event]) -> None:
-        """Waits until all are taken: a run does not run ahead of its reader."""
-        self.events = events
-        while events:
-            self._taken.clear()
-            self._arrived.set()
-            await self._taken.wait()
-
-    def take(self) -> Event:
-        """The next event; there is one."""
-        event = self.events.popleft()
-        if not self.events:
-            self._taken.set()
-        return event
-
-    async def wait(self, task: asyncio.Task[Any]) -> None:
-        """Waits for an event, or for the end of the run."""
-        self._arrived.clear()
-        arrival = asyncio.ensure_future(self._arrived.wait())
-        try:
-            await asyncio.wait({arrival, task}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            arrival.cancel()
-
-
 class EventStream(Generic[R]):
     """One run as an async iterator of events, and what came of it at the end.
 
@@ -136,9 +86,8 @@ class EventStream(Generic[R]):
     def __init__(self, loop: Loop[R], run_id: str | None) -> None:
         self.run_id = new_run_id() if run_id is None else check_run_id(run_id)
         self._loop = loop
-        self._handover: _Handover | None = None
+        self._events: Outlet | None = None
         self._task: asyncio.Task[R] | None = None
-        self._abandon: weakref.finalize[Any, Any] | None = None
         self._outcome: R | None = None
         self._closed = False
 
@@ -146,40 +95,32 @@ class EventStream(Generic[R]):
         return self
 
     async def __anext__(self) -> Event:
-        if self._task is None:
-            if self._closed:
-                raise StopAsyncIteration
+        if self._task is None and not self._closed:
             self._start()
-        assert self._task is not None
-        assert self._handover is not None
-        while not self._handover.events:
-            if self._task.done():
-                if not self._closed:
-                    self._end(self._task.result())  # raises what ended the run
-                raise StopAsyncIteration
-            try:
-                await self._handover.wait(self._task)
-            except asyncio.CancelledError:
-                await self.aclose()
-                raise
-        return self._handover.take()
+        if self._task is None or self._events is None:
+            raise StopAsyncIteration
+        try:
+            event = await self._events.get()
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
+        self._events.task_done()
+        if event is not None:
+            return event
+        self._events.put_nowait(None)  # for who asks again
+        if not self._closed:
+            self._outcome = self._task.result()  # raises what ended the run
+        raise StopAsyncIteration
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
         """Stops the run where it is; it stays resumable."""
         self._closed = True
-        if self._abandon is not None:
-            self._abandon.detach()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -212,20 +153,15 @@ class EventStream(Generic[R]):
         return self.outcome
 
     def _start(self) -> None:
-        # The task holds the handover, not the stream: so it shows when nobody holds the stream any more.
-        self._handover = _Handover()
-        work = drive(self._loop, self.run_id, self._handover)
+        # The task holds the events, not the stream: so it shows when nobody holds the stream any more.
+        events = self._events = Outlet()
+        work = drive(self._loop, self.run_id, events)
         self._task = asyncio.create_task(work, name=f"memagent run {self.run_id}")
         _running.add(self._task)
         self._task.add_done_callback(_running.discard)
+        self._task.add_done_callback(lambda _: events.put_nowait(None))
         here = asyncio.get_running_loop()
-        self._abandon = weakref.finalize(self, _stop_abandoned, self._task, here, self.run_id)
-        self._abandon.atexit = False
-
-    def _end(self, outcome: R) -> None:
-        self._outcome = outcome
-        if self._abandon is not None:
-            self._abandon.detach()
+        weakref.finalize(self, _stop_abandoned, self._task, here, self.run_id).atexit = False
 
 
 def _stop_abandoned(task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop, run_id: str) -> None:

@@ -1,8 +1,7 @@
 """Runs on disk: every step is committed before anybody hears of it, so any run resumes."""
 
-from memagent.runstore.binding import list_differences
 from memagent.runstore.lock import hold_folder, run_lock
-from memagent.runstore.records import Begun, RunRecord, split_key
+from memagent.runstore.records import Begun, RunRecord, list_differences, split_key
 from memagent.runstore.store import RunStore
 
 __all__ = [

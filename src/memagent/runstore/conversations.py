@@ -2,57 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
 
-from memagent.runstore.database import Database
 from memagent.trajectory import Conversation
+
+if TYPE_CHECKING:
+    from memagent.runstore.store import RunStore
 
 
 def without_text(body: dict[str, Any], text: str) -> dict[str, Any]:
     """An effect's body whose conversation lacks the chunk's text; `hole` says where that goes: `message:character`."""
-    conversation = body["conversation"]
-    for place, message in enumerate(conversation["messages"]):
-        at = message["content"].find(text) if text else -1
-        if at >= 0:
-            rest = message["content"][:at] + message["content"][at + len(text) :]
-            messages = list(conversation["messages"])
-            messages[place] = {**message, "content": rest}
-            return {
-                **body,
-                "conversation": {**conversation, "messages": messages},
-                "hole": f"{place}:{at}",
-            }
+    messages = list(body["conversation"]["messages"])
+    for place, message in enumerate(messages if text else ()):
+        before, found, after = message["content"].partition(text)
+        if found:
+            messages[place] = message | {"content": before + after}
+            conversation = body["conversation"] | {"messages": messages}
+            return body | {"conversation": conversation, "hole": f"{place}:{len(before)}"}
     return body
 
 
-def with_text(body: dict[str, Any], text: str) -> Conversation:
-    """The conversation of an effect's body as it was sent, to the character."""
-    conversation = Conversation.model_validate(body["conversation"])
-    if body.get("hole") is None:
-        return conversation
-    place, at = map(int, body["hole"].split(":"))
+def with_text(conversation: Conversation, hole: str, text: str) -> Conversation:
+    """The conversation as it was sent, to the character."""
+    place, at = map(int, hole.split(":"))
     messages = list(conversation.messages)
     rest = messages[place].content
     messages[place] = messages[place].model_copy(update={"content": rest[:at] + text + rest[at:]})
     return conversation.model_copy(update={"messages": tuple(messages)})
-
-
-def chunk_text(db: Database, run_id: str, chunk: int | None) -> str:
-    """The text of a chunk, empty where there is none."""
-    # Not by json_extract, which ends a text at its first NUL.
-    body = None if chunk is None else read_body(db, run_id, "chunk", chunk)
-    return "" if body is None else body["text"]
-
-
-def read_body(db: Database, run_id: str, kind: str, number: int) -> dict[str, Any] | None:
-    """What was committed, None where nothing was."""
-    found = db.read(
-        "SELECT body FROM effects WHERE run = ? AND kind = ? AND number = ? AND body IS NOT NULL",
-        (run_id, kind, number),
-    )
-    return json.loads(found[0][0]) if found else None
 
 
 class StoredConversations(Sequence[Conversation]):
@@ -61,47 +38,38 @@ class StoredConversations(Sequence[Conversation]):
     Each is read from disk as it is indexed, so a run of any length costs no memory until it is walked.
     """
 
-    def __init__(self, db: Database, run_id: str, question: int) -> None:
-        self._db, self._run_id = db, run_id
-        segments = ["segment"] if question == 0 else []
-        self._kinds = [f"update/q{question}", *segments, f"answer/q{question}"]
+    def __init__(self, store: RunStore, run_id: str, question: int) -> None:
+        self._store, self._run_id = store, run_id
+        self._counts: dict[str, int] = {}
+        """How many there are by key; they were committed in the order of the numbers."""
+        segments = ["segment-%d"] if question == 0 else []
+        for key in (f"update-%d/q{question}", *segments, f"answer-%d/q{question}"):
+            last = store.latest(run_id, key.replace("-%d", ""))
+            self._counts[key] = 0 if last is None else last[0] + 1
 
     def __len__(self) -> int:
-        return sum(count for _, count in self._counts())
+        return sum(self._counts.values())
 
     @overload
     def __getitem__(self, index: int) -> Conversation: ...
     @overload
     def __getitem__(self, index: slice) -> list[Conversation]: ...
     def __getitem__(self, index: int | slice) -> Conversation | list[Conversation]:
-        counts = self._counts()
-        places = range(sum(count for _, count in counts))[index]
-        if isinstance(places, range):
-            return [self._read(place, counts) for place in places]
-        return self._read(places, counts)
-
-    def __iter__(self) -> Iterator[Conversation]:
-        counts = self._counts()
-        return (self._read(place, counts) for place in range(sum(count for _, count in counts)))
-
-    def _counts(self) -> list[tuple[str, int]]:
-        """How many of each kind are committed. Within a kind that happens in the order of the numbers."""
-        last = (
-            "SELECT number + 1 FROM effects WHERE run = ? AND kind = ? AND committed IS NOT NULL "
-            "ORDER BY number DESC LIMIT 1"
-        )
-        found = [(kind, self._db.read(last, (self._run_id, kind))) for kind in self._kinds]
-        return [(kind, rows[0][0] if rows else 0) for kind, rows in found]
-
-    def _read(self, place: int, counts: list[tuple[str, int]]) -> Conversation:
-        for kind, count in counts:
+        place = range(len(self))[index]
+        if isinstance(place, range):
+            return [self[each] for each in place]
+        for key, count in self._counts.items():
             if place < count:
-                body = read_body(self._db, self._run_id, kind, place)
+                body = self._store.effect(self._run_id, key % place)
                 assert body is not None, "effects of a kind are committed in order"
-                chunk = body["conversation"].get("chunk") if body.get("hole") else None
-                return with_text(body, chunk_text(self._db, self._run_id, chunk))
+                conversation = Conversation.model_validate(body["conversation"])
+                if body.get("hole") is None:
+                    return conversation
+                chunk = self._store.effect(self._run_id, f"chunk-{conversation.chunk}")
+                assert chunk is not None, "a chunk is committed before what shows it"
+                return with_text(conversation, body["hole"], chunk["text"])
             place -= count
-        raise IndexError(place)
+        raise IndexError(index)
 
     def __reduce__(self) -> tuple[type, tuple[list[Conversation]]]:
         """A copy holds the conversations themselves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -12,16 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from memagent.errors import (
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreTooNew,
-)
-from memagent.runstore.files import make_file
-from memagent.runstore.migration import migrate
-from memagent.runstore.schema import APPLICATION_ID, SCHEMA, VERSION
+from memagent.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
+from memagent.runstore.migration import APPLICATION_ID, SCHEMA, VERSION, make_file, migrate
 
 BUSY_SECONDS = 30
 """How long a writer waits for another process's transaction (each lasts about a millisecond)."""
@@ -30,18 +23,17 @@ BUSY_SECONDS = 30
 class Database:
     """One SQLite connection behind a mutex; foreign errors leave as `StoreError`s.
 
-    Args:
-        path: the file; None is SQLite's temporary database (on disk beyond a small cache, gone on close).
-        durable: synchronous=FULL instead of NORMAL.
+    Without a path it is SQLite's temporary database: on disk beyond a small cache, gone on close.
     """
 
     def __init__(self, path: Path | None, *, durable: bool) -> None:
         self.path = path
+        self._where = f"the run store {str(path)!r}" if path else "the temporary run store"
         self._mutex = threading.RLock()
         self._pid = os.getpid()
-        if path is not None:
-            make_file(path)
-        with self._translated():
+        with self._connected():
+            if path is not None:
+                make_file(path)
             self._db = sqlite3.connect(
                 path or "", timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
             )
@@ -60,15 +52,13 @@ class Database:
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query."""
-        self._check_process()
-        with self._mutex, self._translated():
+        with self._connected():
             return self._db.execute(sql, values).fetchall()
 
     @contextmanager
     def write(self) -> Generator[sqlite3.Connection]:
         """A transaction: committed as a whole, or not at all."""
-        self._check_process()
-        with self._mutex, self._translated():
+        with self._connected():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -79,21 +69,29 @@ class Database:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def _check_process(self) -> None:
+    @contextmanager
+    def _connected(self) -> Generator[None]:
+        """Holds the connection, and translates what goes wrong with it."""
         # SQLite connections do not survive a fork, and a second one to the same file would share their state.
         if self._pid != os.getpid():
             raise StoreError(
                 f"{self._where} was opened before this process was forked off: close it before the fork, "
                 f"or start processes with 'spawn'"
             )
+        try:
+            with self._mutex:
+                yield
+        except sqlite3.ProgrammingError as error:
+            raise StoreError(f"{self._where} is closed") from error
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise _translate(error, self._where) from error
 
     def _prepare(self, durable: bool) -> None:
-        # One transaction: another process may be making the same file right now.
-        self._db.execute("BEGIN")
-        application = self._db.execute("PRAGMA application_id").fetchone()[0]
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        tables = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
-        self._db.execute("COMMIT")
+        # One statement: another process may be making the same file right now.
+        application, version, tables = self._db.execute(
+            "SELECT application_id, user_version, (SELECT COUNT(*) FROM sqlite_master) "
+            "FROM pragma_application_id, pragma_user_version"
+        ).fetchone()
         if application != APPLICATION_ID and (application or version or tables):
             raise StoreCorrupt(
                 f"{self._where} is a SQLite file of another program; name another --store"
@@ -103,65 +101,38 @@ class Database:
                 f"{self._where} was written by a newer memagent (store version {version}, this one reads "
                 f"{VERSION}): upgrade memagent, or name another --store"
             )
-        self._use_wal()
-        self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-        self._db.execute("PRAGMA foreign_keys = ON")
-        if tables and version < VERSION:
-            assert self.path is not None, "a temporary store is new"
-            with ExitStack() as held, self.write() as db:
-                migrate(db, self.path, held)
-        if not tables:
-            try:
-                self._db.executescript(SCHEMA)
-            except sqlite3.OperationalError:
-                # Two processes made the same file at once: the other one's schema is as good.
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                if not self._db.execute(
-                    "SELECT COUNT(*) FROM sqlite_master WHERE name = 'runs'"
-                ).fetchone()[0]:
-                    raise
-
-    def _use_wal(self) -> None:
         # Unlike all else, switching a new file to WAL does not wait for others that do the same.
         give_up = time.monotonic() + BUSY_SECONDS
         while True:
             try:
                 self._db.execute("PRAGMA journal_mode = WAL")
+                break
             except sqlite3.OperationalError as error:
-                if (
-                    error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY
-                    or time.monotonic() > give_up
-                ):
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() > give_up:
                     raise
                 time.sleep(0.02)
-            else:
-                return
-
-    @property
-    def _where(self) -> str:
-        return (
-            "the temporary run store" if self.path is None else f"the run store {str(self.path)!r}"
-        )
-
-    @contextmanager
-    def _translated(self) -> Generator[None]:
-        try:
-            yield
-        except sqlite3.ProgrammingError as error:
-            raise StoreError(f"{self._where} is closed") from error
-        except sqlite3.DatabaseError as error:
-            raise _translate(error, self._where) from error
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        self._db.execute("PRAGMA foreign_keys = ON")
+        if version < VERSION:
+            with ExitStack() as held, self.write() as db:
+                if tables and self.path is not None:
+                    migrate(db, self.path, held)
+                else:
+                    for statement in SCHEMA:
+                        db.execute(statement)
 
 
-def _translate(error: sqlite3.DatabaseError, where: str) -> StoreError:
+def _translate(error: sqlite3.DatabaseError | OSError, where: str) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) or 0
     primary = code & 0xFF
-    if primary == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE:
+    full = primary == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE
+    if full or getattr(error, "errno", 0) == errno.ENOSPC:
         return StoreFull(
             f"no room to write {where} ({error}): free some space and resume; what was committed is intact"
         )
-    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+    refused = primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+    if refused or isinstance(error, OSError):
         return StoreReadOnly(f"cannot write {where} ({error}): name a writable file with --store")
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreCorrupt(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from memagent.errors import RunBusy, StoreReadOnly
-
-FOLDER_LOCK = ".lock"
 
 
 def lock_path(store: Path, run_id: str) -> Path:
@@ -25,21 +23,17 @@ def busy(run_id: str) -> RunBusy:
     )
 
 
-@contextmanager
-def run_lock(store: Path, run_id: str) -> Generator[None]:
+def run_lock(store: Path, run_id: str) -> AbstractContextManager[None]:
     """Holds a run of a store file for one worker alone.
 
     Raises:
         RunBusy: another process, or another task of this one, is at the run.
         StoreReadOnly: the lock file cannot be made.
     """
-    path = lock_path(store, run_id)
-    with _locked(path, busy(run_id)):
-        yield
+    return _locked(lock_path(store, run_id), busy(run_id))
 
 
-@contextmanager
-def hold_folder(folder: Path) -> Generator[None]:
+def hold_folder(folder: Path) -> AbstractContextManager[None]:
     """Holds a folder of results for one process alone.
 
     Raises:
@@ -47,8 +41,7 @@ def hold_folder(folder: Path) -> Generator[None]:
         StoreReadOnly: the lock file cannot be made.
     """
     message = f"another process is writing to {str(folder)!r}: wait for it, or use another --out"
-    with _locked(folder / FOLDER_LOCK, RunBusy(message)):
-        yield
+    return _locked(folder / ".lock", RunBusy(message))
 
 
 @contextmanager

@@ -1,18 +1,48 @@
-"""Rewrites the file of an earlier version: a copy first, then everything in one transaction."""
+"""The tables of a run store, and the files of earlier versions rewritten: a copy first, then one transaction."""
 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
-from memagent.errors import RunBusy
-from memagent.runstore.files import back_up
+from memagent.errors import RunBusy, StoreError
 from memagent.runstore.lock import remove_lock, run_lock
 from memagent.runstore.records import split_key
-from memagent.runstore.schema import EFFECTS, VERSION
 
+APPLICATION_ID = 0x6D656D61
+"""`mema` in ASCII: marks the SQLite file as a run store."""
+VERSION = 3
+"""2 had tables of chunks and steps, and effects for tool sessions alone; 1 had no effects."""
+EFFECTS = """
+CREATE TABLE IF NOT EXISTS effects (
+  place INTEGER PRIMARY KEY, run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, kind TEXT NOT NULL,
+  number INTEGER NOT NULL, sent INTEGER NOT NULL, wasted INTEGER NOT NULL DEFAULT 0, committed REAL, usage TEXT,
+  body TEXT,
+  UNIQUE (run, kind, number)
+) STRICT
+"""
+"""What runs got from outside. Their `place` is in the order in which they were begun."""
+SCHEMA = (
+    """
+    CREATE TABLE IF NOT EXISTS runs (
+      id TEXT PRIMARY KEY, created REAL NOT NULL, updated REAL NOT NULL, status TEXT NOT NULL,
+      binding TEXT NOT NULL, settings TEXT NOT NULL, source TEXT NOT NULL
+    ) STRICT
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS events (
+      run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, seq INTEGER NOT NULL, body TEXT NOT NULL,
+      PRIMARY KEY (run, seq)
+    ) STRICT, WITHOUT ROWID
+    """,
+    EFFECTS,
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {VERSION}",
+)
+"""Another process may have made the same tables a moment ago."""
 _BOOLEAN = "json(CASE WHEN {} THEN 'true' ELSE 'false' END)"
 _CUT_OFF = json.dumps(
     {"text": "", "reasoning": "(not kept)", "finish_reason": "length", "usage": {"calls": 0}}
@@ -115,7 +145,7 @@ _REWRITE = (
     """,
     """
     INSERT INTO effects (run, kind, number, sent, wasted, committed, usage, body)
-    SELECT run, kind_of(key), number_of(key), sent,
+    SELECT run, key_part(key, 0), key_part(key, 1), sent,
       MAX(0, COALESCE(json_extract(usage, '$.retries'), 0) - (key GLOB '*/room')), committed, usage,
       CASE
         WHEN key GLOB 'segment-*' AND body IS NOT NULL THEN json_object('conversation', json(body))
@@ -133,14 +163,11 @@ _REWRITE = (
 def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
     """Makes the store a file of this version, unless another process was faster.
 
-    Args:
-        db: in a transaction, which the caller commits.
-        path: the file. A copy is left beside it, with `.version` and the version behind its name.
-        held: takes the locks of the runs; the caller closes it behind the transaction.
+    The caller commits the transaction, and lets go of the locks that `held` takes behind that. A copy of the file is
+    left beside it, with `.version` and the version behind its name.
 
     Raises:
         RunBusy: a run is being worked on.
-        StoreError: the copy cannot be written.
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version >= VERSION:
@@ -158,27 +185,44 @@ def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
             # Of finished runs there may be thousands, more than a process may have files open.
             if status != "finished":
                 held.enter_context(lock.pop_all())
-    back_up(path, path.with_name(f"{path.name}.version{version}"))
-    for name, function in (
-        ("kind_of", _kind_of),
-        ("number_of", _number_of),
-        ("reply_of", _reply_of),
-    ):
-        db.create_function(name, 1, function, deterministic=True)
+    _back_up(path, path.with_name(f"{path.name}.version{version}"))
+    db.create_function("key_part", 2, _key_part, deterministic=True)
+    db.create_function("reply_of", 1, _reply_of, deterministic=True)
     for statement in _REWRITE:
         db.execute(statement)
 
 
-def _kind_of(key: str) -> str:
-    return split_key("answer/q0" if key == "answer" else key)[0]
+def make_file(path: Path) -> None:
+    """Makes the file with mode 0600 before SQLite would make it with the umask's (WAL files inherit it)."""
+    if path.name == ":memory:":
+        raise StoreError("':memory:' would be a file of that name; None is the temporary store")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
-def _number_of(key: str) -> int:
-    return split_key(key)[1]
+def _back_up(path: Path, copy: Path) -> None:
+    """Copies a store as a whole; a copy that is there is replaced once the new one is complete."""
+    part = copy.with_name(f"{copy.name}.part")
+    make_file(part)
+    try:
+        # By a connection of its own: SQLite copies nothing for one that is in a transaction.
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(part)) as target:
+            source.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")  # one plain file
+        part.replace(copy)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _key_part(key: str, place: int) -> str | int:
+    """Kind or number of a key of version 2."""
+    return split_key("answer/q0" if key == "answer" else key)[place]
 
 
 def _reply_of(conversation: str | None) -> str | None:
     """What is left of the reply that a conversation ends with."""
+    # Not by json_extract, which ends a text at its first NUL.
     if conversation is None:
         return None
     return json.dumps({"text": json.loads(conversation)["messages"][-1]["content"]})

@@ -1,8 +1,9 @@
-"""What the run store holds: runs, and effects under keys."""
+"""What the run store holds: runs, what each is bound to, and effects under keys."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,3 +51,12 @@ def split_key(key: str) -> tuple[str, int]:
     if found is None:
         raise ValueError(f"effect key {key!r}: begin it with the name of a kind in small letters")
     return found[1] + key[found.end() :], int(found[2] or 0)
+
+
+def list_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Says which values two mappings do not share; empty where they are the same."""
+    return "; ".join(
+        f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    )

@@ -13,24 +13,19 @@ from typing import Any
 from memagent.errors import RunMismatch, RunNotFound
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
-from memagent.runstore import rows
-from memagent.runstore.conversations import (
-    StoredConversations,
-    chunk_text,
-    read_body,
-    without_text,
-)
+from memagent.runstore.conversations import StoredConversations, without_text
 from memagent.runstore.database import Database
 from memagent.runstore.lock import busy, remove_lock, run_lock
 from memagent.runstore.records import Begun, RunRecord, split_key
 from memagent.trajectory import Conversation
 
 _NOTHING = Usage()
-
-
 _ANSWERED = (
     "json_array_length(binding, '$.questions') <= (SELECT COUNT(*) FROM effects "
     "WHERE run = runs.id AND kind GLOB 'answer/q*' AND committed IS NOT NULL)"
+)
+_SUMS = ", ".join(
+    f"COALESCE(SUM(json_extract(usage, '$.{name}')), 0)" for name in Usage.model_fields
 )
 
 
@@ -38,7 +33,7 @@ class RunStore:
     """A file of runs. Thread-safe; several processes may use one file. Methods block for about 0.1 ms.
 
     A run is made of effects: what its loop gets from outside, each under a key (`split_key`). An effect is begun, then
-    committed together with its events.
+    committed together with its events; what commits events returns them with their places in the log.
 
     Args:
         path: the SQLite file, made with mode 0600 where it is missing; None is a temporary store that
@@ -90,7 +85,7 @@ class RunStore:
     def find(self, run_id: str) -> RunRecord | None:
         """The run of that id, or None."""
         found = self._db.read("SELECT * FROM runs WHERE id = ?", (run_id,))
-        return rows.record(found[0]) if found else None
+        return _record(found[0]) if found else None
 
     def get(self, run_id: str) -> RunRecord:
         """The run of that id.
@@ -115,7 +110,7 @@ class RunStore:
             "SELECT * FROM runs WHERE ?1 IS NULL OR status = ?1 ORDER BY created DESC, id DESC LIMIT ?2",
             (status, -1 if limit is None else limit),
         )
-        return [rows.record(row) for row in found]
+        return [_record(row) for row in found]
 
     def set_status(self, run_id: str, *, at_work: bool) -> None:
         """Marks a run `running`, or as what it is without a worker: `finished` or `stopped`."""
@@ -145,15 +140,12 @@ class RunStore:
                 db.execute("DELETE FROM runs WHERE id = ?", (run_id,))
             remove_lock(self.path, run_id)
 
-    def drop_unread(self, run_id: str) -> bool:
-        """Forgets a run without effects; its caller holds the run.
-
-        Returns:
-            Whether there was nothing to keep.
-        """
+    def drop_unread(self, run_id: str, *, unanswered: bool = False) -> bool:
+        """Forgets a run without effects (or without replies), and returns whether it was one; its caller holds it."""
+        kept = "AND kind != 'chunk' AND committed IS NOT NULL" if unanswered else ""
         with self._db.write() as db:
             gone = db.execute(
-                "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id)",
+                f"DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id {kept})",
                 (run_id,),
             ).rowcount
         if gone:
@@ -183,11 +175,7 @@ class RunStore:
     # --- effects and events
 
     def begin(self, run_id: str, key: str) -> Begun:
-        """Commits that an effect is about to be made, unless it is committed.
-
-        Returns:
-            What became of it before.
-        """
+        """Commits that an effect is about to be made, unless it is committed; returns what became of it before."""
         place = (run_id, *split_key(key))
         with self._db.write() as db:
             found = db.execute(
@@ -212,7 +200,7 @@ class RunStore:
         usage: Usage = _NOTHING,
         events: Sequence[Event] = (),
     ) -> list[Event]:
-        """Commits what an effect was, with its events, all or nothing.
+        """Commits what an effect was, with its events, all or nothing; nothing is done where it is committed.
 
         Args:
             run_id: the run.
@@ -221,21 +209,23 @@ class RunStore:
                 where it was.
             usage: what it cost, beside what was spent on it before.
             events: what to log with it.
-
-        Returns:
-            The events with their places in the log.
         """
+        place = (run_id, *split_key(key))
         with self._db.write() as db:
-            return self._commit(db, run_id, key, body, usage, events)
-
-    def record(
-        self, run_id: str, key: str, body: dict[str, Any], events: Sequence[Event] = ()
-    ) -> list[Event]:
-        """Begins and commits an effect at once; nothing is done, and no event returned, where it is committed."""
-        with self._db.write() as db:
-            if read_body(self._db, run_id, *split_key(key)) is not None:
+            if self.effect(run_id, key) is not None:
                 return []
-            return self._commit(db, run_id, key, body, _NOTHING, events)
+            shown: Any = body.get("conversation") or {}
+            if shown.get("chunk") is not None:
+                chunk = self.effect(run_id, f"chunk-{shown['chunk']}") or {"text": ""}
+                body = without_text(body, chunk["text"])
+            # Most scripts are not ASCII, and an escape takes six bytes. SQLite refuses half a surrogate pair without.
+            raw = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
+            db.execute(
+                "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) ON "
+                "CONFLICT DO UPDATE SET committed = excluded.committed, usage = excluded.usage, body = excluded.body",
+                (*place, time.time(), _spent(db, place, usage), raw.decode()),
+            )
+            return _log(db, run_id, events)
 
     def spend(
         self,
@@ -256,9 +246,6 @@ class RunStore:
             events: what to log with it.
             wasted: how many replies came to nothing since then.
             again: it is about to be made again; False: it is not in flight any more.
-
-        Returns:
-            The events with their places in the log.
         """
         with self._db.write() as db:
             place = (run_id, *split_key(key))
@@ -266,20 +253,24 @@ class RunStore:
                 "INSERT INTO effects (run, kind, number, sent, wasted, usage) VALUES (?,?,?,?,?,?) "
                 "ON CONFLICT DO UPDATE SET sent = excluded.sent, wasted = wasted + excluded.wasted, "
                 "usage = excluded.usage",
-                (*place, int(again), wasted, rows.spent(db, place, usage)),
+                (*place, int(again), wasted, _spent(db, place, usage)),
             )
-            return rows.log(db, run_id, events)
+            return _log(db, run_id, events)
 
     def log(self, run_id: str, events: Sequence[Event]) -> list[Event]:
         """Commits events that belong to no effect."""
         with self._db.write() as db:
-            return rows.log(db, run_id, events)
+            return _log(db, run_id, events)
 
     # --- reading back
 
     def effect(self, run_id: str, key: str) -> dict[str, Any] | None:
         """What was committed under a key, None where nothing was."""
-        return read_body(self._db, run_id, *split_key(key))
+        found = self._db.read(
+            "SELECT body FROM effects WHERE run = ? AND kind = ? AND number = ? AND body IS NOT NULL",
+            (run_id, *split_key(key)),
+        )
+        return json.loads(found[0][0]) if found else None
 
     def latest(self, run_id: str, kind: str) -> tuple[int, dict[str, Any]] | None:
         """Number and body of the committed effect of a kind with the highest number."""
@@ -303,7 +294,7 @@ class RunStore:
         if question is not None:
             of_session = "OR kind NOT GLOB '*/q[0-9]*'" if question == 0 else ""
             where, values = f"{where} AND (kind GLOB ? {of_session})", [run_id, f"*/q{question}"]
-        found = self._db.read(f"SELECT {rows.SUMS} {where}", values)[0]
+        found = self._db.read(f"SELECT {_SUMS} {where}", values)[0]
         return Usage(**dict(zip(Usage.model_fields, found, strict=True)))
 
     def events(self, run_id: str, after: int = -1) -> Iterator[Event]:
@@ -321,26 +312,32 @@ class RunStore:
 
     def conversations(self, run_id: str, question: int = 0) -> Sequence[Conversation]:
         """The question's conversations in order, read from disk as they are indexed; that of chunk i is the ith."""
-        return StoredConversations(self._db, run_id, question)
+        return StoredConversations(self, run_id, question)
 
-    # --- within a transaction
 
-    def _commit(
-        self,
-        db: sqlite3.Connection,
-        run_id: str,
-        key: str,
-        body: dict[str, Any],
-        usage: Usage,
-        events: Sequence[Event],
-    ) -> list[Event]:
-        place = (run_id, *split_key(key))
-        if body.get("conversation") is not None:
-            text = chunk_text(self._db, run_id, body["conversation"].get("chunk"))
-            body = without_text(body, text)
-        db.execute(
-            "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) "
-            "ON CONFLICT DO UPDATE SET committed = excluded.committed, usage = excluded.usage, body = excluded.body",
-            (*place, time.time(), rows.spent(db, place, usage), rows.to_json(body)),
-        )
-        return rows.log(db, run_id, events)
+def _record(row: tuple[Any, ...]) -> RunRecord:
+    run_id, created, updated, status, *parts = row
+    return RunRecord(run_id, created, updated, status, *map(json.loads, parts))
+
+
+def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:
+    """Writes events behind those of the run's log; returns them with their places in it."""
+    last = "SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?"
+    (seq,) = db.execute(last, (run_id,)).fetchone()
+    numbered: list[Event] = []
+    for place, event in enumerate(events, start=seq + 1):
+        numbered.append(event.model_copy(update={"seq": place}))
+        row = (run_id, place, numbered[-1].model_dump_json())
+        db.execute("INSERT INTO events VALUES (?,?,?)", row)
+    return numbered
+
+
+def _spent(db: sqlite3.Connection, place: tuple[str, str, int], usage: Usage) -> str:
+    """A usage as JSON, with what was spent before on the effect at `place`: run, kind and number."""
+    found = db.execute(
+        "SELECT usage FROM effects WHERE run = ? AND kind = ? AND number = ? AND usage IS NOT NULL",
+        place,
+    ).fetchone()
+    if found is not None:
+        usage += Usage.model_validate_json(found[0])
+    return usage.model_dump_json(exclude_defaults=True)

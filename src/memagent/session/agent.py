@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from memagent.threads import in_thread
 from memagent.tools import Tool, Toolset
 
 
-class ToolAgent(Agent):
+class ToolAgent(Agent[ToolSettings]):
     """Works on a task with tools, for as many steps as it takes, within a working context of fixed size.
 
     When the context is full, its older part is replaced by a summary that the model writes (see `SummaryBuffer`).
@@ -121,7 +120,7 @@ class ToolAgent(Agent):
 
     def stream(self, task: str, *, run_id: str | None = None) -> SessionStream:
         """Runs the session as an async iterator of events; `.result` when it is through."""
-        return self._stream(task, run_id)
+        return SessionStream(ToolLoop(self, task), run_id)
 
     def resume(self, run_id: str, *, on_event: OnEvent | None = None) -> SessionResult:
         """Finishes a run of this agent: no committed call is sent again, and no finished tool runs again.
@@ -147,45 +146,25 @@ class ToolAgent(Agent):
             raise RunMismatch(
                 f"run {run_id!r} reads a document: resume it with MemoryAgent, or `memagent resume`"
             )
-        return self._stream(binding["questions"][0], run_id)
+        return self.stream(binding["questions"][0], run_id=run_id)
 
     async def plan(self, task: str, working_context: int | None = None) -> ToolPlan:
         """Asks the model for its window and counter, and renders the prompt.
 
         Args:
             task: what to do.
-            working_context: that of the run that is resumed, used unless this agent was given one: a server's window
-                may have grown since.
+            working_context: that of the run that is resumed.
 
         Raises:
             ConfigError: the task is no text, or the working context is over the window.
             ModelError: the server had to be asked and did not answer.
         """
-        settings = self.settings
-        window = await self.reported_window(settings.working_context)
-        if settings.working_context is None:
-            settings = settings.model_copy(update={"working_context": working_context})
-        return await in_thread(
-            ToolPlan.make,
-            task,
-            settings,
-            self.prompts,
-            self.tools,
-            model=self.model.name,
-            counter=await self.model.counter(),
-            window=window,
-        )
+        found = (ToolPlan.make, task, self.settings, self.prompts, self.tools)
+        return await self._resolve(*found, window="working_context", resumed=working_context)
 
     def recipe(self) -> dict[str, Any]:
         """See `Agent.recipe`."""
         return {**self.model.recipe, **self.settings.model_dump(mode="json")}
-
-    def _stream(self, task: str, run_id: str | None) -> SessionStream:
-        return SessionStream(ToolLoop(self, partial(self.plan, task)), run_id)
-
-    def _reseed(self, seed: int | None) -> None:
-        if seed is not None:
-            self.settings = self.settings.model_copy(update={"seed": seed})
 
     def __repr__(self) -> str:
         return f"ToolAgent({self.model.name!r}, tools={list(self.tools)})"

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from memagent.compaction import Compaction
+from memagent.compaction import conversation_of
 from memagent.errors import CompactionFailed, ConfigError, LimitReached, OutOfSummaries
-from memagent.events import Acted, Answered, Compacted, Event, SessionStarted, Stopped
+from memagent.events import Acted, Answered, Compacted, SessionStarted, Stopped
 from memagent.messages import Completion, FinishReason, Message, Usage
 from memagent.prompts import UnusableReply
-from memagent.run.agent import Agent
 from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Record, Reply, Unusable
 from memagent.run.log import Log
 from memagent.run.result import SessionResult
 from memagent.run.stream import Loop
 from memagent.runstore import RunRecord
-from memagent.session.act import Act, read_act
 from memagent.session.plan import ToolPlan
-from memagent.session.segments import conversation_of, segments
-from memagent.session.tool_calls import ToolCalls
+from memagent.session.step import Act, ToolCalls, read_act
 from memagent.threads import in_thread
+from memagent.tools import Toolset
 from memagent.trajectory import Conversation, StopReason, Trajectory
+
+if TYPE_CHECKING:
+    from memagent.session.agent import ToolAgent
 
 CUT_OFF = "the reply was cut off by its token limit"
 ANSWER = "answer/q0"
-Prepare = Callable[[int | None], Awaitable[ToolPlan]]
-"""Makes the plan, with the working context of the run that is resumed."""
 
 
 class _Stop(Exception):
@@ -39,21 +37,14 @@ class _Stop(Exception):
 
 
 class ToolLoop(Loop[SessionResult]):
-    """One run of one task.
-
-    A resumed run walks the same steps; what was committed is handed back instead of made.
-
-    Args:
-        host: the agent.
-        prepare: makes the plan.
-    """
+    """One run of one task. A resumed run walks the same steps; what was committed is handed back instead of made."""
 
     agent: ClassVar[str] = "tools"
 
-    def __init__(self, host: Agent, prepare: Prepare) -> None:
-        self.host = host
+    def __init__(self, agent: ToolAgent, task: str) -> None:
+        self.host = self._agent = agent
+        self._task = task
         self.source = {"name": "", "path": None}
-        self._prepare = prepare
         self._steps = 0
         """Replies so far that called a tool, or meant to."""
         self._summaries = 0
@@ -66,9 +57,8 @@ class ToolLoop(Loop[SessionResult]):
 
     async def prepare(self, known: RunRecord | None) -> ToolPlan:
         """See `Loop.prepare`."""
-        self.plan = await self._prepare(
-            None if known is None else known.binding["budget"]["window"]
-        )
+        working_context = None if known is None else known.binding["budget"]["window"]
+        self.plan = await self._agent.plan(self._task, working_context)
         return self.plan
 
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> SessionResult:
@@ -97,59 +87,40 @@ class ToolLoop(Loop[SessionResult]):
         async with plan.buffer(caller.model, log) as buffer:
             await buffer.open(plan.prompt)
             self._buffer = buffer
-            self._tools = plan.toolset(buffer)
+            self._tools = Toolset([*plan.tools.values(), buffer.archive_tool])
             try:
                 await self._act_until_answered()
             except _Stop as stop:
                 self._stopped = stop
                 self._unfinished = conversation_of(buffer.messages)
-                await self._log_stop(stop)
+                stopped = Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
+                await log.add_stop(stopped)
         return await in_thread(self._result)
 
     async def _check_limits(self) -> None:
-        """Refuses to replay a part of what was made.
+        """Refuses to replay a part of what was made."""
+        log, settings = self._log, self.plan.settings
 
-        Raises:
-            ConfigError: more was made than may be.
-        """
-        settings = self.plan.settings
+        def written() -> int:
+            events = log.store.events(log.run_id)
+            stages = (event.compaction.stage for event in events if event.type == "compacted")
+            return max(stages, default=0)
+
         made = (
-            ("max_steps", settings.max_steps, await self._log.count("act")),
-            ("max_summaries", settings.max_summaries, await in_thread(self._written)),
+            ("max_steps", settings.max_steps, await log.count("act")),
+            ("max_summaries", settings.max_summaries, await in_thread(written)),
         )
         for name, most, count in made:
             if count > most:
                 raise ConfigError(
-                    f"{name}={most!r} is less than run {self._log.run_id!r} has used, which is {count}: "
-                    f"resume it with {name}={count} or more"
+                    f"{name}={most!r} is less than run {log.run_id!r} has used, which is {count}: resume it with "
+                    f"{name}={count} or more"
                 )
-
-    def _written(self) -> int:
-        """Summaries that earlier sessions wrote. Blocks."""
-        events = self._log.store.events(self._log.run_id)
-        stages = [event.compaction.stage for event in events if event.type == "compacted"]
-        return stages[-1] if stages else 0
-
-    async def _log_stop(self, stop: _Stop) -> None:
-        """Commits that the session stopped, unless that is the last that the log says."""
-        store, run_id = self._log.store, self._log.run_id
-        stopped = Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
-
-        def last() -> Event | None:
-            return next(store.events(run_id, after=store.last_seq(run_id) - 1), None)
-
-        said = await in_thread(last)
-        if said is None or said.model_copy(update={"seq": stopped.seq}) != stopped:
-            await self._log.add(stopped)
 
     # --- steps
 
     async def _act_until_answered(self) -> None:
-        """Makes steps until there is an answer.
-
-        Raises:
-            _Stop: there is none.
-        """
+        """Makes steps until there is an answer, or a `_Stop`."""
         buffer = self._buffer
         calls = ToolCalls(self._tools, self._log, self.plan.neutraliser)
         while True:
@@ -183,9 +154,6 @@ class ToolLoop(Loop[SessionResult]):
 
         A reply that its token limit cut off before it called a tool is asked for again, once, with as much room as
         there can be.
-
-        Raises:
-            _Stop: a limit is reached, or no reply was usable.
         """
         buffer = self._buffer
         reply = await self._ask(f"act-{self._steps}")
@@ -204,28 +172,18 @@ class ToolLoop(Loop[SessionResult]):
     async def _ask(self, key: str, *, after: int | None = None) -> Reply[Act]:
         """Asks what to do next.
 
-        Args:
-            key: of the exchange.
-            after: attempts before, of a reply that was cut off: another one would be cut off again, and is taken as it
-                is. None: it is asked for again.
-
-        Raises:
-            _Stop: a limit is reached, or no reply was usable.
+        After `after` attempts of a reply that was cut off, another one would be cut off again, and is taken as it is.
         """
-        buffer, final = self._buffer, after is not None
+        buffer, step, final = self._buffer, self._steps, after is not None
 
         def record(reply: Reply[Act]) -> Record:
-            act = reply.value
+            act, usage = reply.value, reply.completion.usage
             if act.is_cut_off and not final:
                 return {}, ()
-            acted = Acted(
-                step=self._steps,
-                text=act.said,
-                calls=act.calls,
-                prompt_tokens=buffer.tokens,
-                usage=reply.completion.usage,
-            )
-            return {}, [acted]
+            tokens = buffer.tokens
+            return {}, [
+                Acted(step=step, text=act.said, calls=act.calls, prompt_tokens=tokens, usage=usage)
+            ]
 
         exchange = Exchange(
             key=key,
@@ -251,12 +209,8 @@ class ToolLoop(Loop[SessionResult]):
             raise _Stop(StopReason.UNUSABLE_REPLY, f"step {self._steps}: {error}") from error
 
     def _read(self, completion: Completion, *, final: bool) -> Act:
-        """What a reply says.
-
-        Raises:
-            UnusableReply: nothing, or it broke off inside its reasoning and would do so again.
-        """
-        native, tools = self.plan.native, tuple(self._tools)
+        """What a reply says; one that broke off inside its reasoning is unusable only if it would do so again."""
+        native, tools = self.plan.settings.protocol == "native", tuple(self._tools)
         try:
             return read_act(completion, native=native, step=self._steps, tools=tools)
         except UnusableReply as error:
@@ -269,14 +223,7 @@ class ToolLoop(Loop[SessionResult]):
     # --- the context
 
     async def _compact(self, *, force: bool = False) -> bool:
-        """Compacts once, and returns whether anything was done.
-
-        Args:
-            force: also where it is not due, after a reply that was cut off; it may be that nothing can be spared.
-
-        Raises:
-            _Stop: it cannot be done.
-        """
+        """Compacts once, and returns whether anything was done: by force after a reply that was cut off."""
         buffer = self._buffer
         before = buffer.messages
         try:
@@ -294,19 +241,15 @@ class ToolLoop(Loop[SessionResult]):
         if done is None:
             return False
         self._summaries = buffer.summaries
-        await self._keep(segments(before, done), done)
-        return True
-
-    async def _keep(self, conversations: Sequence[Conversation], done: Compaction) -> None:
-        """Commits conversations that are over, the last one with what ended it."""
-        bodies = [{"conversation": _dump(conversation)} for conversation in conversations]
         # The conversations are in the store already.
         bare = done.model_copy(update={"conversations": ()})
-        compacted = Compacted(step=self._steps, compaction=bare)
-        for place, body in enumerate(bodies, start=1):
-            events = [compacted] if place == len(bodies) else []
-            await self._log.record(f"segment-{self._segments}", body, *events)
+        ended = done.segments(before)
+        for place, conversation in enumerate(ended, start=1):
+            events = [Compacted(step=self._steps, compaction=bare)] if place == len(ended) else []
+            key, body = f"segment-{self._segments}", {"conversation": _dump(conversation)}
+            await self._log.commit(key, body, events=events)
             self._segments += 1
+        return True
 
     async def _end(self, messages: tuple[Message, ...], answer: str, *, truncated: bool) -> None:
         """Commits the answer with the last conversation."""
@@ -320,7 +263,7 @@ class ToolLoop(Loop[SessionResult]):
             "conversation": _dump(conversation),
         }
         answered = Answered(answer=answer, form_found=True, truncated=truncated, usage=Usage())
-        await self._log.record(ANSWER, body, answered)
+        await self._log.commit(ANSWER, body, events=[answered])
 
     def _result(self) -> SessionResult:
         """Blocks."""

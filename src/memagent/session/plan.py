@@ -19,7 +19,7 @@ from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.buffer import SummaryBuffer
 from memagent.texts import repair_surrogates
 from memagent.tokens import TokenCounter
-from memagent.tools import Tool, Toolset
+from memagent.tools import Toolset
 from memagent.tools.protocol import describe
 
 Protocol = Literal["native", "text"]
@@ -57,6 +57,8 @@ class ToolPlan(Plan):
     """What stands first in every request."""
     neutraliser: Neutraliser
     """Makes the task and what tools return harmless."""
+    most: int
+    """Tokens that the model's window holds; those of the working context where it doesn't say."""
 
     @classmethod
     def make(
@@ -70,16 +72,7 @@ class ToolPlan(Plan):
         counter: TokenCounter,
         window: int | None,
     ) -> ToolPlan:
-        """Renders the prompt, and settles how large the working context is.
-
-        Args:
-            task: what to do, not empty.
-            settings: the agent's.
-            prompts: the wording.
-            tools: the user's.
-            model: the model's name.
-            counter: counts tokens.
-            window: what the model says of its window, None where it says nothing.
+        """Renders the prompt, and settles the working context; `window` is what the model reports of its own.
 
         Raises:
             ConfigError: the task is no text, or empty.
@@ -89,11 +82,12 @@ class ToolPlan(Plan):
         working_context = choose_window(
             model, settings.working_context, window, name="working_context"
         )
-        frame = (
-            prompts.render("native")
+        shown = (
+            {}
             if settings.protocol == "native"
-            else prompts.render("text", tools=describe([*tools.specs, READ_ARCHIVED]))
+            else {"tools": describe([*tools.specs, READ_ARCHIVED])}
         )
+        frame = prompts.render(settings.protocol, **shown)
         system = "\n\n".join(part for part in (frame.strip(), settings.instructions) if part)
         neutraliser = Neutraliser(prompts.tags.names, counter.control_tokens)
         return cls(
@@ -111,12 +105,8 @@ class ToolPlan(Plan):
                 Message(role="user", content=neutraliser.safe(task)),
             ),
             neutraliser=neutraliser,
+            most=window or working_context,
         )
-
-    @property
-    def native(self) -> bool:
-        """Whether calls travel in fields of the server's own."""
-        return self.settings.protocol == "native"
 
     def buffer(self, model: ChatModel, log: Log) -> SummaryBuffer:
         """The working context, still empty; its summaries are committed to the log."""
@@ -124,23 +114,18 @@ class ToolPlan(Plan):
         return SummaryBuffer(
             model,
             working_context=self.window,
-            window=self.window,
+            window=self.most,
             max_summaries=settings.max_summaries,
             summary_tokens=settings.summary_tokens,
             tools=[*self.tools.specs, READ_ARCHIVED],
             idempotent={READ_ARCHIVED.name, *(t.name for t in self.tools.values() if t.idempotent)},
-            native=self.native,
+            native=settings.protocol == "native",
             prompts=self.prompts,
             sampling=settings.sampling,
             seed=settings.seed,
             early=settings.early,
             log=log,
         )
-
-    def toolset(self, buffer: SummaryBuffer) -> Toolset:
-        """All tools that the model is offered."""
-        tools: list[Tool] = [*self.tools.values(), buffer.archive_tool]
-        return Toolset(tools)
 
     def binding(self) -> dict[str, Any]:
         """See `Plan.binding`."""

@@ -32,8 +32,6 @@ MEMBERS = re.compile(r"\band\b|(?<!\d),|,(?!\d{3}(?!\d))|[;\n]", flags=re.IGNORE
 MARKER = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.)])\s+")
 """What stands before a member in a list with bullets or numbers."""
 
-# --- forms in which texts are compared
-
 
 def plain(text: str) -> str:
     """Lower case, control characters as line feeds (RULER's post-processing)."""
@@ -58,25 +56,6 @@ def numbers(text: str) -> list[Decimal]:
     """The numbers of a text, in order."""
     found = (match.group() for match in NUMBER.finditer(text))
     return [Decimal(number.replace(",", "").replace("\u2212", "-")) for number in found]
-
-
-def _spaced(text: str) -> str:
-    """Its normalised words between spaces, so that only whole words are contained."""
-    return f" {squad(text)} "
-
-
-def _listed(text: str) -> str:
-    """Its numbers between bars, so that only whole numbers are contained."""
-    return "".join(f"|{_shortest(number)}" for number in numbers(text)) + "|"
-
-
-def _shortest(number: Decimal) -> str:
-    """Without zeros at its end; `Decimal.normalize` would round beyond 28 digits."""
-    text = f"{number:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-# --- scores
 
 
 def string_match_all(answer: str, references: Sequence[str]) -> float:
@@ -127,7 +106,11 @@ def f1(answer: str, references: Sequence[str]) -> float:
     references.
     """
     words = squad(answer).split()
-    return max(_overlap(words, squad(reference).split()) for reference in _checked(references))
+    best = 0.0
+    for gold in (squad(reference).split() for reference in _checked(references)):
+        shared = (Counter(words) & Counter(gold)).total()
+        best = max(best, 2 * shared / (len(words) + len(gold)))
+    return best
 
 
 def equivalent(answer: str, references: Sequence[str]) -> float:
@@ -166,13 +149,12 @@ def number_match(answer: str, references: Sequence[str]) -> float:
     Raises:
         ConfigError: a reference is no number.
     """
-    wanted: set[Decimal] = set()
+    wanted: list[list[Decimal]] = []
     for reference in _checked(references):
-        found = numbers(reference)
-        if len(found) != 1:
+        wanted.append(numbers(reference))
+        if len(wanted[-1]) != 1:
             raise ConfigError(f"reference {reference!r} of number_match has to be one number")
-        wanted.add(found[0])
-    return float(numbers(answer)[-1:] != [] and numbers(answer)[-1] in wanted)
+    return float(numbers(answer)[-1:] in wanted)
 
 
 SCORERS: dict[str, Scorer] = {
@@ -186,16 +168,6 @@ SCORERS: dict[str, Scorer] = {
     "set_precision": set_precision,
     "number_match": number_match,
 }
-"""By name."""
-
-ALL_WANTED = frozenset({"string_match_all", "set_recall", "set_precision"})
-"""Scorers whose references are several values that are all wanted; the others' are forms of one answer."""
-
-FORMS: dict[str, Callable[[str], str]] = {
-    name: _listed if name == "number_match" else plain if name.startswith("string_") else _spaced
-    for name in SCORERS
-}
-"""By scorer: a text holds a reference where its form contains the reference's form."""
 
 
 def _checked(references: Sequence[str]) -> list[str]:
@@ -206,11 +178,6 @@ def _checked(references: Sequence[str]) -> list[str]:
             f"references={references!r}: a score needs at least one, and none that is blank"
         )
     return list(references)
-
-
-def _overlap(answer: list[str], reference: list[str]) -> float:
-    shared = (Counter(answer) & Counter(reference)).total()
-    return 2 * shared / (len(answer) + len(reference)) if shared else 0.0
 
 
 def _value(text: str) -> str | Decimal:

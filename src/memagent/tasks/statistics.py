@@ -1,9 +1,7 @@
-"""Means of scores and amounts with their intervals.
+"""Means of scores (in [0, 1]) and amounts with their two-sided intervals at 95%.
 
-Scores are fractions in [0, 1]. A sample has a score for each task, so most functions take *strata*: one sequence of
-values a task. The mean over strata is unweighted, as RULER's: each task counts the same, however many samples it has.
-Intervals are two-sided at 95%. Everything random has a fixed seed, so the same records give the same page.
-numpy and scipy come with the extras `bench` and `train`.
+Most functions take *strata*, one sequence of values a task. The mean over strata is unweighted, as RULER's: each task
+counts the same, however many samples it has. numpy and scipy come with the extras `bench` and `train`.
 """
 
 from __future__ import annotations
@@ -53,11 +51,8 @@ def wilson(mean: float, n: float) -> tuple[float, float]:
     """Wilson's score interval of a proportion (Wilson 1927).
 
     (mean + z^2/2n ± z sqrt(mean (1 - mean)/n + z^2/4n^2)) / (1 + z^2/n). The variance of any scores in [0, 1] is at
-    most mean (1 - mean), so for scores that are not all 0 or 1 the interval is only wider than it needs to be.
-
-    Args:
-        mean: in [0, 1].
-        n: samples, more than 0; the effective number of a weighted mean may be a fraction.
+    most mean (1 - mean), so for scores that are not all 0 or 1 the interval is only wider than it needs to be. The mean
+    is in [0, 1]; n, more than 0, may be a fraction: the effective number of samples of a weighted mean.
     """
     centre = mean + Z * Z / (2 * n)
     half = Z * (mean * (1 - mean) / n + Z * Z / (4 * n * n)) ** 0.5
@@ -80,9 +75,7 @@ def estimate(strata: Iterable[Sequence[float | None]]) -> Estimate:
         raise ConfigError("a mean of no samples was asked for; leave empty cells out")
     arrays = [np.array([score or 0.0 for score in scores]) for scores in given]
     scored = [[s for s in scores if s is not None] for scores in given]
-    means = [float(np.mean(scores)) for scores in scored if scores]
-    mean = float(np.mean([values.mean() for values in arrays]))
-    n = sum(map(len, given))
+    mean, n = _mean(*arrays), sum(map(len, given))
     binary = len(arrays) == 1 and bool(np.isin(arrays[0], (0.0, 1.0)).all())
     if binary or is_too_few(arrays):
         (low, high), method = wilson(mean, effective_samples(arrays)), "Wilson"
@@ -94,16 +87,15 @@ def estimate(strata: Iterable[Sequence[float | None]]) -> Estimate:
         high=max(high, mean),
         n=n,
         unscored=n - sum(map(len, scored)),
-        scored_mean=float(np.mean(means)) if means else None,
+        scored_mean=_mean(*(np.array(some) for some in scored if some)) if any(scored) else None,
         method=method,
     )
 
 
 def amount_interval(strata: Iterable[Values]) -> tuple[float, float, float]:
-    """Unweighted mean over tasks of amounts without a bound (seconds, tokens), with its bootstrap interval.
+    """Unweighted mean over tasks of amounts without a bound (seconds, tokens), and its bootstrap interval: low, high.
 
-    Returns:
-        Mean, low, high; the three are equal where the amounts of each task are.
+    The three are equal where the amounts of each task are.
 
     Raises:
         ConfigError: there is no amount.
@@ -111,11 +103,19 @@ def amount_interval(strata: Iterable[Values]) -> tuple[float, float, float]:
     arrays = [np.array(list(values), dtype=float) for values in strata if len(values)]
     if not arrays:
         raise ConfigError("a mean of no amounts was asked for; leave empty cells out")
-    mean = float(np.mean([values.mean() for values in arrays]))
+    mean = _mean(*arrays)
     if all(values.min() == values.max() for values in arrays):
         return mean, mean, mean
     low, high = bootstrap_interval(arrays)
     return mean, min(low, mean), max(high, mean)
+
+
+def _mean(*arrays: Array) -> float:
+    return float(_means(*arrays))
+
+
+def _means(*arrays: Array, axis: int = -1) -> Array:
+    return np.mean([values.mean(axis=axis) for values in arrays], axis=0)
 
 
 def effective_samples(arrays: Sequence[Array]) -> float:
@@ -129,15 +129,7 @@ def is_too_few(arrays: Sequence[Array]) -> bool:
 
 
 def bootstrap_interval(arrays: Sequence[Array]) -> tuple[float, float]:
-    """BCa interval (Efron 1987) of the unweighted mean over strata, drawn again within each.
-
-    Args:
-        arrays: the values of each stratum, at least one; each stratum has at least one value.
-    """
-
-    def mean_of_means(*samples: Array, axis: int = -1) -> Array:
-        return np.mean([values.mean(axis=axis) for values in samples], axis=0)
-
+    """BCa interval (Efron 1987) of the unweighted mean over strata, none of them empty, drawn again within each."""
     stats: Any = import_module("scipy.stats")  # a second to load, and it has no types
     # scipy takes no sample of one value; twice the same value is drawn like it.
     arrays = [values if len(values) > 1 else values.repeat(2) for values in arrays]
@@ -146,11 +138,9 @@ def bootstrap_interval(arrays: Sequence[Array]) -> tuple[float, float]:
         warnings.simplefilter("ignore")
         result = stats.bootstrap(
             tuple(arrays),
-            mean_of_means,
+            _means,
             n_resamples=RESAMPLES,
             batch=max(1, 2_000_000 // max(map(len, arrays))),
-            vectorized=True,
-            paired=False,
             method="BCa",
             rng=np.random.default_rng(SEED),
         )

@@ -11,10 +11,7 @@ JOINER = "\u2060"
 """Word joiner, invisible and of no width: put after the first character of a text, it keeps a tokenizer from
 reading a control token there."""
 MESSAGE_ALLOWANCE = 16
-"""Tokens allowed for the role markers of one message where the chat template is unknown.
-
-Known templates take 3 (ChatML) to 7 (Llama 3).
-"""
+"""Tokens allowed for the role markers of one message where the chat template is unknown: ChatML takes 3, Llama 3 7."""
 REQUEST_ALLOWANCE = 128
 """Tokens allowed once a request for what an unknown template adds by itself.
 
@@ -24,17 +21,12 @@ hundred. For such a model name its own tokenizer, in a folder with the chat temp
 smaller than the server's by as much.
 """
 CALL_ALLOWANCE = 48
-"""Tokens allowed for the markup of one tool call where the chat template is not known.
-
-Hermes' and Qwen's take 15, DeepSeek's and Qwen3-Coder's 20.
-"""
+"""Tokens allowed for the markup of one tool call: Hermes' and Qwen's take 15, DeepSeek's and Qwen3-Coder's 20."""
 ARGUMENT_ALLOWANCE = 10
 """Tokens allowed for the markup of one argument of a call: what Qwen3-Coder's takes."""
 TOOLS_ALLOWANCE = 768
-"""Tokens allowed once for what an unknown template tells a model that has tools.
-
-Qwen's text takes 110, Llama 3.1's 90, Qwen3-Coder's and Hermes 3's 300.
-"""
+"""Tokens allowed once for what an unknown template tells a model that has tools: Qwen's takes 110, Llama 3.1's 90,
+Qwen3-Coder's and Hermes 3's 300."""
 
 
 class Measured(Protocol):

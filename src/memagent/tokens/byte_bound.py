@@ -1,16 +1,69 @@
-"""The counter for when no tokenizer can be had: UTF-8 bytes, an upper bound for byte-level tokenizers."""
+"""Upper bounds for when no tokenizer or chat template can be had: UTF-8 bytes, and allowances for the template."""
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from memagent.messages import Message, ToolSpec
 from memagent.texts import repair_surrogates
-from memagent.tokens.bounds import byte_count, prompt_bound
+from memagent.tokens.base import (
+    ARGUMENT_ALLOWANCE,
+    CALL_ALLOWANCE,
+    MESSAGE_ALLOWANCE,
+    REQUEST_ALLOWANCE,
+    TOOLS_ALLOWANCE,
+    TokenCounter,
+)
+
+
+def byte_count(text: str) -> int:
+    """UTF-8 bytes of the text or of its NFC form, whichever are more; U+FFFD's three for a lone surrogate."""
+    if text.isascii():
+        return len(text)
+    text = repair_surrogates(text)
+    size = len(text.encode())
+    if unicodedata.is_normalized("NFC", text):
+        return size
+    return max(size, len(unicodedata.normalize("NFC", text).encode()))
+
+
+def prompt_bound(
+    counter: TokenCounter,
+    messages: Sequence[Message],
+    *,
+    thinking: bool | None = None,
+    tools: Sequence[ToolSpec] = (),
+) -> int:
+    """An upper bound on the tokens of a rendered prompt: `TokenCounter.count_messages` without a chat template.
+
+    Contents are counted as texts. Tools and calls are counted as indented JSON, the widest form that templates write
+    them in; or as compact JSON and two tokens for each line end with its indentation, where that is less.
+    """
+    count, bound = counter.count, REQUEST_ALLOWANCE
+    for message in messages:
+        bound += count(message.content) + MESSAGE_ALLOWANCE
+        for call in message.tool_calls:
+            values = call.values()
+            # The arguments as they are sent too: a server may take them for a text.
+            forms = ({call.name: values}, {call.name: call.arguments})
+            bound += CALL_ALLOWANCE + ARGUMENT_ALLOWANCE * len(values) + byte_count(call.id)
+            bound += max(_count_json(count, form) for form in forms)
+            bound += _count_json(count, call.extra) if call.extra else 0
+        bound += byte_count(message.tool_call_id or "")
+        bound += _count_json(count, message.extra) if message.extra else 0
+    if tools:
+        bound += TOOLS_ALLOWANCE + _count_json(count, [tool.to_openai() for tool in tools])
+    return bound
+
+
+def _count_json(count: Callable[[str], int], value: object) -> int:
+    wide, compact = (json.dumps(value, indent=indent, ensure_ascii=False) for indent in (4, None))
+    # Bytes pay for the white space: three or four of them make a token.
+    return min(count(wide), byte_count(compact), count(compact) + 2 * wide.count("\n"))
 
 
 class ByteBound:
@@ -25,19 +78,8 @@ class ByteBound:
     name = "utf8-bytes"
     control_tokens: frozenset[str] = frozenset()
 
-    def count(self, text: str) -> int:
-        """Bytes of `text`; a lone surrogate counts as the three bytes of U+FFFD."""
-        return byte_count(text)
-
-    def count_messages(
-        self,
-        messages: Sequence[Message],
-        *,
-        thinking: bool | None = None,
-        tools: Sequence[ToolSpec] = (),
-    ) -> int:
-        """Bytes of the contents, plus the allowances for a chat template that is not known."""
-        return prompt_bound(self.count, messages, tools)
+    count = staticmethod(byte_count)
+    count_messages = prompt_bound
 
     def measure(self, text: str) -> BytesMeasured:
         """The text's bytes, for cutting."""
@@ -63,13 +105,9 @@ class BytesMeasured:
         limit = max(limit, 0)
         if unicodedata.is_normalized("NFC", self._text):
             return len(self._text[:limit].encode()[:limit].decode(errors="ignore"))
-        return bisect_right(self._ends, limit)
+        sizes = {char: self._counter.count(char) for char in set(self._text)}
+        return bisect_right(list(accumulate(map(sizes.__getitem__, self._text))), limit)
 
     def tokens_of_prefix(self, chars: int) -> int:
         """Exactly `count(text[:chars])`."""
         return self._counter.count(self._text[: max(chars, 0)])
-
-    @cached_property
-    def _ends(self) -> list[int]:
-        sizes = {char: self._counter.count(char) for char in set(self._text)}
-        return list(accumulate(map(sizes.__getitem__, self._text)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -33,22 +34,15 @@ def load_counter(spec: str | PathLike[str] | TokenCounter) -> TokenCounter:
     path = Path(fspath(spec)).expanduser()
     if path.exists():
         return TokenizerFile(path)
-    cached = _in_hub_cache(spec) if isinstance(spec, str) else None
-    if cached is not None:
-        return TokenizerFile(cached)
+    if isinstance(spec, str):
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+
+        with suppress(HFValidationError):  # not a name that a model can have
+            if isinstance(cached := try_to_load_from_cache(spec, "tokenizer.json"), str):
+                return TokenizerFile(cached)
     raise TokenizerError(
         f"no tokenizer {fspath(spec)!r}: there is no such file or folder, and no tokenizer.json of a model "
         f"of that name in the local Hugging Face cache (nothing is downloaded). Name a tokenizer.json, its "
         f"folder, 'tiktoken:NAME', or 'bytes' for an upper bound that costs about 4x the calls"
     )
-
-
-def _in_hub_cache(model: str) -> Path | None:
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        found = try_to_load_from_cache(model, "tokenizer.json")
-    except HFValidationError:  # not a name that a model can have
-        return None
-    return Path(found) if isinstance(found, str) else None

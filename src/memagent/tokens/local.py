@@ -6,20 +6,19 @@ import gzip
 import hashlib
 import json
 import logging
-import unicodedata
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolSpec
 from memagent.texts import repair_surrogates
 from memagent.tokens.base import JOINER
-from memagent.tokens.bounds import prompt_bound
+from memagent.tokens.byte_bound import prompt_bound
 from memagent.tokens.locality import is_local
-from memagent.tokens.measured import MeasuredText, chars_of_bytes
+from memagent.tokens.measured import MeasuredText
 from memagent.tokens.template import ChatTemplate, find_template
 
 logger = logging.getLogger("memagent")
@@ -45,15 +44,13 @@ class TokenizerFile:
     def __init__(self, path: str | PathLike[str]) -> None:
         from tokenizers import Tokenizer
 
-        file = _find(Path(path))
-        raw = _read(file)
+        file, raw = _read(Path(path))
         try:
             self._tokenizer = Tokenizer.from_buffer(raw)
             content: dict[str, Any] = json.loads(raw)
             # Ids as the library gave them: those in the file may be others.
             added = self._tokenizer.get_added_tokens_decoder()
             self._local = is_local(content)
-            self._lengths = _byte_lengths(content, {i: token.content for i, token in added.items()})
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(
                 f"{str(file)!r} is no tokenizer.json that can be loaded: {error!r}"
@@ -65,14 +62,27 @@ class TokenizerFile:
         self._template = find_template(file.parent)
         self.exact = self._template is not None
         """Whether conversations are counted as they are rendered: else above that."""
-        self._normalizes = content.get("normalizer") is not None
         self.name = f"tokenizer.json:{_digest(raw, self._template)}"
-        control = {
-            i: token.content for i, token in added.items() if _steers(token.content, token.special)
-        }
+        control: dict[int, str] = {}
+        for (
+            i,
+            token,
+        ) in added.items():  # those that steer the model: flagged special, or written like markup
+            text = token.content
+            markup = (text[:1], text[-1:]) in (("<", ">"), ("[", "]")) and len(text) > 2
+            if text.strip() and (token.special or markup):
+                control[i] = text
         self.control_tokens = frozenset(control.values())
         try:
-            whole = self._read_in_spite_of_joiners(control, content["model"])
+            # Any text that the vocabulary lacks is read as the unknown token: that is no way to write one.
+            unknown = content["model"].get("unk_token")
+            if isinstance(content["model"].get("unk_id"), int):
+                unknown = self._tokenizer.id_to_token(content["model"]["unk_id"])
+            whole = sorted(
+                text
+                for i, text in control.items()
+                if text != unknown and i in self._encode(f"{text[0]}{JOINER}{text[1:]}").ids
+            )
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(f"{str(file)!r} cannot tokenise every text: {error}") from error
         if whole:
@@ -101,41 +111,34 @@ class TokenizerFile:
         """
         if self._template is not None:
             return self.count(self._template.render(messages, thinking=thinking, tools=tools))
-        return prompt_bound(self.count, messages, tools)
+        return prompt_bound(self, messages, tools=tools)
+
+    def prompt_ids(
+        self, messages: Sequence[Message], *, thinking: bool | None = None
+    ) -> tuple[int, ...]:
+        """Ids of the rendered prompt, as many as `count_messages` counts; only where that is `exact`."""
+        assert self._template is not None
+        text = self._template.render(messages, thinking=thinking)
+        return tuple(self._encode(repair_surrogates(text)).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, without special tokens."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def measure(self, text: str) -> MeasuredText:
         """The text, to be tokenised as far as it is cut."""
         return MeasuredText(repair_surrogates(text), self._encode, self._cut, local=self._local)
-
-    def _read_in_spite_of_joiners(
-        self, control: Mapping[int, str], model: Mapping[str, Any]
-    ) -> list[str]:
-        """Control tokens that are single characters, or whose joiner the normaliser takes out again."""
-        ids = list(control)
-        broken = [f"{text[0]}{JOINER}{text[1:]}" for text in control.values()]
-        # Any text that the vocabulary lacks is read as the unknown token: that is no way to write one.
-        unknown = model.get("unk_token")
-        if isinstance(model.get("unk_id"), int):
-            unknown = self._tokenizer.id_to_token(model["unk_id"])
-        read = self._tokenizer.encode_batch_fast(broken, add_special_tokens=False)
-        return sorted(
-            control[i]
-            for i, encoding in zip(ids, read, strict=True)
-            if i in encoding.ids and control[i] != unknown
-        )
 
     def _encode(self, text: str) -> Any:
         # Without offsets, and (unlike `encode`) without holding the interpreter lock: a third faster.
         return self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
 
     def _cut(self, text: str, encoding: Any, limit: int) -> int:
-        """Characters within the first `limit` tokens: by the tokens' bytes, else by offsets."""
-        nfc = not self._normalizes or unicodedata.is_normalized("NFC", text)
-        if self._lengths is not None and nfc:
-            lengths = list(map(self._lengths.__getitem__, encoding.ids))
-            # They differ where an added token swallows white space or the vocabulary lacks a byte.
-            if sum(lengths) == (len(text) if text.isascii() else len(text.encode())):
-                return chars_of_bytes(text, sum(lengths[:limit]))
+        """Characters within the first `limit` tokens: by their text where that is the original's, else by offsets."""
+        head = self._tokenizer.decode(encoding.ids[:limit], skip_special_tokens=False)
+        head = head.rstrip("\ufffd")  # a character that the last token ends inside of
+        if head and text.startswith(head):
+            return len(head)
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         # Single lookups: listing all offsets of a chunk costs as much as tokenising a good part of it.
         last, following = (encoding.token_to_chars(i) or (0, 0) for i in (limit - 1, limit))
@@ -143,26 +146,21 @@ class TokenizerFile:
         return min(last[1], following[0]) if following[1] > following[0] else last[1]
 
 
-def _find(path: Path) -> Path:
-    if path.is_file():
-        return path
-    for name in _NAMES:
-        if (path / name).is_file():
-            return path / name
-    if path.is_dir():
+def _read(path: Path) -> tuple[Path, bytes]:
+    """Finds the file, and gives what is in it."""
+    file = next((p for p in (path, *(path / name for name in _NAMES)) if p.is_file()), None)
+    if file is None and path.is_dir():
         raise TokenizerError(
             f"the folder {str(path)!r} holds none of {', '.join(_NAMES)}; save the model's fast tokenizer "
             f"there (tokenizer.save_pretrained)"
         )
-    raise TokenizerError(
-        f"there is no tokenizer at {str(path)!r}; name a tokenizer.json or its folder"
-    )
-
-
-def _read(file: Path) -> bytes:
+    if file is None:
+        raise TokenizerError(
+            f"there is no tokenizer at {str(path)!r}; name a tokenizer.json or its folder"
+        )
     try:
         raw = file.read_bytes()
-        return gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
+        return file, gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
     except (OSError, EOFError, zlib.error) as error:
         raise TokenizerError(f"the tokenizer {str(file)!r} cannot be read: {error}") from error
 
@@ -174,23 +172,3 @@ def _digest(raw: bytes, template: ChatTemplate | None) -> str:
         digest.update(json.dumps([template.source, template.special_tokens]).encode())
         digest.update((template.tool_source or "").encode())
     return digest.hexdigest()[:12]
-
-
-def _byte_lengths(content: Mapping[str, Any], added: Mapping[int, str]) -> list[int] | None:
-    """Bytes of each id, None unless the vocabulary writes every byte as one character (byte-level)."""
-    model = cast("Mapping[str, Any]", content["model"])
-    if model.get("type", "BPE") != "BPE" or '"ByteLevel"' not in json.dumps(
-        content.get("pre_tokenizer")
-    ):
-        return None
-    if (content.get("normalizer") or {"type": "NFC"})["type"] != "NFC":
-        return None
-    sizes = {i: len(token) for token, i in cast("Mapping[str, int]", model["vocab"]).items()}
-    sizes |= {i: len(token.encode()) for i, token in added.items()}
-    return [sizes.get(i, 0) for i in range(max(sizes, default=-1) + 1)]
-
-
-def _steers(text: str, special: bool) -> bool:
-    """Whether an added token steers the model: flagged special, or written like markup."""
-    markup = (text[:1], text[-1:]) in (("<", ">"), ("[", "]")) and len(text) > 2
-    return bool(text.strip()) and (special or markup)

@@ -31,7 +31,7 @@ _LETTERS = (
 _SEPARATORS = (
     ' \\t\\r\\n,.;!?"()…\u3001\u3002\uff0c\uff01\uff1f\uff1b\uff1a\u300c\u300d\uff08\uff09'
 )
-_STABLE = re.compile(f"[{_LETTERS}](?=[{_SEPARATORS}])")
+STABLE = re.compile(f"(?<=[{_LETTERS}])(?=[{_SEPARATORS}])")
 
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -45,16 +45,12 @@ _WORDS = frozenset(
     }
 )
 """Alternatives that match any letter by themselves: with one of them, no letter is left between matches."""
-_CASED_WORDS = (
+_CASED_WORDS = tuple(
     frozenset(
-        {
-            rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_ENDING}?",
-            rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_ENDING}?",
-        }
-    ),
-    frozenset(
-        {rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+", rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"}
-    ),
+        rf"[^\r\n\p{{L}}\p{{N}}]?{word}{ending}"
+        for word in (f"{_UPPER}*{_LOWER}+", f"{_UPPER}+{_LOWER}*")
+    )
+    for ending in (f"{_ENDING}?", "")
 )
 """Pairs that do so together: o200k's, and Mistral's without endings."""
 _OTHERS = frozenset(
@@ -70,29 +66,15 @@ _OTHERS = frozenset(
         *(r"\s*[\r\n]+", r"\s*[\r\n]", r"\s+(?!\S)", r"\s+$", r"\s+", r"\s"),
     }
 )
+_ALL = _OTHERS.union(_WORDS, *_CASED_WORDS)
 _PIECES = re.compile(r"\\.|.", re.DOTALL)
 _QUANTIFIED = re.compile(r"(?<!\\)([+*?]|\{[\d,]+\})\Z")
-
-
-def last_stable_point(text: str, after: int, before: int) -> int:
-    """The last stable point behind `after` and at or before `before`, 0 where there is none."""
-    end, step = min(before, len(text) - 1), 32  # a few words; widened where a text has none
-    while end > after:
-        start = max(after, end - step)
-        # One character more on each side: the letter before a point, the separator at it.
-        last = 0
-        for match in _STABLE.finditer(text, start, end + 1):
-            last = match.end()
-        if last:
-            return last
-        end, step = start, step * 4
-    return 0
 
 
 def splits_at_stable_points(pattern: str) -> bool:
     """Whether a word-splitting expression always splits at stable points (see the module's text)."""
     parts = frozenset(_alternatives(pattern))
-    return _known(parts) and (bool(parts & _WORDS) or any(pair <= parts for pair in _CASED_WORDS))
+    return parts <= _ALL and (bool(parts & _WORDS) or any(pair <= parts for pair in _CASED_WORDS))
 
 
 def is_local(tokenizer: Mapping[str, Any]) -> bool:
@@ -103,26 +85,16 @@ def is_local(tokenizer: Mapping[str, Any]) -> bool:
     normalizer = tokenizer.get("normalizer")
     if normalizer is not None and normalizer.get("type") != "NFC":
         return False
-    if not _pre_tokenizer_splits(tokenizer.get("pre_tokenizer")):
-        return False
     for token in cast("Sequence[Mapping[str, Any]]", tokenizer.get("added_tokens") or ()):
         content = str(token["content"])
         renormalised = normalizer is not None and token.get("normalized") and not content.isascii()
-        reaches = _STABLE.search(content + (" " if token.get("rstrip") else ""))
+        reaches = STABLE.search(content + (" " if token.get("rstrip") else ""))
         if token.get("single_word") or renormalised or reaches:
             return False
-    return True
-
-
-def _pre_tokenizer_splits(pre_tokenizer: Mapping[str, Any] | None) -> bool:
-    """One step has to split at stable points; the others must at least never match across one."""
-    if pre_tokenizer is None:
-        return False
-    steps: Sequence[Mapping[str, Any]] = (
-        pre_tokenizer["pretokenizers"] if pre_tokenizer["type"] == "Sequence" else (pre_tokenizer,)
-    )
+    # One step has to split at stable points; the others must at least never match across one.
     splits = False
-    for step in steps:
+    before = cast("Mapping[str, Any]", tokenizer.get("pre_tokenizer") or {"type": "none"})
+    for step in cast("Sequence[Mapping[str, Any]]", before.get("pretokenizers", (before,))):
         kind = step["type"]
         if kind == "Split":
             pattern = step["pattern"].get("Regex")
@@ -131,7 +103,7 @@ def _pre_tokenizer_splits(pre_tokenizer: Mapping[str, Any] | None) -> bool:
                 return False
             if splits_at_stable_points(pattern):
                 splits = True
-            elif removed or not _known(frozenset(_alternatives(pattern))):
+            elif removed or not _ALL.issuperset(_alternatives(pattern)):
                 return False
         elif kind == "ByteLevel":
             if step.get("add_prefix_space"):
@@ -140,11 +112,6 @@ def _pre_tokenizer_splits(pre_tokenizer: Mapping[str, Any] | None) -> bool:
         elif kind != "Digits":
             return False
     return splits
-
-
-def _known(parts: frozenset[str]) -> bool:
-    paired = frozenset[str]().union(*_CASED_WORDS)
-    return parts <= _WORDS | _OTHERS | paired
 
 
 def _alternatives(pattern: str) -> Iterator[str]:

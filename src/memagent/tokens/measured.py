@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sized
 from typing import Any
 
-from memagent.texts import repair_surrogates
-from memagent.tokens.locality import last_stable_point
+from memagent.texts import last_end, repair_surrogates
+from memagent.tokens.locality import STABLE
 
 FIRST_SHARE = 0.65
 """A window for a chunk is nearly always cut behind this share of it, so up to there one part will do."""
@@ -15,16 +15,11 @@ STEP_SHARE, STEP_CHARS = 1 / 48, 128
 cost as much in calls."""
 
 
-def chars_of_bytes(text: str, size: int) -> int:
-    """Characters within the first `size` UTF-8 bytes; one that ends behind them is left out."""
-    return size if text.isascii() else len(text.encode()[:size].decode(errors="ignore"))
-
-
 class MeasuredText:
     """A text whose parts are tokenised one after the other.
 
     Args:
-        text: C characters, well formed.
+        text: without half surrogate pairs.
         encode: tokenises a text; the length of what it gives is its tokens.
         cut: characters of a text within so many of its tokens, fewer than it has and at least 1.
         local: the tokeniser has stable points (`locality`); without them the text is one part.
@@ -85,7 +80,7 @@ class MeasuredText:
             if first >= start and end < len(self._text):
                 if first > start and not other._parts:
                     other._take(first - start)
-                other._add(end - start, encoded)
+                other._take(end - start, encoded)
         return other
 
     def _next_end(self) -> int:
@@ -95,12 +90,10 @@ class MeasuredText:
         wanted = max(int(whole * FIRST_SHARE), self._chars + step)
         if not self._local or wanted >= whole:
             return whole
-        return last_stable_point(self._text, self._chars, wanted) or whole
+        return last_end(STABLE, self._text, self._chars, wanted, 32) or whole  # a few words
 
-    def _take(self, end: int) -> None:
-        self._add(end, self._encode(self._text[self._chars : end]))
-
-    def _add(self, end: int, encoded: Sized) -> None:
+    def _take(self, end: int, done: Sized | None = None) -> None:
+        encoded = self._encode(self._text[self._chars : end]) if done is None else done
         self._parts.append((self._chars, end, self._tokens, encoded))
         self._chars = end
         self._tokens += len(encoded)

@@ -6,13 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolSpec
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 TEXT_PROTOCOL = "show the model its tools as text instead (the text protocol)"
 """What remains where the template of a model knows nothing of tools."""
@@ -33,16 +36,12 @@ class ChatTemplate:
     def __init__(
         self, source: str, special_tokens: Mapping[str, str], tool_source: str | None = None
     ) -> None:
-        import jinja2
-
         self.source = source
         self.tool_source = tool_source
         self.special_tokens = dict(special_tokens)
         try:
-            self._template: Template = _environment().from_string(source)
-            self._tool_template: Template = (
-                self._template if tool_source is None else _environment().from_string(tool_source)
-            )
+            self._template = _ENVIRONMENT.from_string(source)
+            self._tool_template = _ENVIRONMENT.from_string(tool_source or source)
         except jinja2.TemplateError as error:
             raise TokenizerError(f"the chat template does not parse: {error}") from error
         self._shows_tools = False
@@ -70,8 +69,6 @@ class ChatTemplate:
     def _text(
         self, messages: Sequence[Message], thinking: bool | None, tools: Sequence[ToolSpec]
     ) -> str:
-        import jinja2
-
         # Left out where nothing is said: templates ask whether it is defined.
         switch = {} if thinking is None else {"enable_thinking": thinking}
         try:
@@ -144,43 +141,22 @@ def find_template(folder: Path) -> ChatTemplate | None:
     if not isinstance(source, str) or not source:
         return None
     tool_source = tool_source if isinstance(tool_source, str) and tool_source else None
-    return ChatTemplate(source, _special_tokens(settings), tool_source)
-
-
-def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
-    """`bos_token` and its like, each written as a text or as an object with a `content`."""
-    tokens: dict[str, str] = {}
-    for key, value in settings.items():
-        text: object = (
-            cast("dict[str, object]", value).get("content") if isinstance(value, dict) else value
-        )
+    special_tokens: dict[str, str] = {}
+    for key, value in settings.items():  # each written as a text or as an object with a `content`
+        text = cast("dict[str, Any]", value).get("content") if isinstance(value, dict) else value
         if key.endswith("_token") and isinstance(text, str):
-            tokens[key] = text
-    return tokens
+            special_tokens[key] = text
+    return ChatTemplate(source, special_tokens, tool_source)
 
 
-def _environment() -> Any:
-    """The environment that templates on the hub are written for."""
-    from jinja2 import nodes
-    from jinja2.ext import Extension
-    from jinja2.parser import Parser
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+class _Generation(Extension):
+    """`{% generation %}` marks what an assistant said, for training; rendering passes it through."""
 
-    class Generation(Extension):
-        """`{% generation %}` marks what an assistant said, for training; rendering passes it through."""
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
 
-        tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
-
-        def parse(self, parser: Parser) -> list[nodes.Node]:
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-    environment: Any = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
-    )
-    environment.filters["tojson"] = _tojson
-    environment.globals.update(raise_exception=_raise_exception, strftime_now=_strftime_now)
-    return environment
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 def _tojson(
@@ -191,10 +167,16 @@ def _tojson(
 
 
 def _raise_exception(message: str) -> NoReturn:
-    import jinja2
-
     raise jinja2.TemplateError(message)
 
 
 def _strftime_now(form: str) -> str:
     return datetime.now().astimezone().strftime(form)
+
+
+# As templates on the hub are written for.
+_ENVIRONMENT: Any = ImmutableSandboxedEnvironment(
+    trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
+)
+_ENVIRONMENT.filters["tojson"] = _tojson
+_ENVIRONMENT.globals.update(raise_exception=_raise_exception, strftime_now=_strftime_now)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from memagent.errors import ConfigError
 from memagent.messages import ToolSpec
 
+Run = Callable[[Mapping[str, Any]], Coroutine[Any, Any, str]]
+"""Does what a tool does, with arguments as its JSON schema wants them.
 
-class Run(Protocol):
-    """Does what a tool does."""
-
-    async def __call__(self, arguments: Mapping[str, Any]) -> str:
-        """Runs with arguments as the JSON schema wants them.
-
-        Raises:
-            BadArguments: they do not fit; the message says which, and what is expected.
-            ToolError: it failed; the model is told the message.
-            Exception: whatever else went wrong; the model is told the class and the message.
-        """
-        ...
+Raises:
+    BadArguments: they do not fit; the message says which, and what is expected.
+    ToolError: it failed; the model is told the message.
+    Exception: whatever else went wrong; the model is told the class and the message.
+"""
 
 
 @dataclass(frozen=True)

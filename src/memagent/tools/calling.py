@@ -12,10 +12,9 @@ from typing import Any, NoReturn, cast
 
 from memagent.errors import BadArguments, ConfigError, ToolError
 from memagent.messages import ToolCall, ToolSpec
-from memagent.texts import quote, repair_surrogates
+from memagent.texts import clip, message, named, quote, repair_surrogates
 from memagent.tools.base import Tool, ToolOutput
 from memagent.tools.function import tool
-from memagent.tools.wording import clip, message, named
 
 logger = logging.getLogger("memagent")
 
@@ -74,14 +73,15 @@ class Toolset(Mapping[str, Tool]):
             text: Any = await _in_time(one, read_arguments(call.arguments))
             if not isinstance(text, str):
                 raise TypeError(f"it returned {quote(text)} where a text is expected")  # noqa: TRY301 - a result
+            return ToolOutput(repair_surrogates(text))
         except BadArguments as error:
-            return _failed(f"{clip(call.name, 64)}: {message(error)}")
+            wrong = f"{clip(call.name, 64)}: {message(error)}"
         except ToolError as error:
-            return _failed(f"{call.name} failed: {message(error) or 'it does not say why'}")
+            wrong = f"{call.name} failed: {message(error) or 'it does not say why'}"
         except Exception as error:
             logger.debug("tool %s failed", call.name, exc_info=error)
-            return _failed(f"{call.name} failed: {named(error)}")
-        return ToolOutput(repair_surrogates(text))
+            wrong = f"{call.name} failed: {named(error)}"
+        return ToolOutput(repair_surrogates(wrong), ok=False)
 
     def _find(self, name: str) -> Tool:
         if name in self._tools:
@@ -106,25 +106,19 @@ def read_arguments(text: str) -> dict[str, Any]:
         value: Any = _DECODER.decode(text)
         # Half surrogate pairs can be written in JSON (`\\ud800`), and nowhere else.
         json.dumps(value, ensure_ascii=False).encode()
+        if isinstance(value, dict):
+            return cast("dict[str, Any]", value)
+        wrong = f"are no JSON object, but {quote(value)}"
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 20) : error.pos + 20]
-        raise BadArguments(
-            f"the arguments are no JSON: {error.msg} at character {error.pos}, near {quote(near)}. {_FORM}"
-        ) from None
+        wrong = f"are no JSON: {error.msg} at character {error.pos}, near {quote(near)}"
     except UnicodeEncodeError:
-        raise BadArguments(
-            "the arguments hold half of a surrogate pair; write the character itself"
-        ) from None
+        wrong = "hold half of a surrogate pair; write the character itself"
     except ValueError as error:
-        raise BadArguments(f"the arguments are no JSON: {clip(str(error), 300)}. {_FORM}") from None
+        wrong = f"are no JSON: {clip(str(error), 300)}"
     except RecursionError:
-        raise BadArguments(f"the arguments are nested too deeply. {_FORM}") from None
-    if not isinstance(value, dict):
-        raise BadArguments(f"the arguments are no JSON object, but {quote(value)}. {_FORM}")
-    return cast("dict[str, Any]", value)
-
-
-_FORM = 'Write one JSON object, such as {"name": "value"}'
+        wrong = "are nested too deeply"
+    raise BadArguments(f'the arguments {wrong}. Write one JSON object, such as {{"name": "value"}}')
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -169,12 +163,12 @@ async def _in_time(one: Tool, arguments: Mapping[str, Any]) -> Any:
     task = asyncio.ensure_future(run())
     try:
         # Not every event loop has a clock that infinity fits.
-        await asyncio.wait([task], timeout=None if math.isinf(one.timeout) else one.timeout)
-    except asyncio.CancelledError:
-        await _end(one.name, task)
-        raise
-    if not task.done():
-        await _end(one.name, task)
+        timeout = None if math.isinf(one.timeout) else one.timeout
+        in_time, _ = await asyncio.wait([task], timeout=timeout)
+    finally:
+        if not task.done():
+            await _end(one.name, task)
+    if not in_time:
         raise ToolError(
             f"it took longer than {one.timeout:g} seconds and was given up; it may have done a part of its work"
         )
@@ -191,17 +185,9 @@ async def _end(name: str, task: asyncio.Task[Any]) -> None:
         logger.warning("tool %s goes on although it was cancelled; it is left alone", name)
         _left_alone.add(task)
         task.add_done_callback(_left_alone.discard)
-    task.add_done_callback(_look)
+    # Looked at, so that nobody reports it as lost.
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 _left_alone: set[asyncio.Task[Any]] = set()
 """The event loop itself keeps no task."""
-
-
-def _look(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()  # looked at, so that nobody reports it as lost
-
-
-def _failed(text: str) -> ToolOutput:
-    return ToolOutput(repair_surrogates(text), ok=False)

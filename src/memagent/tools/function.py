@@ -13,12 +13,12 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolSpec
-from memagent.tools import docstring
-from memagent.tools.base import Run, Tool
-from memagent.tools.processes import Place, in_process
-from memagent.tools.signature import Signature
-from memagent.tools.thread import in_own_thread
-from memagent.tools.wording import clip
+from memagent.texts import clip
+from memagent.threads import in_own_thread
+from memagent.tools import processes
+from memagent.tools.base import Tool
+from memagent.tools.processes import ProcessCall, find, place_of
+from memagent.tools.signature import Signature, summary
 
 NOTHING = "(done, nothing returned)"
 """What a model is told of None: an empty result would look like one that got lost."""
@@ -87,16 +87,11 @@ def tool(
         )
     _check(function)
     signature = Signature.of(function)
-    if process:
-        run: Run = InProcess(function, signature, Place.of(function))
-    elif inspect.iscoroutinefunction(function):
-        run = OnLoop(function, signature)
-    else:
-        run = InThread(function, signature)
+    run = FunctionRun(signature, place_of(function) if process else None)
     try:
         spec = ToolSpec(
             name=function.__name__ if name is None else name,
-            description=docstring.summary(function) if description is None else description,
+            description=summary(function) if description is None else description,
             parameters=signature.schema,
         )
     except ValidationError as error:
@@ -109,55 +104,36 @@ def tool(
 
 
 @dataclass(frozen=True)
-class OnLoop:
-    """Runs an async function on the event loop."""
+class FunctionRun:
+    """Runs a function: an async one on the event loop, any other in a thread, or in a process if it has a place."""
 
-    function: Callable[..., Any]
     signature: Signature
+    place: str | None
 
     async def __call__(self, arguments: Mapping[str, Any]) -> str:
-        """Awaits the function."""
-        by_place, by_name = self.signature.convert(arguments)
-        return as_text(await self.function(*by_place, **by_name))
-
-
-@dataclass(frozen=True)
-class InThread:
-    """Runs a function in a thread of its own."""
-
-    function: Callable[..., Any]
-    signature: Signature
-
-    async def __call__(self, arguments: Mapping[str, Any]) -> str:
-        """Waits for the thread."""
-        by_place, by_name = self.signature.convert(arguments)
-
-        def call() -> Any:
-            value = self.function(*by_place, **by_name)
-            return value if inspect.isawaitable(value) else as_text(value)
-
-        result = await in_own_thread(call)
-        # A function that is wrapped by one that is not async still returns something to await.
-        return result if isinstance(result, str) else as_text(await result)
-
-
-@dataclass(frozen=True)
-class InProcess:
-    """Runs a function in another process."""
-
-    function: Callable[..., Any]
-    signature: Signature
-    place: Place
-
-    async def __call__(self, arguments: Mapping[str, Any]) -> str:
-        """Waits for the process.
+        """Waits for what the function returns.
 
         Raises:
-            ConfigError: the function is not where it says that it is.
+            ConfigError: the function is not where it says that it is, so no process can run it.
         """
-        self.signature.convert(arguments)  # wrong arguments need no process
-        self.place.check(self.function)
-        return await in_process(self.place, arguments)
+        call = self.signature.bind(arguments)
+        if self.place is not None:
+            if find(self.place) is not self.signature.function:
+                raise ConfigError(
+                    f"{self.place} is another function than the tool's, so a process would run the wrong one; give "
+                    f"each function a name of its own"
+                )
+            return await processes.tool_pool.run(ProcessCall(self.place, arguments))
+        if inspect.iscoroutinefunction(self.signature.function):
+            return as_text(await call())
+
+        def work() -> Any:
+            value = call()
+            return value if inspect.isawaitable(value) else as_text(value)
+
+        result = await in_own_thread(work)
+        # A function that is wrapped by one that is not async still returns something to await.
+        return result if isinstance(result, str) else as_text(await result)
 
 
 def as_text(value: Any) -> str:

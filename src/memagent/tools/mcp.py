@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolSpec
+from memagent.threads import in_background, run_sync
 from memagent.tools.base import Tool
-from memagent.tools.mcp_session import Connect, Log, Session
+from memagent.tools.mcp_connection import Connect, Connection, Log
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -30,8 +31,8 @@ HTTP_SECONDS = 30.0
 class McpServer:
     """An MCP server: `async with McpServer.stdio("uvx", "some-server") as server: Toolset(server.tools)`.
 
-    Works with `with` as well as with `async with`, and its tools with the sync API: the connection lives in a thread
-    of its own. It is not made again where it breaks; calls then fail, and the model is told so.
+    Works with `with` as well as with `async with`, and its tools with the sync API: the connection lives in memagent's
+    background thread. It is not made again where it breaks; calls then fail, and the model is told so.
 
     A server is trusted with what a model tells it, and its descriptions become part of the prompt. Whether a tool is
     idempotent is what the server says of it (`idempotentHint`, `readOnlyHint`).
@@ -50,7 +51,7 @@ class McpServer:
             )
         self._who, self._connect, self._prefix = who, connect, prefix
         self._timeout, self._connect_timeout = timeout, connect_timeout
-        self._session: Session | None = None
+        self._connection: Connection | None = None
         self._tools: list[Tool] | None = None
 
     @classmethod
@@ -147,12 +148,18 @@ class McpServer:
         return list(self._tools)
 
     async def __aenter__(self) -> Self:
-        session = self._open()
+        if self._connection is not None:
+            raise ConfigError(
+                f"{self._who} is open already; make another McpServer for a second connection"
+            )
+        self._connection = Connection(self._who, self._connect, self._connect_timeout)
         try:
-            opened = asyncio.wrap_future(session.opened)
-            opened.add_done_callback(_seen)
-            # Shielded, since cancelling would take the future from the thread that fills it.
-            self._take(session, await asyncio.shield(opened))
+            served = await in_background(self._connection.open())
+            names = valid_names([tool.name for tool in served], self._prefix)
+            self._tools = [
+                _tool(self._connection, tool, name, self._timeout)
+                for tool, name in zip(served, names, strict=True)
+            ]
         except BaseException:
             await self.aclose()
             raise
@@ -163,53 +170,22 @@ class McpServer:
 
     async def aclose(self) -> None:
         """Closes the connection, and ends the server that was started for it (within 4 seconds)."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.end()
-            await asyncio.shield(asyncio.wrap_future(session.closed))
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await asyncio.shield(in_background(connection.close()))
 
     def __enter__(self) -> Self:
-        session = self._open()
-        try:
-            self._take(session, session.opened.result())
-        except BaseException:
-            self.close()
-            raise
-        return self
+        return run_sync(self.__aenter__())
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Does what `aclose` does, and blocks."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.end()
-            session.closed.result()
+        run_sync(self.aclose())
 
     def __repr__(self) -> str:
         return f"<{self._who.removeprefix('the ')}>"
-
-    def _open(self) -> Session:
-        if self._session is not None:
-            raise ConfigError(
-                f"{self._who} is open already; make another McpServer for a second connection"
-            )
-        self._session = Session(self._who, self._connect, self._connect_timeout)
-        return self._session
-
-    def _take(self, session: Session, served: Sequence[ServedTool]) -> None:
-        names = valid_names([tool.name for tool in served], self._prefix)
-        self._tools = [
-            _tool(session, tool, name, self._timeout)
-            for tool, name in zip(served, names, strict=True)
-        ]
-
-
-def _seen(opened: asyncio.Future[Any]) -> None:
-    """Whoever opened it may be gone: then nobody else looks at why it failed, and asyncio would complain."""
-    if not opened.cancelled():
-        opened.exception()
 
 
 def valid_names(names: Sequence[str], prefix: str) -> list[str]:
@@ -225,9 +201,9 @@ def valid_names(names: Sequence[str], prefix: str) -> list[str]:
     return found
 
 
-def _tool(session: Session, served: ServedTool, name: str, timeout: float) -> Tool:
+def _tool(connection: Connection, served: ServedTool, name: str, timeout: float) -> Tool:
     async def run(arguments: Mapping[str, Any]) -> str:
-        result = await session.call(served.name, arguments)
+        result = await in_background(connection.call(served.name, arguments))
         text = result_text(result)
         if result.is_error:
             raise ToolError(text or "the server does not say why")
@@ -249,10 +225,9 @@ def result_text(result: CallToolResult) -> str:
     What is no text is named by its kind and size.
     """
     parts = [_part(block) for block in result.content]
-    if not any(block.type == "text" for block in result.content):
-        structured: Any = result.structured_content
-        if structured is not None:
-            parts.append(json.dumps(structured, ensure_ascii=False))
+    structured: Any = result.structured_content
+    if structured is not None and all(block.type != "text" for block in result.content):
+        parts.append(json.dumps(structured, ensure_ascii=False))
     return "\n".join(parts)
 
 

@@ -20,89 +20,65 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import IO, Any, cast
 
 from memagent.errors import ConfigError, ToolError
+from memagent.threads import in_own_thread
 from memagent.tools.base import Tool
-from memagent.tools.thread import in_own_thread
 
 PROCESSES = max(1, os.cpu_count() or 1)
 """Run at once: they are for what keeps a core busy."""
 _START = "import sys; sys.path[:] = sys.argv[1:]; from memagent.tools.worker import main; main()"
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a function can be imported from."""
+def place_of(function: Callable[..., Any]) -> str:
+    """Where a function can be imported from, as it says itself: `module:name`.
 
-    module: str
-    name: str
-    """Dotted, within the module."""
-
-    @classmethod
-    def of(cls, function: Callable[..., Any]) -> Place:
-        """Where a function says that it is.
-
-        Raises:
-            ConfigError: no other process could import it from there.
-        """
-        who = getattr(function, "__qualname__", repr(function))
-        module: str | None = getattr(function, "__module__", None)
-        if inspect.iscoroutinefunction(function):
-            raise ConfigError(
-                f"{who} is async, so it cannot run in a process; leave out async, or process=True"
-            )
-        if not inspect.isfunction(function) or "<" in who or module is None:
-            raise ConfigError(
-                f"{who} cannot run in a process, which could not import it; define it with def at the top level of a "
-                f"module"
-            )
-        if module in ("__main__", "__mp_main__"):
-            raise ConfigError(
-                f"{who} cannot run in a process, which would have to run the script again to import it; move it to a "
-                f"module of its own, and import it from there"
-            )
-        return cls(module, who)
-
-    def check(self, function: Callable[..., Any]) -> None:
-        """Looks whether the function, or the tool that it was made, is still where it says that it is.
-
-        Raises:
-            ConfigError: something else is, or nothing.
-        """
-        if self.find() is not function:
-            raise ConfigError(
-                f"{self.module}.{self.name} is another function than the tool's, so a process would run the wrong "
-                f"one; give each function a name of its own"
-            )
-
-    def find(self) -> Any:
-        """The function, imported; None where there is none."""
-        found: Any = sys.modules.get(self.module) or __import__(self.module, fromlist=["_"])
-        for name in self.name.split("."):
-            found = getattr(found, name, None)
-        # A function that `tool` decorates is replaced by its tool.
-        return getattr(found.run, "function", None) if isinstance(found, Tool) else found
+    Raises:
+        ConfigError: no other process could import it from there.
+    """
+    who = getattr(function, "__qualname__", repr(function))
+    module: str | None = getattr(function, "__module__", None)
+    if inspect.iscoroutinefunction(function):
+        raise ConfigError(
+            f"{who} is async, so it cannot run in a process; leave out async, or process=True"
+        )
+    if not inspect.isfunction(function) or "<" in who or module is None:
+        raise ConfigError(
+            f"{who} cannot run in a process, which could not import it; define it with def at the top level of a "
+            f"module"
+        )
+    if module in ("__main__", "__mp_main__"):
+        raise ConfigError(
+            f"{who} cannot run in a process, which would have to run the script again to import it; move it to a "
+            f"module of its own, and import it from there"
+        )
+    return f"{module}:{who}"
 
 
-async def in_process(place: Place, arguments: Mapping[str, Any]) -> str:
-    """Runs a tool's function in another process; see `WorkerPool.run`."""
-    return await _pool.run(ProcessCall(place, arguments))
+def find(place: str) -> Any:
+    """The function at a place, imported; None where there is none."""
+    try:
+        found = resolve_name(place)
+    except AttributeError:
+        return None
+    # A function that `tool` decorates is replaced by its tool.
+    if isinstance(found, Tool):
+        return getattr(getattr(found.run, "signature", None), "function", None)
+    return found
 
 
 @dataclass(frozen=True)
 class ProcessCall:
     """A call of a function in another process."""
 
-    place: Place
+    place: str
+    """Of the function: `module:name`."""
     arguments: Mapping[str, Any]
     """As its JSON schema wants them."""
     limit: float | None = None
     """Seconds that it may take, once a process is at it."""
-
-
-class _GivenUp(Exception):
-    """Nobody waits for the call any more."""
 
 
 class _Worker:
@@ -110,18 +86,14 @@ class _Worker:
 
     def __init__(self) -> None:
         # A session of its own: Ctrl-C is ours to handle, and what the function started is ended with it.
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-c", _START, *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        self._requests = cast("IO[bytes]", self._process.stdin)
-        self._replies = cast("IO[bytes]", self._process.stdout)
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
+        self._requests = cast("IO[bytes]", self.process.stdin)
+        self._replies = cast("IO[bytes]", self.process.stdout)
 
     def ask(self, call: ProcessCall) -> dict[str, str]:
         """Sends one call and waits for its outcome.
@@ -130,12 +102,7 @@ class _Worker:
             TimeoutError: it takes longer than its limit.
             ToolError: the process ended.
         """
-        request = {
-            "path": sys.path,
-            "module": call.place.module,
-            "name": call.place.name,
-            "arguments": dict(call.arguments),
-        }
+        request = {"path": sys.path, "place": call.place, "arguments": dict(call.arguments)}
         with suppress(BrokenPipeError):
             self._requests.write(json.dumps(request).encode() + b"\n")
             self._requests.flush()
@@ -147,15 +114,15 @@ class _Worker:
         line = self._replies.readline()
         if not line.endswith(b"\n"):
             self.end()
-            raise ToolError(f"the process that ran it ended {_ending(self._process.returncode)}")
+            raise ToolError(f"the process that ran it ended {_ending(self.process.returncode)}")
         return json.loads(line)
 
     def kill(self) -> None:
         """Ends it at once, with all that it started. Who waits for it in `ask` is woken."""
         # Not yet reaped, so that its id cannot be another's.
-        if self._process.returncode is None:
+        if self.process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self) -> None:
         """Frees what it holds. Blocks until it is gone."""
@@ -164,10 +131,10 @@ class _Worker:
         self._replies.close()
         # It closed its pipe and may be about to end; what does not is ended.
         try:
-            self._process.wait(1.0)
+            self.process.wait(1.0)
         except subprocess.TimeoutExpired:
             self.kill()
-            self._process.wait()
+            self.process.wait()
 
 
 def _ending(code: int | None) -> str:
@@ -175,33 +142,6 @@ def _ending(code: int | None) -> str:
         cause = ", as the system does where memory is short" if code == -signal.SIGKILL else ""
         return f"by signal {-code} ({signal.Signals(-code).name}){cause}"
     return f"with exit code {code}"
-
-
-class _Job:
-    """One call: between the thread that makes it and whoever gives it up."""
-
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._given_up = False
-        self._worker: _Worker | None = None
-
-    def give_up(self) -> None:
-        """Ends what is at it, now or as soon as something would be."""
-        with self._mutex:
-            self._given_up = True
-            if self._worker is not None:
-                self._worker.kill()
-
-    def take(self, worker: _Worker | None) -> None:
-        """Says who is at it, None for nobody any more.
-
-        Raises:
-            _GivenUp: it need not be.
-        """
-        with self._mutex:
-            self._worker = worker
-            if self._given_up:
-                raise _GivenUp
 
 
 class WorkerPool:
@@ -221,7 +161,8 @@ class WorkerPool:
         # Kept in sight, since a Popen that is collected complains about a process that still runs.
         self._parents = getattr(self, "_idle", None)
         self._idle: list[_Worker] = []
-        self._busy: set[_Worker] = set()
+        self._jobs: dict[object, _Worker | None] = {}
+        """Calls that somebody waits for, and the process that is at each."""
         self._closed = False
         self._mutex = threading.Lock()
         self._slots = threading.BoundedSemaphore(self._size)
@@ -236,63 +177,75 @@ class WorkerPool:
             ToolError: the function failed, its process ended, or the pool is closed.
             TimeoutError: the call took longer than its limit; its process was killed.
         """
-        job = _Job()
+        self._jobs[job := object()] = None
         try:
             return await in_own_thread(lambda: self._work(job, call))
         except asyncio.CancelledError:
-            job.give_up()
+            with self._mutex:
+                if worker := self._jobs.pop(job, None):
+                    worker.kill()
             raise
 
     def run_sync(self, call: ProcessCall) -> str:
         """`run` for sync callers; blocks."""
-        return self._work(_Job(), call)
+        self._jobs[job := object()] = None
+        return self._work(job, call)
 
     def close(self) -> None:
         """Ends the processes; calls under way fail. Blocks until they are gone."""
         with self._mutex:
             self._closed = True
-            for worker in (*self._idle, *self._busy):
-                worker.kill()
+            for worker in (*self._idle, *self._jobs.values()):
+                if worker is not None:
+                    worker.kill()
         for _ in range(self._size):  # a call frees its slot when its process is gone
             self._slots.acquire()
         while self._idle:
             self._idle.pop().end()
         self._slots.release(self._size)
 
-    def _work(self, job: _Job, call: ProcessCall) -> str:
-        with self._slots:
-            job.take(None)
-            worker, new = self._take()
-            try:
-                job.take(worker)
-                if new and self._first is not None:
-                    _text_of(worker.ask(self._first))
-                reply = worker.ask(call)
-                job.take(None)
+    def _work(self, job: object, call: ProcessCall) -> str:
+        try:
+            with self._slots:
+                self._note(job, None)
+                idle = self._take_idle()
+                worker = idle or _Worker()
+                try:
+                    self._note(job, worker)
+                    if idle is None and self._first is not None:
+                        _text_of(worker.ask(self._first))
+                    reply = worker.ask(call)
+                    self._note(job, None)
+                except BaseException:
+                    worker.kill()
+                    worker.end()
+                    raise
                 self._idle.append(worker)
-            except BaseException:
-                worker.kill()
-                worker.end()
-                raise
-            finally:
-                with self._mutex:
-                    self._busy.discard(worker)
+        finally:
+            self._jobs.pop(job, None)
         return _text_of(reply)
 
-    def _take(self) -> tuple[_Worker, bool]:
-        """A process, and whether it is new."""
+    def _note(self, job: object, worker: _Worker | None) -> None:
+        """Says who is at a call, which from then on is killed where the call is given up.
+
+        Raises:
+            ToolError: nobody need be at it.
+        """
         with self._mutex:
             if self._closed:
                 raise ToolError("its processes were closed")
+            if job not in self._jobs:
+                raise ToolError("it was given up")
+            self._jobs[job] = worker
+
+    def _take_idle(self) -> _Worker | None:
+        with self._mutex:
             while self._idle:
                 worker = self._idle.pop()
-                if worker.alive:
-                    self._busy.add(worker)
-                    return worker, False
+                if worker.process.poll() is None:
+                    return worker
                 worker.end()
-            worker = _Worker()
-            self._busy.add(worker)
-            return worker, True
+        return None
 
 
 def _text_of(reply: Mapping[str, str]) -> str:
@@ -301,7 +254,8 @@ def _text_of(reply: Mapping[str, str]) -> str:
     return reply["text"]
 
 
-_pool = WorkerPool(PROCESSES)
-atexit.register(_pool.close)
+tool_pool = WorkerPool(PROCESSES)
+"""Where tools run."""
+atexit.register(tool_pool.close)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.forget)
+    os.register_at_fork(after_in_child=tool_pool.forget)

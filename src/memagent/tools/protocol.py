@@ -12,24 +12,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from memagent.messages import ToolCall, ToolSpec
-from memagent.texts import quote
-from memagent.tools.wording import clip
+from memagent.texts import clip, quote
 
-CALL = "call"
-RESULT = "result"
-TAGS = (CALL, RESULT)
+CALL, RESULT = "call", "result"
 """Names of the tags, which texts that are shown to a model must not be able to close."""
 FORM = f'<{CALL}>{{"name": "...", "arguments": {{...}}}}</{CALL}>'
 """How a call is written, for prompts."""
 
 _NAME = rf"(?:{CALL}|tool_call)"
 _OPENED = rf"<{_NAME}(?:\s[^<>]{{0,300}})?>"
-_TAG = re.compile(rf"(?P<open>{_OPENED})|</{_NAME}\s*>", re.IGNORECASE)
-_FENCED = re.compile(r"\s*(?:```\w*\s*)?")
+_TAG = re.compile(rf"(?P<open>{_OPENED})\s*(?:```\w*\s*)?|</{_NAME}\s*>", re.IGNORECASE)
 # A closing tag may be cut off by a stop text, or be left out before the next call.
 _CLOSE = re.compile(rf"\s*(?:```\s*)?(?:</{_NAME}\s*(?:>|$)|(?={_OPENED})|$)", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""\sname\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
@@ -37,9 +33,12 @@ _EMPTY_FENCE = re.compile(r"```\w*\s*```")
 _FENCE = re.compile(r"```\w*\s*(?=[{\[])")
 _FENCE_END = re.compile(r"\s*(?:```|$)")
 _NAMED = re.compile(r"""[\s\[]*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")""")
+_KEY = re.compile(r"""\s*[{,]\s*("(?:[^"\\]|\\.)*")\s*:\s*""", re.DOTALL)
 _DECODER = json.JSONDecoder(strict=False)
-_Member = tuple[Any, int, int]
-"""A value of an object, where it begins, and where it ends."""
+_Members = dict[str, tuple[Any, str]]
+"""Of a JSON object, by name: the value, and how it is written."""
+_Read = tuple[str, str, int]
+"""A call's name and arguments, and where it ends."""
 
 
 class _Unreadable(Exception):
@@ -73,17 +72,17 @@ def read_calls(
         the model what is wrong and how it is written: nothing was run.
     """
     names = tuple(names)
-    said: list[str] = []
-    calls: list[ToolCall] = []
+    reply = _Reply(text)
     try:
-        rest = _tagged(text, said, calls)
-        if not calls:
-            rest = _bare(text, frozenset(names), said, calls)
+        _read_tagged(reply)
+        if not reply.calls:
+            _read_bare(reply, frozenset(names))
     except _Unreadable as error:
-        return _joined(said), (), _problem(len(calls), str(error), names)
-    if not calls:
+        return reply.said(), (), _problem(len(reply.calls), str(error), names)
+    if not reply.calls:
         return text, (), None
-    return _joined([*said, text[rest:]]), tuple(calls), None
+    reply.say(len(text))
+    return reply.said(), tuple(reply.calls), None
 
 
 def write_call(call: ToolCall) -> str:
@@ -107,34 +106,52 @@ def write_result(name: str, text: str, ok: bool) -> str:
     return f'<{RESULT} name="{plain}"{failed}>\n{text}\n</{RESULT}>'
 
 
-def _tagged(text: str, said: list[str], calls: list[ToolCall]) -> int:
-    """Reads the calls that stand in tags. What was said before each, and where the last one ends."""
-    place = looked = 0
+class _Reply:
+    """A reply, and what is read of it so far."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.calls: list[ToolCall] = []
+        self._said: list[str] = []
+        self._place = 0
+
+    def say(self, end: int) -> None:
+        """Takes what stands between the last call and `end` as said."""
+        self._said.append(self.text[self._place : end])
+
+    def add(self, read: _Read) -> int:
+        """Takes a call, and returns where it ends."""
+        name, arguments, self._place = read
+        self.calls.append(ToolCall(id=f"call-{len(self.calls)}", name=name, arguments=arguments))
+        return self._place
+
+    def said(self) -> str:
+        """What stands around calls; a fence that held nothing but a call goes with it."""
+        return _EMPTY_FENCE.sub("", "".join(self._said)).strip()
+
+
+def _read_tagged(reply: _Reply) -> None:
+    """Reads the calls that stand in tags."""
+    text, looked = reply.text, 0
     while tag := _TAG.search(text, looked):
-        fence = _FENCED.match(text, tag.end())
-        assert fence is not None, "it matches nothing as well"
-        begin = fence.end()
-        before, name = tag.start(), None
-        if tag["open"] is None:
+        opened, begin = tag["open"], tag.end()
+        closed = tag.end("open") if opened else begin
+        if opened:
+            before = tag.start()
+            meant = text[begin : begin + 1] in ("{", "[", "") or _closes(text, closed)
+        else:
             # Only the closing tag: its JSON, if there is any, stands before it.
             before = begin = text.find("{", looked, tag.start())
             meant = begin >= 0
-        else:
-            meant = text[begin : begin + 1] in ("{", "[", "") or _closes(text, tag.end())
-            name = _ATTRIBUTE.search(tag["open"])
-        if (
-            not meant
-            or text[tag.start() - 1 : tag.start()] == text[tag.end() : tag.end() + 1] == "`"
-        ):
-            looked = tag.end()
+        if not meant or text[tag.start() - 1 : tag.start()] == text[closed : closed + 1] == "`":
+            looked = closed
             continue
-        said.append(text[place:before])
-        call, place = _read(text, begin, f"call-{len(calls)}", None if name is None else name[1])
-        if tag["open"] is None and place != tag.end():
+        reply.say(before)
+        name = _ATTRIBUTE.search(opened or "")
+        read = _read_in_tag(text, begin, name and name[1])
+        if not opened and read[-1] != closed:
             raise _Unreadable(f"<{CALL}> is missing before its JSON")
-        calls.append(call)
-        looked = place
-    return place
+        looked = reply.add(read)
 
 
 def _closes(text: str, place: int) -> bool:
@@ -143,33 +160,43 @@ def _closes(text: str, place: int) -> bool:
     return tag is not None and tag["open"] is None
 
 
-def _bare(text: str, names: frozenset[str], said: list[str], calls: list[ToolCall]) -> int:
+def _read_in_tag(text: str, place: int, name: str | None) -> _Read:
+    """The call whose JSON begins at `place`: its arguments alone where the tag has the name, unless it says it too."""
+    members, end = _members(text, place)
+    close = _CLOSE.match(text, end)
+    if close is None:
+        after = text[end : end + 40].strip()
+        raise _Unreadable(f"</{CALL}> has to follow the JSON, not {quote(after)}")
+    if name is None or (members.keys() <= {"name", "arguments"} and _name(members) == name):
+        return *_parts(members), close.end()
+    return name, text[place:end], close.end()
+
+
+def _read_bare(reply: _Reply, names: frozenset[str]) -> None:
     """Reads JSON without tags that names a tool: the whole reply, or what stands in fences at its end."""
-    if _names(text, 0, names) or _is_named(text, names):
-        call, place = _alone(text, _past(text, 0), 0)
-        if text[place:].strip():
+    text = reply.text
+    begin = len(text) - len(text.lstrip())
+    if _begins_with_name(text, 0, names) or _is_call(text, begin, names):
+        if text[reply.add(_read_alone(text, begin)) :].strip():
             raise _Unreadable(f"only <{CALL}> and </{CALL}> tell several calls, or a text, apart")
-        calls.append(call)
-        return place
+        return
     place = looked = 0
     while fence := _FENCE.search(text, looked):
         looked = fence.end()
-        if not _names(text, looked, names):
+        if not _begins_with_name(text, looked, names):
             continue
-        said.append(text[place : fence.start()])
-        call, place = _alone(text, looked, len(calls))
-        end = _FENCE_END.match(text, place)
-        if end is None:
+        reply.say(fence.start())
+        name, arguments, end = _read_alone(text, looked)
+        fence_end = _FENCE_END.match(text, end)
+        if fence_end is None:
             raise _Unreadable(f"</{CALL}> has to follow the JSON")
-        calls.append(call)
-        looked = place = end.end()
-    if calls and text[place:].strip():
+        looked = place = reply.add((name, arguments, fence_end.end()))
+    if reply.calls and text[place:].strip():
         raise _Unreadable(f"it stands in the middle of a text, without <{CALL}>")
-    return place
 
 
-def _names(text: str, place: int, names: frozenset[str]) -> bool:
-    """Whether the JSON at `place` begins with the name of a tool."""
+def _begins_with_name(text: str, place: int, names: frozenset[str]) -> bool:
+    """Whether the JSON at `place` begins with the name of a tool, also where it is not through."""
     found = _NAMED.match(text, place)
     try:
         return found is not None and json.loads(found[1], strict=False) in names
@@ -177,93 +204,63 @@ def _names(text: str, place: int, names: frozenset[str]) -> bool:
         return False
 
 
-def _is_named(text: str, names: frozenset[str]) -> bool:
-    """Whether all of the reply is a JSON object that names a tool somewhere."""
+def _is_call(text: str, place: int, names: frozenset[str]) -> bool:
+    """Whether all from `place` on is a JSON object that names a tool somewhere."""
     try:
-        members, end = _members(text, _past(text, 0))
+        members, end = _members(text, place)
     except _Unreadable:
         return False
-    name = _said(members)
+    name = _name(members)
     return isinstance(name, str) and name in names and not text[end:].strip()
 
 
-def _alone(text: str, place: int, number: int) -> tuple[ToolCall, int]:
-    """One call without tags whose JSON begins at `place`, and where that ends."""
+def _read_alone(text: str, place: int) -> _Read:
+    """The call without tags whose JSON begins at `place`."""
     members, end = _members(text, place)
     if "arguments" not in members:
         raise _Unreadable("its 'arguments' are missing")
-    return _call(text, members, f"call-{number}"), end
+    return *_parts(members), end
 
 
-def _read(text: str, place: int, call_id: str, name: str | None) -> tuple[ToolCall, int]:
-    """One call whose JSON begins at `place`, and where it ends.
-
-    Args:
-        text: the reply.
-        place: of the JSON.
-        call_id: of the call.
-        name: from the tag: the JSON is the arguments then, unless it says the name again.
-    """
-    members, end = _members(text, place)
-    close = _CLOSE.match(text, end)
-    if close is None:
-        after = text[end : end + 40].strip()
-        raise _Unreadable(f"</{CALL}> has to follow the JSON, not {quote(after)}")
-    if name is None or (members.keys() <= {"name", "arguments"} and _said(members) == name):
-        return _call(text, members, call_id), close.end()
-    return ToolCall(id=call_id, name=name, arguments=text[place:end]), close.end()
-
-
-def _said(members: Mapping[str, _Member]) -> Any:
-    """The name in a call's JSON."""
+def _name(members: _Members) -> Any:
     return members["name"][0] if "name" in members else None
 
 
-def _call(text: str, members: Mapping[str, _Member], call_id: str) -> ToolCall:
-    """The call that the members of its JSON make."""
+def _parts(members: _Members) -> tuple[str, str]:
+    """Name and arguments of a call."""
     others = [name for name in members if name not in ("name", "arguments")]
     if others:
         raise _Unreadable(
             f"{quote(others[0])} does not belong there; what the tool is given goes into 'arguments'"
         )
-    name = _said(members)
+    name = _name(members)
     if not isinstance(name, str) or not name:
         raise _Unreadable("the tool's 'name' is missing, or no text")
-    arguments, begin, after = members.get("arguments", (None, 0, 0))
-    match arguments:
-        case dict():
-            written = text[begin:after]
-        case str():
-            written = arguments
-        case None:
-            written = "{}"
-        case _:
+    match members.get("arguments", (None, "")):
+        case dict(), written:
+            return name, written
+        case str() as arguments, _:
+            return name, arguments
+        case None, _:
+            return name, "{}"
+        case arguments, _:
             raise _Unreadable(f"the 'arguments' are no JSON object, but {quote(arguments)}")
-    return ToolCall(id=call_id, name=name, arguments=written)
 
 
-def _members(text: str, place: int) -> tuple[dict[str, _Member], int]:
-    """The members of the JSON object at `place`, each with where it stands, and the object's end."""
+def _members(text: str, place: int) -> tuple[_Members, int]:
+    """The members of the JSON object at `place`, and where that ends."""
     if not text.startswith("{", place):
-        raise _Unreadable(
-            f"a JSON object has to follow <{CALL}>, not {quote(text[place : place + 40])}"
-        )
-    members: dict[str, _Member] = {}
-    place = _past(text, place + 1)
-    if text.startswith("}", place):
-        return members, place + 1
-    while True:
-        name, place = _value(text, place)
-        if not isinstance(name, str) or name in members:
-            raise _Unreadable(f"{quote(name)} is no name of a member, or is there twice")
-        place = _expect(text, place, ":")
-        begin = place
-        value, place = _value(text, place)
-        members[name] = (value, begin, place)
-        place = _past(text, place)
-        if text.startswith("}", place):
-            return members, place + 1
-        place = _expect(text, place, ",")
+        near = quote(text[place : place + 40])
+        raise _Unreadable(f"a JSON object has to follow <{CALL}>, not {near}")
+    _, end = _value(text, place)
+    members: _Members = {}
+    while key := _KEY.match(text, place):
+        name = json.loads(key[1], strict=False)
+        if name in members:
+            raise _Unreadable(f"{quote(name)} is there twice")
+        value, place = _value(text, key.end())
+        members[name] = value, text[key.end() : place]
+    return members, end
 
 
 def _value(text: str, place: int) -> tuple[Any, int]:
@@ -276,33 +273,12 @@ def _value(text: str, place: int) -> tuple[Any, int]:
         raise _Unreadable(f"its JSON cannot be read: {clip(str(error), 200)}") from None
 
 
-def _expect(text: str, place: int, char: str) -> int:
-    place = _past(text, place)
-    if not text.startswith(char, place):
-        raise _Unreadable(
-            f"{char!r} is missing in its JSON, near {quote(text[max(0, place - 20) : place + 20])}"
-        )
-    return _past(text, place + 1)
-
-
-def _past(text: str, place: int) -> int:
-    """Where white space ends."""
-    while place < len(text) and text[place] in " \t\r\n":
-        place += 1
-    return place
-
-
 def _is_object(text: str) -> bool:
     try:
         value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and end == len(text)
-
-
-def _joined(said: list[str]) -> str:
-    """What stands around calls; a fence that held nothing but a call goes with it."""
-    return _EMPTY_FENCE.sub("", "".join(said)).strip()
 
 
 def _problem(before: int, what: str, names: Iterable[str]) -> str:

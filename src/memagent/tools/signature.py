@@ -1,13 +1,16 @@
-"""The arguments of a Python function: their JSON schema, and what is made of a model's JSON."""
+"""The arguments of a Python function: what a model is told of them, and what is made of a model's JSON."""
 
 from __future__ import annotations
 
 import inspect
 import json
+import re
 import typing
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, cast, get_args, get_origin
+from functools import partial
+from typing import Any, cast
 
 from pydantic import (
     BaseModel,
@@ -23,9 +26,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from memagent.errors import BadArguments, ConfigError
-from memagent.texts import quote
-from memagent.tools import docstring
-from memagent.tools.wording import clip, message
+from memagent.texts import clip, message, quote
 
 PROBLEMS = 10
 """Wrong arguments that are told of at once: a model mends no more in one go."""
@@ -33,6 +34,10 @@ SCHEMA_CHARS = 1000
 """Of the schema, where arguments do not fit: the model has the whole one in its prompt."""
 _UNFIT = (PydanticUserError, PydanticUndefinedAnnotation, TypeError, NameError, SyntaxError)
 """What pydantic and typing raise for an annotation that they cannot work with."""
+
+_HEADING = r"(?:Args|Arguments|Parameters):[^\S\n]*"
+_SECTION = re.compile(rf"^{_HEADING}\n((?:[^\S\n].*\n|\n)*)", re.MULTILINE)
+_ENTRY = re.compile(r"(\w+)\s*(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?\s*:(.*)", re.DOTALL)
 
 
 class _Schema(GenerateJsonSchema):
@@ -43,9 +48,10 @@ class _Schema(GenerateJsonSchema):
 class Signature:
     """What a function takes."""
 
+    function: Callable[..., Any]
+    signature: inspect.Signature
     model: type[BaseModel]
     """One field for each parameter, with the parameter's name as its alias: any name may be one."""
-    parameters: Mapping[str, inspect.Parameter]
     schema: Mapping[str, JsonValue]
     """JSON schema of the arguments, an object."""
 
@@ -58,39 +64,34 @@ class Signature:
         """
         who = getattr(function, "__qualname__", repr(function))
         try:
-            parameters = inspect.signature(function).parameters
+            signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"{who} does not say what it takes; write a function around it"
             ) from error
-        documented = docstring.parameters(function)
-        fields = {
-            f"p{place}": _field(who, function, parameter, documented.get(parameter.name))
-            for place, parameter in enumerate(parameters.values())
-        }
+        documented = _described(function)
+        fields: dict[str, Any] = {}
+        name = "?"
         try:
-            model = create_model(
-                "Arguments", __config__=ConfigDict(extra="forbid"), **cast("Any", fields)
-            )
+            for place, (name, parameter) in enumerate(signature.parameters.items()):
+                hint = _hint(who, function, parameter)
+                # Alone first, to know whose hint it is that pydantic cannot work with.
+                TypeAdapter(hint).json_schema(schema_generator=_Schema)
+                default = ... if parameter.default is parameter.empty else parameter.default
+                about = FieldInfo.from_annotation(hint).description or documented.get(name)
+                fields[f"p{place}"] = hint, Field(default, alias=name, description=about)
+            model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
             schema = _untitled(model.model_json_schema(schema_generator=_Schema))
         except _UNFIT as error:
-            culprit = next(
-                (
-                    n
-                    for n, (hint, _) in zip(parameters, fields.values(), strict=True)
-                    if _unfit(hint)
-                ),
-                "?",
-            )
             why = message(error).partition("\n")[0]
             raise ConfigError(
-                f"{who}: a model cannot be told what its parameter {culprit!r} takes ({clip(why, 300)}); use a "
-                f"type that has a JSON form, such as str, int, list[str], an Enum or a pydantic model"
+                f"{who}: a model cannot be told what its parameter {name!r} takes ({clip(why, 300)}); use a type "
+                f"that has a JSON form, such as str, int, list[str], an Enum or a pydantic model"
             ) from error
-        return cls(model, parameters, schema)
+        return cls(function, signature, model, schema)
 
-    def convert(self, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Checks a model's arguments, and makes of them what the function takes by place and by name.
+    def bind(self, arguments: Mapping[str, Any]) -> Callable[[], Any]:
+        """The call that a model's arguments make, checked and converted.
 
         Raises:
             BadArguments: they do not fit; each wrong one is a line.
@@ -101,15 +102,10 @@ class Signature:
             raise BadArguments(self._told(error)) from None
         except RecursionError:
             raise BadArguments("the arguments are nested too deeply; write flatter ones") from None
-        by_place: list[Any] = []
-        by_name: dict[str, Any] = {}
-        for place, parameter in enumerate(self.parameters.values()):
-            value = getattr(values, f"p{place}")
-            if parameter.kind is parameter.POSITIONAL_ONLY:
-                by_place.append(value)
-            else:
-                by_name[parameter.name] = value
-        return by_place, by_name
+        names = enumerate(self.signature.parameters)
+        given = OrderedDict((name, getattr(values, f"p{place}")) for place, name in names)
+        bound = inspect.BoundArguments(self.signature, given)
+        return partial(self.function, *bound.args, **bound.kwargs)
 
     def _told(self, error: ValidationError) -> str:
         problems = error.errors(include_url=False, include_context=False)
@@ -124,15 +120,13 @@ class Signature:
         if problem["type"] == "missing":
             return f"- {where}: it is missing"
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
-            names = ", ".join(self.parameters) or "none"
+            names = ", ".join(self.signature.parameters) or "none"
             return f"- {where}: there is no such argument; those there are: {clip(names, 300)}"
         return f"- {where}: {clip(problem['msg'].removeprefix('Value error, '), 300)}, not {quote(problem['input'])}"
 
 
-def _field(
-    who: str, function: Callable[..., Any], parameter: inspect.Parameter, documented: str | None
-) -> tuple[Any, FieldInfo]:
-    """Type and field of one parameter."""
+def _hint(who: str, function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """The type hint of a parameter, also of a function whose hints are texts."""
     name = parameter.name
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise ConfigError(
@@ -143,39 +137,36 @@ def _field(
         raise ConfigError(
             f"{who}: its parameter {name!r} has no type hint; add one, such as {name}: str"
         )
-    hint = _hint(who, function, parameter)
-    default: Any = ... if parameter.default is parameter.empty else parameter.default
-    if documented and not _described(hint):
-        return hint, Field(default, alias=name, description=documented)
-    return hint, Field(default, alias=name)
-
-
-def _hint(who: str, function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """The type hint, also of a function whose hints are texts."""
-    holder = type("Holder", (), {"__annotations__": {parameter.name: parameter.annotation}})
+    holder = type("Holder", (), {"__annotations__": {name: parameter.annotation}})
     names = getattr(inspect.unwrap(function), "__globals__", {})
     try:
-        return typing.get_type_hints(holder, names, {}, include_extras=True)[parameter.name]
+        return typing.get_type_hints(holder, names, {}, include_extras=True)[name]
     except Exception as error:  # a hint is an expression, which can do whatever expressions do
         raise ConfigError(
-            f"{who}: the type hint {parameter.annotation!r} of its parameter {parameter.name!r} cannot be resolved "
+            f"{who}: the type hint {parameter.annotation!r} of its parameter {name!r} cannot be resolved "
             f"({error}); import or define that type at the top level of the module"
         ) from error
 
 
-def _described(hint: Any) -> bool:
-    """Whether `Annotated[..., Field(description=...)]` says what the parameter is."""
-    if get_origin(hint) is not Annotated:
-        return False
-    return any(isinstance(extra, FieldInfo) and extra.description for extra in get_args(hint)[1:])
+def summary(function: Callable[..., Any]) -> str:
+    """The first paragraph, as one line."""
+    text = (inspect.getdoc(function) or "").strip()
+    # A docstring that begins with its arguments has no summary.
+    if re.match(rf"{_HEADING}$", text, re.MULTILINE):
+        return ""
+    return " ".join(re.split(r"\n\s*\n", text, maxsplit=1)[0].split())
 
 
-def _unfit(hint: Any) -> bool:
-    try:
-        TypeAdapter(hint).json_schema(schema_generator=_Schema)
-    except _UNFIT:
-        return True
-    return False
+def _described(function: Callable[..., Any]) -> dict[str, str]:
+    """What the section `Args:` says of each parameter, as one line each."""
+    section = _SECTION.search(f"{inspect.getdoc(function) or ''}\n")
+    text = section[1] if section else ""
+    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    # What is indented more than the first line goes on with the line before.
+    depth = len(lines[0]) - len(lines[0].lstrip())
+    entries = re.split(rf"\n(?!\s{{{depth + 1}}})", "\n".join(lines))
+    found = (_ENTRY.fullmatch(entry.strip()) for entry in entries)
+    return {entry[1]: " ".join(entry[2].split()) for entry in found if entry}
 
 
 def _untitled(node: Any) -> Any:

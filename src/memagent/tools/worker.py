@@ -9,16 +9,16 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import IO, Any
 
 from memagent.errors import ToolError
+from memagent.texts import message, named
 from memagent.tools.function import as_text
-from memagent.tools.processes import Place
+from memagent.tools.processes import find
 from memagent.tools.signature import Signature
-from memagent.tools.wording import message, named
 
 
 def main() -> None:
@@ -81,23 +81,20 @@ def serve(request: Mapping[str, Any]) -> dict[str, str]:
     """Makes one call.
 
     Args:
-        request: `path` (where modules are looked for), `module`, `name` and `arguments`.
+        request: `path` (where modules are looked for), `place` (`module:name`) and `arguments`.
 
     Returns:
         `text`, or `error` with what a model is told.
     """
     try:
         sys.path[:] = request["path"]
-        function = Place(request["module"], request["name"]).find()
-        by_place, by_name = _signature(function).convert(request["arguments"])
-        return {"text": as_text(function(*by_place, **by_name))}
+        function = find(request["place"])
+        return {"text": as_text(_signature(function).bind(request["arguments"])())}
     except ToolError as error:
         return {"error": message(error)}
     except BaseException as error:  # noqa: BLE001 - whatever a function raises is its outcome; SystemExit too
         return {"error": named(error)}
 
 
-@cache
-def _signature(function: Callable[..., Any]) -> Signature:
-    """Made once: it takes longer than many a function."""
-    return Signature.of(function)
+_signature = cache(Signature.of)
+"""Made once: it takes longer than many a function."""

@@ -65,13 +65,13 @@ def evaluate(
     checkpoint: options.Checkpoint = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="JSON, a sample a line.", show_default=False),
+        typer.Option(metavar="FILE", help="JSON lines, one for each sample.", show_default=False),
     ] = None,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Answer held-out samples with a policy: means with their 95% intervals."""
-    shown = chosen_display(display)
-    going = Going(json=shown is Display.JSON)
+    """Evaluate a policy on held-out samples: means with 95% intervals."""
+    chosen = chosen_display(display)
+    going = Going(chosen)
     with training(going):
         from memagent.errors import ConfigError
         from memagent_train.config.train import load_train
@@ -79,7 +79,7 @@ def evaluate(
         file = config or Path(target) / SETTINGS
         if config is None and not file.is_file():
             raise ConfigError(
-                f"{target!r} is no folder of a run: say with --config how to evaluate it"
+                f"{target!r} is not a run's folder: give settings to evaluate it with (--config)"
             )
         read = load_train(file, settings or ())
         from memagent_train.runs.evaluate import evaluate as answer
@@ -90,10 +90,10 @@ def evaluate(
         _warn_of_seen(n, read, run=config is None)
         policy = target_of(target, checkpoint, read.model)
         found = answer(
-            policy, read, lengths=columns, n=n, out=out, on_done=_counter(n * len(columns), shown)
+            policy, read, lengths=columns, n=n, out=out, on_done=_counter(n * len(columns), chosen)
         )
         going.told = True
-        _show(policy.name, found, shown)
+        _show(policy.name, found, chosen)
 
 
 def _columns(lengths: str | None, read: TrainConfig) -> tuple[int, ...]:
@@ -110,14 +110,14 @@ def _warn_of_seen(n: int, read: TrainConfig, *, run: bool) -> None:
     if run and n > held_out:
         say(
             "caution:",
-            f"the run held {held_out} samples out, so of these {n} some may have been trained on (generated tasks have "
+            f"the run held {held_out} samples out, so some of these {n} may have been trained on (generated tasks have "
             f"others with --set data.seed=N)",
             style="yellow",
         )
 
 
-def _counter(total: int, shown: Display) -> _Counter:
-    return _Counter(total, visible=shown is Display.FULL and on_terminal(sys.stderr))
+def _counter(total: int, chosen: Display) -> _Counter:
+    return _Counter(total, visible=chosen is Display.FULL and on_terminal(sys.stderr))
 
 
 class _Counter:
@@ -135,10 +135,10 @@ class _Counter:
             )
 
 
-def _show(policy: str, found: list[Cell], shown: Display) -> None:
+def _show(policy: str, found: list[Cell], chosen: Display) -> None:
     from memagent_train.runs.progress import length_name
 
-    if shown is Display.JSON:
+    if chosen is Display.JSON:
         cells = [
             {
                 "task": cell.task,
@@ -153,7 +153,7 @@ def _show(policy: str, found: list[Cell], shown: Display) -> None:
         ]
         print(json.dumps({"policy": policy, "cells": cells}, ensure_ascii=False))
         return
-    if shown is Display.NONE:
+    if chosen is Display.NONE:
         return
     rows = [("policy", policy)]
     for cell in found:
@@ -161,4 +161,4 @@ def _show(policy: str, found: list[Cell], shown: Display) -> None:
         unscored = f", {one.unscored} without a reward" if one.unscored else ""
         said = f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]  n={one.n}{unscored}"
         rows.append((f"{cell.task} at {length_name(cell.length)}", said))
-    Paper(colour=shown is Display.FULL).table(rows)
+    Paper(colour=chosen is Display.FULL).table(rows)

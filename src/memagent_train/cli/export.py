@@ -22,7 +22,7 @@ def export(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where weights, tokenizer, wording and a README go: a new folder.",
+            help="New folder for the weights, tokenizer, prompts and a README.",
             show_default=False,
         ),
     ] = None,
@@ -46,8 +46,8 @@ def export(
     display: opt.DisplayOption = None,
 ) -> None:
     """Write a trained policy for transformers, vLLM or SGLang to load, and its trajectories for other trainers."""
-    shown = chosen_display(display)
-    outcome = Outcome(json=shown is Display.JSON)
+    chosen = chosen_display(display)
+    outcome = Outcome(chosen)
     with reported(outcome):
         from memagent.errors import ConfigError
 
@@ -67,7 +67,7 @@ def export(
             facts |= {"trajectories": str(trajectories), "conversations": count}
             rows.append(("trajectories", f"{count:,} conversations to {trajectories}"))
         outcome.told = True
-        if shown is Display.JSON:
+        if chosen is Display.JSON:
             print(json.dumps(facts, ensure_ascii=False))
-        elif shown is not Display.NONE:
-            Paper(colour=shown is Display.FULL).table(rows)
+        elif chosen is not Display.NONE:
+            Paper(colour=chosen is Display.FULL).table(rows)

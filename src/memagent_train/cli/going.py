@@ -1,4 +1,4 @@
-"""What the commands that train have in common: how they end, and how to go on."""
+"""What the commands that train have in common: how they end, and how to resume them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Going(Outcome):
     """What is known when a training ends early."""
 
     begun: bool = False
-    """There is something to go on with."""
+    """There is something to resume."""
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """The command line again: it goes on from the newest whole checkpoint."""
+        """The command line again: it resumes from the newest whole checkpoint."""
         return shlex.join(["memagent-train", *sys.argv[1:]]) if self.begun else None
 
 

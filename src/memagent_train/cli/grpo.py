@@ -25,18 +25,18 @@ def grpo(
     dry_run: options.DryRun = False,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Train by reinforcement learning; the same command goes on with a run that was begun.
+    """Train by reinforcement learning. Repeat the command to resume a run.
 
     With several GPUs: [b]accelerate launch --config_file FILE -m memagent_train grpo CONFIG --out DIR[/].
     """
-    shown = display_of(display)
-    going = Going(json=shown is Display.JSON)
+    chosen = display_of(display)
+    going = Going(chosen)
     with training(going):
         from memagent_train.config.train import load_train
 
         read = load_train(config, settings or ())
         if dry_run:
-            _show_plan(read, shown)
+            _show_plan(read, chosen)
             going.told = True
             return
         from memagent_train.cli.watch import watcher
@@ -45,11 +45,11 @@ def grpo(
 
         def watch(board: Board) -> SilentWatcher:
             going.begun = True
-            return watcher(shown, board, f"grpo · {read.model.path} · {out}")
+            return watcher(chosen, board, f"grpo · {read.model.path} · {out}")
 
         trained = train(read, out, watch=watch)
         going.told = True
-        _show_trained(trained, shown)
+        _show_trained(trained, chosen)
 
 
 def config(
@@ -57,32 +57,32 @@ def config(
     settings: options.Set = None,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Show the settings as they resolve (as TOML), what a step takes, and the memory."""
-    shown = display_of(display)
-    outcome = Outcome(json=shown is Display.JSON)
+    """Print the resolved settings (as TOML), what a step costs and the memory it needs."""
+    chosen = display_of(display)
+    outcome = Outcome(chosen)
     with reported(outcome):
         from memagent_train.config.train import load_train
 
-        _show_plan(load_train(config, settings or ()), shown)
+        _show_plan(load_train(config, settings or ()), chosen)
         outcome.told = True
 
 
-def _show_plan(read: TrainConfig, shown: Display) -> None:
+def _show_plan(read: TrainConfig, chosen: Display) -> None:
     import tomli_w
 
     from memagent_train.config.train import plain
-    from memagent_train.runs.plan import plan_of
+    from memagent_train.runs.step_cost import step_cost
 
-    plan = plan_of(read)
-    if shown is Display.JSON:
-        print(json.dumps({"settings": plain(read), "plan": dict(plan.lines())}, ensure_ascii=False))
+    cost = step_cost(read)
+    if chosen is Display.JSON:
+        print(json.dumps({"settings": plain(read), "plan": dict(cost.lines())}, ensure_ascii=False))
         return
     print(tomli_w.dumps(plain(read)))
-    Paper(colour=shown is Display.FULL).table(plan.lines())
+    Paper(colour=chosen is Display.FULL).table(cost.lines())
 
 
-def _show_trained(trained: Trained, shown: Display) -> None:
-    if shown is Display.JSON:
+def _show_trained(trained: Trained, chosen: Display) -> None:
+    if chosen is Display.JSON:
         facts = {
             "out": str(trained.out),
             "steps": trained.steps,
@@ -91,11 +91,11 @@ def _show_trained(trained: Trained, shown: Display) -> None:
         }
         print(json.dumps(facts, ensure_ascii=False))
         return
-    if shown is Display.NONE:
+    if chosen is Display.NONE:
         return
     from memagent_train.runs.progress import length_name
 
-    paper = Paper(colour=shown is Display.FULL)
+    paper = Paper(colour=chosen is Display.FULL)
     reward = "none" if trained.reward is None else f"{trained.reward:.3f}"
     rows = [("trained", f"{trained.steps:,} steps, reward of the last {reward}")]
     for step, lengths in trained.evaluations.items():

@@ -17,7 +17,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="SECTION.KEY=VALUE",
-        help="A setting in the place of the file's, as in optimizer.learning_rate=1e-5; may be repeated.",
+        help="Override a setting of the file, such as optimizer.learning_rate=1e-5; may be repeated.",
         rich_help_panel=SETTINGS,
         show_default=False,
     ),
@@ -26,7 +26,7 @@ Out = Annotated[
     Path,
     typer.Option(
         metavar="DIR",
-        help="Where the run goes. A folder that was begun is gone on with.",
+        help="Folder for the run; an existing one is resumed.",
         rich_help_panel=opt.RUN,
     ),
 ]
@@ -34,7 +34,8 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Show the settings as they resolve, what a step takes, and the memory; begin nothing.",
+        metavar="",
+        help="Print the resolved settings, what a step costs and the memory it needs; train nothing.",
         rich_help_panel=opt.RUN,
     ),
 ]

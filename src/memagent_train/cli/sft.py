@@ -22,15 +22,15 @@ def sft(
     dry_run: options.DryRun = False,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Learn to imitate traces, before reinforcement learning; the same command goes on with a run that was begun."""
-    shown = display_of(display)
-    going = Going(json=shown is Display.JSON)
+    """Imitate traces, as a start for reinforcement learning. Repeat the command to resume a run."""
+    chosen = display_of(display)
+    going = Going(chosen)
     with training(going):
         from memagent_train.config.sft import load_sft
 
         read = load_sft(config, settings or ())
         if dry_run:
-            _show_settings(read, shown)
+            _show_settings(read, chosen)
             going.told = True
             return
         from memagent_train.cli.watch import watcher
@@ -39,7 +39,7 @@ def sft(
 
         def watch(board: Board) -> SilentWatcher:
             going.begun = True
-            return watcher(shown, board, f"sft · {read.model.path} · {out}")
+            return watcher(chosen, board, f"sft · {read.model.path} · {out}")
 
         done = warm_start(read, out, watch=watch)
         going.told = True
@@ -50,20 +50,20 @@ def sft(
             "dropped": done.dropped,
             "loss": done.loss,
         }
-        if shown is Display.JSON:
+        if chosen is Display.JSON:
             print(json.dumps(facts, ensure_ascii=False))
-        elif shown is not Display.NONE:
+        elif chosen is not Display.NONE:
             loss = "none" if done.loss is None else f"{done.loss:.4f}"
             learnt = f"{done.rows:,} conversations, {done.dropped:,} longer ones left out"
             rows = [("learnt from", learnt), ("trained", f"{done.steps:,} steps, last loss {loss}")]
-            Paper(colour=shown is Display.FULL).table(rows)
+            Paper(colour=chosen is Display.FULL).table(rows)
 
 
-def _show_settings(read: SftConfig, shown: Display) -> None:
+def _show_settings(read: SftConfig, chosen: Display) -> None:
     import tomli_w
 
     plain = read.model_dump(mode="json", exclude_none=True)
-    if shown is Display.JSON:
+    if chosen is Display.JSON:
         print(json.dumps({"settings": plain}, ensure_ascii=False))
     else:
         print(tomli_w.dumps(plain))

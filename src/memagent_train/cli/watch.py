@@ -1,4 +1,4 @@
-"""Shows how a training goes on: on a terminal, or in lines."""
+"""Shows the progress of a training: on a terminal, or in lines."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from memagent.terminal import on_terminal, shorten
 from memagent_train.runs.progress import Board, PlainWatcher, SilentWatcher, line_of
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from memagent.tasks.statistics import Estimate
 
 
@@ -20,15 +22,20 @@ class LiveWatcher(SilentWatcher):
 
     def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
         super().__init__(board)
-        self._screen = terminal.Board(stream, title, board)
+        self._title = title
+        self._screen = terminal.board(stream, self._state)
 
     def __enter__(self) -> Self:
-        self._screen.__enter__()
+        self._screen.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         """Gives the terminal back."""
-        self._screen.__exit__(*error)
+        self._screen.stop()
+
+    def _state(self) -> tuple[RenderableType, list[str]]:
+        board = self.board
+        return terminal.bar(board.fraction, board.left), [self._title, " · ".join(board.facts())]
 
     def stepped(self, step: int, figures: Mapping[str, Any]) -> None:
         """Counts, and leaves a line."""

@@ -67,11 +67,11 @@ class JudgePrompt(Leaf):
         except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(f"the judge's prompt {name!r} is unusable: {_why(error)}") from error
         marks = {field: f"\ue000{field}\ue001" for field in FIELDS}
-        shown = "\n".join(message.content for message in prompt.render(marks))
+        rendered = "\n".join(message.content for message in prompt.render(marks))
         for field, mark in marks.items():
-            if shown.count(mark) != 1:
+            if rendered.count(mark) != 1:
                 raise ConfigError(
-                    f"the judge's prompt {name!r} shows {field!r} {shown.count(mark)} times: show each of "
+                    f"the judge's prompt {name!r} shows {field!r} {rendered.count(mark)} times: show each of "
                     f"{', '.join(FIELDS)} once, as it is"
                 )
         return prompt

@@ -6,10 +6,10 @@ import asyncio
 import json
 
 from memagent.errors import ConfigError, ToolError
-from memagent.models.perloop import PerLoop
+from memagent.models.sharing import PerLoop
 from memagent.tasks import Sample
 from memagent.threads import in_thread
-from memagent.tools.processes import Place, ProcessCall, WorkerPool
+from memagent.tools.processes import ProcessCall, WorkerPool, place_of
 from memagent_train.rewards import worker
 from memagent_train.rewards.verdict import Verdict
 
@@ -36,7 +36,7 @@ class PooledReward:
     def __init__(self, spec: str, *, workers: int, limit: float) -> None:
         self._spec, self._limit = spec, limit
         self._turns = PerLoop(lambda: asyncio.Semaphore(workers))
-        begin = ProcessCall(Place.of(worker.begin), {"spec": spec}, START_SECONDS)
+        begin = ProcessCall(place_of(worker.begin), {"spec": spec}, START_SECONDS)
         self._pool = WorkerPool(workers, begin)
         try:
             self._pool.run_sync(begin)
@@ -51,7 +51,7 @@ class PooledReward:
         """See `Reward`."""
         judged = await in_thread(worker.packed, answer, sample)
         arguments = {"spec": self._spec, "judged": judged}
-        call = ProcessCall(Place.of(worker.judge), arguments, self._limit)
+        call = ProcessCall(place_of(worker.judge), arguments, self._limit)
         async with self._turns.get():
             try:
                 return Verdict(**json.loads(await self._pool.run(call)))

@@ -15,19 +15,20 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from memagent.errors import ConfigError, DeviceFull, ModelError, RequestRefused
 from memagent.messages import Sampling
-from memagent.models.once import Once
-from memagent.models.transformers.batching import closed, settle
-from memagent.models.transformers.device import is_out_of_memory
-from memagent.models.transformers.meter import Meter
+from memagent.models.sharing import Once
+from memagent.models.transformers.drawing import generation_settings
+from memagent.models.transformers.loading import is_out_of_memory
 from memagent.models.transformers.sampler import (
     Sampled,
+    closed,
     end_ids,
-    generation_settings,
     pad_id,
     read_drawn,
+    settle,
     window_of,
 )
 from memagent.threads import in_thread
+from memagent_train.rollout.meter import Meter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -249,7 +250,4 @@ class _Engine:
             if is_out_of_memory(RuntimeError(result.error)):
                 return DeviceFull(f"{words}; use a smaller max_batch or window")
             return ModelError(words)
-        try:
-            return read_drawn(result.generated_tokens, result.logprobs, self._ends)
-        except ModelError as error:
-            return error
+        return read_drawn(result.generated_tokens, result.logprobs, self._ends)

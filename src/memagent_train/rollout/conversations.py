@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memagent.messages import Message, ToolCall
-from memagent.models.transformers.template import Template
 from memagent.texts import repair_surrogates
+from memagent_train.rollout.template import Template
 
 MOST_IDS = 1_000_000
 """Ids that are remembered at most: 8 MB. A rollout that opens more conversations forgets the oldest."""

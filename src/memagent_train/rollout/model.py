@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from memagent.errors import ConfigError
 from memagent.messages import ChatRequest, Completion, FinishReason, Sampling, TokenIds, Usage
 from memagent.models.base import refuse_overflow, refuse_tools
-from memagent.models.once import Once
-from memagent.models.transformers.counter import text_counter
-from memagent.models.transformers.meter import Meter
-from memagent.models.transformers.sampler import Sampler
-from memagent.models.transformers.template import Template
+from memagent.models.sharing import Once
+from memagent.models.transformers.loading import text_counter
 from memagent.threads import in_thread
 from memagent_train.rollout.conversations import Conversations, Prompt
 from memagent_train.rollout.counter import RolloutCounter
+from memagent_train.rollout.meter import Meter
+from memagent_train.rollout.sampler import Sampler
+from memagent_train.rollout.template import Template
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

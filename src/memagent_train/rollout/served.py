@@ -25,11 +25,11 @@ from memagent.errors import (
 )
 from memagent.messages import FinishReason, Sampling
 from memagent.models.openai_client import KEEP_SECONDS
-from memagent.models.perloop import PerLoop
 from memagent.models.retry import patiently
-from memagent.models.transformers.meter import Meter
+from memagent.models.sharing import PerLoop
 from memagent.models.transformers.sampler import Sampled
 from memagent.threads import in_thread
+from memagent_train.rollout.meter import Meter
 
 Engine = Literal["vllm", "sglang"]
 CLIP = 300

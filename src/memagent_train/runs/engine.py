@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from memagent.models.transformers.padded import PaddedSampler
-from memagent.models.transformers.sampler import Sampler, window_of
+from memagent.models.transformers.sampler import window_of
 from memagent_train.rollout.continuous import ContinuousSampler
+from memagent_train.rollout.sampler import MeteredSampler, Sampler
 from memagent_train.rollout.served import ServedSampler
 from memagent_train.rollout.settings import RolloutSettings
 from memagent_train.runs.policy import Tokenizer
@@ -42,7 +42,7 @@ def open_sampler(
     if settings.engine == "continuous":
         return ContinuousSampler(model, tokenizer, max_batch=rows, window=window)
     tokens = settings.max_batch_tokens
-    return PaddedSampler(model, tokenizer, max_batch=rows, max_batch_tokens=tokens, window=window)
+    return MeteredSampler(model, tokenizer, max_batch=rows, max_batch_tokens=tokens, window=window)
 
 
 class Served:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from memagent.messages import Sampling
-from memagent.models.transformers.counter import text_counter
+from memagent.models.transformers.loading import text_counter
 from memagent.tasks.statistics import Estimate
 from memagent_train.config.train import TrainConfig
 from memagent_train.data.open import open_data

@@ -77,7 +77,7 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
             (half / FILE).write_text(_reading(model, settings), encoding="utf-8")
             Policy.load(half)
         (half / README).write_text(_readme(target, model, agent, prompts), encoding="utf-8")
-        _check(model, half)
+        check_export(model, half)
         if out.exists():
             out.rmdir()
         half.replace(out)
@@ -107,8 +107,12 @@ def _write(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def _check(model: PreTrainedModel, folder: Path) -> None:
-    """Raises TrainingError where the folder's model is another one."""
+def check_export(model: PreTrainedModel, folder: Path) -> None:
+    """Loads what was written.
+
+    Raises:
+        TrainingError: the folder's model is another one.
+    """
     again = AutoModelForCausalLM.from_pretrained(folder, dtype=model.dtype)
     AutoTokenizer.from_pretrained(folder)
     ids = torch.arange(CHECKED)[None] % embeddings(model)

@@ -12,7 +12,6 @@ from transformers import PreTrainedModel
 
 from memagent.errors import StoreFull
 from memagent.messages import Sampling
-from memagent.models.transformers.sampler import Sampler
 from memagent.runstore import RunStore
 from memagent.runstore.lock import remove_lock
 from memagent_train.agents import load_agent
@@ -21,6 +20,7 @@ from memagent_train.errors import DiskFull
 from memagent_train.rewards.open import open_rewards
 from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.roll import RolloutRequest, roll
+from memagent_train.rollout.sampler import Sampler
 from memagent_train.rollout.served import ServedSampler
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.engine import open_sampler

@@ -15,9 +15,9 @@ from transformers import PrinterCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
-from memagent.models.transformers.template import Template
 from memagent_train.config.sft import FREE_SFT, SftConfig
 from memagent_train.device import in_bf16
+from memagent_train.rollout.template import Template
 from memagent_train.runs import metrics
 from memagent_train.runs.faults import translated
 from memagent_train.runs.folder import RunFolder

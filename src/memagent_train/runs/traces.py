@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 
 from memagent.errors import TokenizerError
 from memagent.messages import Message
-from memagent.models.transformers.template import Template
 from memagent.runstore import RunStore
 from memagent_train.config.sft import (
     MessagesSource,
@@ -23,6 +22,7 @@ from memagent_train.config.sft import (
 from memagent_train.data.columns import BadRow
 from memagent_train.data.jsonl import JsonlFile
 from memagent_train.errors import DataError
+from memagent_train.rollout.template import Template
 from memagent_train.runs.rollout_log import read_rollouts
 
 L = TypeVar("L", bound=BaseModel)

@@ -8,7 +8,7 @@ from typing import Any
 from transformers import PreTrainedModel, PrinterCallback
 from trl.trainer.grpo_config import GRPOConfig
 
-from memagent.models.transformers.counter import text_counter
+from memagent.models.transformers.loading import text_counter
 from memagent.prompts import PromptSet
 from memagent_train.agents import MEMORY
 from memagent_train.arguments import trl_arguments

@@ -36,7 +36,7 @@ def command(
     Exit codes: 0 all claims hold; 1 one does not, or an unforeseen error; others as those of memagent-train.
     """
     begun = time.monotonic()
-    with training(Going(json=False)):
+    with training(Going()):
         from memagent_train.smoke.stages import smoke
 
         folder = Path(tempfile.mkdtemp(prefix="memagent-smoke-")) if out is None else out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from memagent.messages import Message, ToolCall
 from memagent.tokens.byte_bound import ByteBound
@@ -22,6 +22,11 @@ class Forgot(NamedTuple):
     summaries: int
     largest: int
     """Bytes of the largest summary."""
+
+
+async def told(game: Environment, name: str, /, **arguments: Any) -> str:
+    """What a tool of a game tells."""
+    return (await Toolset(game.tools).run(call(name, **arguments))).text
 
 
 def native(turns: Sequence[Turn]) -> list[Message]:

@@ -110,13 +110,14 @@ def test_a_number_that_is_not_there_is_told_shortly(number: int) -> None:
 def test_what_is_dealt_depends_on_name_seed_and_difficulty() -> None:
     class Drawn(Doors):
         def wanted(self, rng: random.Random) -> str:
-            return str(rng.random())
+            self.drawn = str(rng.random())
+            return self.drawn
 
     class Other(Drawn):
         name = "other"
 
     def dealt(kind: Any, seed: int, difficulty: int) -> str:
-        return kind(seed=seed, difficulty=difficulty)._answer
+        return kind(seed=seed, difficulty=difficulty).drawn
 
     assert dealt(Drawn, 1, 10) == dealt(Drawn, 1, 10)
     four = {

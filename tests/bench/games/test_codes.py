@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 
 import pytest
-from tests.bench.games.forgetting import call
+from tests.bench.games.forgetting import call, told
 
 from memagent.tools import Toolset
 from memagent_bench.games.codes import (
@@ -18,16 +19,19 @@ from memagent_bench.games.codes import (
     SafesNotes,
     Words,
 )
+from memagent_bench.games.transcript import Call
 
 
 def tries(code: str) -> int:
     """Tries that the expert needs for one safe."""
     notes, count = SafesNotes(safes=1), 0
     while not isinstance(notes.next(), str):
-        trial = notes._code()
+        wish = notes.next()
+        assert isinstance(wish, Call)
+        trial = json.loads(wish.arguments)["code"]
         right = sum(a == b for a, b in zip(trial, code, strict=True))
-        told = f"Safe 1: {right} of 4 digits of {trial} are right."
-        after = notes.fold(f"Safe 1 opens at {trial}: 7 coins." if trial == code else told)
+        hint = f"Safe 1: {right} of 4 digits of {trial} are right."
+        after = notes.fold(f"Safe 1 opens at {trial}: 7 coins." if trial == code else hint)
         assert after is not None
         notes, count = after, count + 1
     assert notes.next() == "7"
@@ -42,16 +46,20 @@ def test_every_code_is_found_and_the_average_is_what_is_reckoned_with() -> None:
 
 async def test_a_safe_tells_how_many_digits_are_right() -> None:
     game = Safes(seed=0, difficulty=30)
-    code, coins = game._safes[1]
     tools = Toolset(game.tools)
-    text = (await tools.run(call("dial", safe=2, code=code))).text
-    assert text == f"Safe 2 opens at {code}: {coins} coins."
+    coins, code = 0, ""
+    for safe in range(1, int(game.task.split()[2]) + 1):
+        codes = map("".join, product(DIGITS, repeat=PLACES))
+        texts = {code: await told(game, "dial", safe=safe, code=code) for code in codes}
+        ((code, text),) = ((code, text) for code, text in texts.items() if "opens" in text)
+        assert text.startswith(f"Safe {safe} opens at {code}: ")
+        coins += int(text.split()[-2])
     other = code[:3] + ("1" if code[3] != "1" else "2")
-    text = (await tools.run(call("dial", safe=2, code=other))).text
-    assert text == f"Safe 2: 3 of 4 digits of {other} are right."
+    text = (await tools.run(call("dial", safe=safe, code=other))).text
+    assert text == f"Safe {safe}: 3 of 4 digits of {other} are right."
     for bad in ("123", "12345", "1236", "", "１２３４"):
         assert "code has to be 4 digits" in (await tools.run(call("dial", safe=1, code=bad))).text
-    assert game.finish(str(sum(coins for _, coins in game._safes)))
+    assert game.finish(str(coins))
 
 
 async def test_words_are_told_apart_by_their_beginnings() -> None:

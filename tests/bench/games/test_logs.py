@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from tests.bench.games.forgetting import call
+from tests.bench.games.forgetting import call, told
 
 from memagent.tools import Toolset
 from memagent_bench.games.logs import REACH, Rooms, RoomsNotes, Schedule, ScheduleNotes
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_last_entry_on_each_counts(seed: int) -> None:
+async def test_the_last_entry_on_each_counts(seed: int) -> None:
     game = Rooms(seed=seed, difficulty=60)
     first = game.task.split("At first there are ")[1].split(". Who")[0]
     where = dict(part.split(" in the ") for part in first.split("; "))
-    for entry in game._entries:
-        words = entry.split()
+    for number in range(1, 61):
+        words = (await told(game, "entry", number=number)).split(": ")[1].removesuffix(".").split()
         if "swap" in words:
             where[words[0]], where[words[2]] = where[words[2]], where[words[0]]
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.bench.games.forgetting import call, native
+from tests.bench.games.forgetting import call, native, told
 
 from memagent.messages import Message, ToolCall
 from memagent.tools import Toolset
@@ -26,19 +26,27 @@ def test_the_right_hand_rule(heading: int, ways: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_ways_go_both_ways_and_make_no_circle(seed: int) -> None:
-    ways = Maze(seed=seed, difficulty=100)._ways
-    for cell, open_ways in ways.items():
-        for way, other in open_ways.items():
-            assert (other[0] - cell[0], other[1] - cell[1]) == WAYS[way]
-            assert cell in ways[other].values()
+async def test_ways_go_both_ways_and_make_no_circle(seed: int) -> None:
+    game = Maze(seed=seed, difficulty=100)
+    ways: dict[tuple[int, int], set[tuple[int, int]]] = {}
+
+    async def walk(cell: tuple[int, int]) -> None:
+        """Walks every way from a cell, and back."""
+        text = await told(game, "look")
+        ways[cell] = {
+            (cell[0] + WAYS[way][0], cell[1] + WAYS[way][1]) for way in WAYS if way in text
+        }
+        for way, (down, right) in WAYS.items():
+            other = cell[0] + down, cell[1] + right
+            if way in text and other not in ways:
+                await told(game, "move", direction=way)
+                await walk(other)
+                back = next(name for name, step in WAYS.items() if step == (-down, -right))
+                assert text.partition("you")[2] in await told(game, "move", direction=back)
+
+    await walk((0, 0))
+    assert all(cell in ways[other] for cell, others in ways.items() for other in others)
     assert sum(map(len, ways.values())) == 2 * (len(ways) - 1)
-    seen, todo = set(), [next(iter(ways))]
-    while todo:
-        cell = todo.pop()
-        seen.add(cell)
-        todo += set(ways[cell].values()) - seen
-    assert seen == set(ways)
 
 
 async def test_a_wall_lets_nobody_through_and_looking_changes_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.bench.games.forgetting import call
+from tests.bench.games.forgetting import call, told
 
 from memagent.tools import Toolset
 from memagent_bench.games.pages import Ledger, LedgerNotes, Votes, VotesNotes, pay
@@ -27,12 +27,12 @@ async def test_pages_are_read_by_number() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_coins_stay_the_same_in_all(seed: int) -> None:
+async def test_the_coins_stay_the_same_in_all(seed: int) -> None:
     game = Ledger(seed=seed, difficulty=50)
     notes = LedgerNotes.start(game.task)
     refused = 0
-    for at, page in enumerate(game._pages, start=1):
-        after = notes.fold(f"Page {at}: {page}.")
+    for number in range(1, 51):
+        after = notes.fold(await told(game, "page", number=number))
         assert after is not None
         refused += after.balance == notes.balance
         notes = after
@@ -53,9 +53,10 @@ def test_a_page_that_was_cut_is_passed_over(text: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_one_name_has_more_than_half_of_the_ballots(seed: int) -> None:
+async def test_one_name_has_more_than_half_of_the_ballots(seed: int) -> None:
     game = Votes(seed=seed, difficulty=40)
-    votes = Counter(name for page in game._pages for name in page.split(", "))
+    pages = [await told(game, "ballots", page=page) for page in range(1, 41)]
+    votes = Counter(name for page in pages for name in page.split(": ")[1][:-1].split(", "))
     (name, count), *_ = votes.most_common()
     assert votes.total() == 200
     assert count == 101

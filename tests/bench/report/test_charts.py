@@ -30,7 +30,7 @@ def chart(lengths: list[int], *, scores: bool = True, systems: int = 8) -> Chart
 )
 def test_names_of_lengths_do_not_touch(lengths: list[int]) -> None:
     with style():
-        figure, axes = charts._draw(chart(lengths))
+        figure, axes = charts.draw(chart(lengths))
         unit = figure.dpi / 72
         boxes = [t.get_window_extent() for t in axes.get_xticklabels() if t.get_text()]
     assert boxes
@@ -43,7 +43,7 @@ def test_names_of_lengths_do_not_touch(lengths: list[int]) -> None:
 @pytest.mark.parametrize("systems", [2, 8, 14])
 def test_systems_stand_apart_and_stay_at_their_length(systems: int) -> None:
     with style():
-        _, axes = charts._draw(chart([8 * K, 16 * K], systems=systems))
+        _, axes = charts.draw(chart([8 * K, 16 * K], systems=systems))
     at = [line.get_xdata()[0] for line in axes.get_lines()]
     assert len(set(at)) == systems
     assert 8 * K / 2**0.25 < min(at) <= max(at) < 8 * K * 2**0.25

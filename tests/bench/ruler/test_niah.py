@@ -287,10 +287,9 @@ def test_a_tokenizer_whose_parts_do_not_add_up_still_keeps_to_the_length(
 def test_sums_are_exact_where_a_sign_takes_the_line_end(options: DataOptions, name: str) -> None:
     counter = line_ends()
     task = NiahTask(name, 3000, replace(options, counter=counter))
-    assert task._scale == 1.0
     for index in range(5):
         sample = task.sample(index)
-        assert sample.tokens == counter.count(sample.prompt) + GENERATE
+        assert 2920 < sample.tokens == counter.count(sample.prompt) + GENERATE <= 3000
 
 
 class Counting:
@@ -319,12 +318,8 @@ def test_a_further_sample_tokenises_only_what_is_new(options: DataOptions, name:
     assert first < 4 * size, "linear: the text once by parts and once whole"
 
 
-def test_a_million_tokens_take_no_time(
-    options: DataOptions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_million_tokens_take_no_time(options: DataOptions) -> None:
     """Ten times what it takes on a quiet machine: what is meant is that it does not take seconds."""
-    # The check of the first sample takes a second, and is tested above.
-    monkeypatch.setattr(NiahTask, "_scale", 1.0)
     task = NiahTask("niah_single_2", 1024 * 1024, options)
     task.sample(0)
     start = time.process_time()

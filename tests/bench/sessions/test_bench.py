@@ -20,7 +20,6 @@ from memagent.models.scripted import ScriptedModel
 from memagent_bench.games import expert
 from memagent_bench.sessions.arms import arms
 from memagent_bench.sessions.bench import SessionBench
-from memagent_bench.sessions.counter import ChatCounter
 from memagent_bench.sessions.grid import Grid, Job
 from memagent_bench.sessions.record import SESSIONS, Reason, SessionRecord, read_sessions
 from memagent_bench.systems.base import Status
@@ -174,7 +173,7 @@ async def test_records_say_where_they_come_from(tmp_path: Path) -> None:
     (record,) = await run(made)
     origin = record.origin
     assert (origin.player, origin.model, origin.server) == ("expert", "none", None)
-    assert origin.counter == ChatCounter(made.counter._text).name == "chatml:tiktoken:gpt2"
+    assert origin.counter == made.counter.name == "chatml:tiktoken:gpt2"
     bound = json.loads((tmp_path / "run.json").read_text())["settings"]
     assert bound["prompts"] == origin.prompts
     assert record.key == tuple(Job("heaviest", 12, 0, made.grid.arms[0]))

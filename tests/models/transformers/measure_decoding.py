@@ -14,8 +14,8 @@ from transformers.utils import logging
 
 from memagent.messages import Sampling
 from memagent.models.transformers.batching import Request
+from memagent.models.transformers.drawing import generation_settings
 from memagent.models.transformers.padded import PaddedSampler
-from memagent.models.transformers.sampler import generation_settings
 
 PROMPT, OUTPUT = 700, 40
 GREEDY = Sampling(temperature=0)
@@ -85,7 +85,7 @@ def main() -> None:
         prompts = torch.randint(1, 2048, (batch, PROMPT)).tolist()
         requests = [Request(prompt, OUTPUT, GREEDY, None) for prompt in prompts]
         with generation_settings(model, ends=[NEVER], pad=0):
-            ours, drawn = seconds(lambda: sampler._serve(requests, lambda: False), 3)  # noqa: B023
+            ours, drawn = seconds(lambda: sampler.serve(requests), 3)  # noqa: B023
         plain, wanted = seconds(lambda: bare(model, prompts), 3)  # noqa: B023
         assert [one.ids for one in drawn] == wanted
         print(f"| {batch} | {ours:.3f} | {plain:.3f} | {ours / plain:.2f} |", flush=True)

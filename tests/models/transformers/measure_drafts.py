@@ -12,7 +12,7 @@ from transformers.utils import logging
 
 from memagent import MemoryAgent, Sampling
 from memagent.cli.needle import Length, Needle, hide
-from memagent.models.nano import FOLDER
+from memagent.models.spec import FOLDER
 from memagent.models.transformers.model import TransformersModel
 
 GREEDY = Sampling(temperature=0)

@@ -1,15 +1,14 @@
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import torch
 
 from memagent.errors import DeviceFull, ModelError
 from memagent.messages import FinishReason, Sampling
-from memagent.models.transformers.batching import Batcher, Request, settle
-from memagent.models.transformers.meter import Meter
-from memagent.models.transformers.sampler import Sampled
+from memagent.models.transformers.batching import Batcher, Request
+from memagent.models.transformers.sampler import Sampled, settle
 
 WARM, COLD = Sampling(temperature=1.0, top_p=1.0), Sampling(temperature=0.0, top_p=1.0)
 
@@ -31,9 +30,7 @@ class Engine:
         self.batches: list[list[int]] = []
         self.go = threading.Event()
 
-    def __call__(
-        self, batch: Sequence[Request], closing: Callable[[], bool]
-    ) -> list[Sampled | Exception]:
+    def __call__(self, batch: Sequence[Request]) -> list[Sampled | Exception]:
         self.go.wait(10)
         self.batches.append([len(one.prompt_ids) for one in batch])
         if len(batch) > self.most:
@@ -42,7 +39,7 @@ class Engine:
 
 
 def batcher(engine: Engine, *, max_batch: int = 8, max_tokens: int | None = None) -> Batcher:
-    return Batcher(engine, max_batch=max_batch, max_tokens=max_tokens, meter=Meter())
+    return Batcher(engine, max_batch=max_batch, max_tokens=max_tokens)
 
 
 def served(engine: Engine, requests: list[Request], **limits: int) -> list[Sampled]:
@@ -125,13 +122,13 @@ def test_a_request_that_does_not_fit_alone_is_an_error_and_the_others_go_on() ->
 def test_an_error_of_the_engine_fails_its_batch_alone() -> None:
     calls: list[int] = []
 
-    def serve(batch: Sequence[Request], closing: Callable[[], bool]) -> list[Sampled | Exception]:
+    def serve(batch: Sequence[Request]) -> list[Sampled | Exception]:
         calls.append(len(batch))
         if len(calls) == 1:
             raise IndexError("index out of range in self")
         return [ModelError("broken") if len(one.prompt_ids) == 2 else reply(one) for one in batch]
 
-    working = Batcher(serve, max_batch=4, max_tokens=None, meter=Meter())
+    working = Batcher(serve, max_batch=4, max_tokens=None)
     first = request()
     working.put(first)
     with pytest.raises(ModelError, match="index out of range"):
@@ -163,13 +160,13 @@ def test_cancelled_requests_are_left_out() -> None:
 def test_closing_fails_what_waits_and_what_is_under_way() -> None:
     began = threading.Event()
 
-    def serve(batch: Sequence[Request], closing: Callable[[], bool]) -> list[Sampled | Exception]:
+    def serve(batch: Sequence[Request]) -> list[Sampled | Exception]:
         began.set()
-        while not closing():
+        while not batch[0].reply.done():
             time.sleep(0.001)
         return [reply(one) for one in batch]
 
-    working = Batcher(serve, max_batch=1, max_tokens=None, meter=Meter())
+    working = Batcher(serve, max_batch=1, max_tokens=None)
     requests = [request() for _ in range(5)]  # more than the batch and the next one
     for one in requests:
         working.put(one)
@@ -180,23 +177,6 @@ def test_closing_fails_what_waits_and_what_is_under_way() -> None:
     for one in (*requests, late):
         with pytest.raises(ModelError, match="generating"):
             one.reply.result(timeout=1)
-
-
-def test_the_meter_runs_while_a_batch_is_served() -> None:
-    meter = Meter()
-
-    def serve(batch: Sequence[Request], closing: Callable[[], bool]) -> list[Sampled | Exception]:
-        time.sleep(0.05)
-        return [reply(one) for one in batch]
-
-    working = Batcher(serve, max_batch=1, max_tokens=None, meter=meter)
-    one = request()
-    meter.read()
-    working.put(one)
-    one.reply.result(timeout=10)
-    working.close()
-    reading = meter.read()
-    assert 0.05 <= (1 - reading.idle_share) * reading.seconds <= reading.seconds
 
 
 def test_an_answered_request_is_not_answered_again() -> None:

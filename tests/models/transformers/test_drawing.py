@@ -4,17 +4,22 @@ import pytest
 import torch
 
 from memagent.messages import Sampling
-from memagent.models.transformers.drawing import Drawing, RowLimits
+from memagent.models.transformers.batching import Request
+from memagent.models.transformers.drawing import Drawing
 
 LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0])
 NOTHING = torch.zeros(1, 0, dtype=torch.long)
+
+
+def make(sampling: Sampling, seeds: list[int | None]) -> Drawing:
+    return Drawing([Request([], 99, sampling, seed) for seed in seeds], [99] * len(seeds), 3)
 
 
 def drawn(
     sampling: Sampling, seeds: list[int | None], steps: int = 1
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`(B, T)` ids and their log-probs."""
-    drawing = Drawing(sampling, seeds)
+    drawing = make(sampling, seeds)
     rows = LOGITS.repeat(len(seeds), 1)
     ids = [drawing(NOTHING, rows.clone()).argmax(-1, keepdim=True) for _ in range(steps)]
     return torch.cat(ids, dim=-1), drawing.logprobs_BT()
@@ -62,7 +67,7 @@ def test_without_a_seed_nothing_is_repeated() -> None:
 
 
 def test_generate_is_left_one_choice() -> None:
-    drawing = Drawing(Sampling(temperature=1.0, top_p=1.0), [3])
+    drawing = make(Sampling(temperature=1.0, top_p=1.0), [3])
     scores = drawing(NOTHING, LOGITS.clone().unsqueeze(0))
     assert sorted(scores.flatten().tolist()) == [-math.inf] * 3 + [0.0]
 
@@ -70,14 +75,14 @@ def test_generate_is_left_one_choice() -> None:
 def test_ids_that_cannot_come_are_never_drawn() -> None:
     logits = torch.full((300, 50), -math.inf)
     logits[:, 17] = 0.0
-    drawing = Drawing(Sampling(temperature=1.0, top_p=0.9), list(range(300)))
+    drawing = make(Sampling(temperature=1.0, top_p=0.9), list(range(300)))
     assert set(drawing(NOTHING, logits).argmax(-1).tolist()) == {17}
 
 
-def test_rows_end_at_their_limits_or_when_nobody_waits() -> None:
-    waiting = [False, False, True]
-    stop = RowLimits([1, 2, 9], 4, lambda: waiting)
-    ids = torch.zeros(3, 5, dtype=torch.long)
-    assert stop(ids).tolist() == [True, False, True]
-    waiting[2] = False
-    assert stop(torch.zeros(3, 6, dtype=torch.long)).tolist() == [True, True, False]
+def test_rows_that_have_enough_or_that_nobody_waits_for_are_given_the_end() -> None:
+    rows = [Request([], 9, Sampling(temperature=0.0, top_p=1.0), None) for _ in range(4)]
+    drawing = Drawing(rows, [1, 2, 9, 9], 3)
+    rows[3].reply.cancel()
+    steps = [drawing(NOTHING, LOGITS.repeat(4, 1)).argmax(-1).tolist() for _ in range(3)]
+    assert steps == [[0, 0, 0, 3], [3, 0, 0, 3], [3, 3, 0, 3]]
+    assert drawing.logprobs_BT().shape == (4, 3)

@@ -5,12 +5,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.models.transformers.folders import model_folder
-from tests.models.transformers.policies import policy
+from tests.models.transformers.policies import policy, tokenizer
 from transformers.utils import logging
 
 from memagent.errors import ConfigError, DeviceFull
+from memagent.messages import Message
 from memagent.models.transformers import loading
-from memagent.models.transformers.loading import load
+from memagent.models.transformers.loading import load, text_counter
+from memagent.tokens import TokenizerFile
 
 
 @pytest.fixture
@@ -78,3 +80,37 @@ def test_weights_that_do_not_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", full)
     with pytest.raises(DeviceFull, match="smaller model"):
         load(str(folder), device="cpu")
+
+
+def test_prompts_are_counted_and_read_as_the_tokenizers_template_writes_them() -> None:
+    names = tokenizer()
+    counter = text_counter(names)
+    assert isinstance(counter, TokenizerFile)
+    for text in ("Who came?", "", "<|im_end|> 🙂 e\u0301\n\n"):
+        messages = (Message(role="system", content="Read."), Message(role="user", content=text))
+        plain = [{"role": m.role, "content": m.content} for m in messages]
+        wanted = names.apply_chat_template(plain, add_generation_prompt=True, tokenize=True)
+        ids = counter.prompt_ids(messages)
+        assert list(ids) == wanted["input_ids"]
+        assert counter.count_messages(messages) == len(ids)
+        assert counter.decode(ids) == names.decode(ids, skip_special_tokens=True)
+    assert "<|im_end|>" in counter.control_tokens
+
+
+def test_thinking_goes_to_the_template() -> None:
+    names = tokenizer()
+    switch = "{% if enable_thinking is defined %} {{ enable_thinking }}{% endif %}"
+    names.chat_template = "{{ messages[-1].content }}" + switch
+    counter, ask = text_counter(names), (Message(role="user", content="a"),)
+    for thinking, text in ((None, "a"), (True, "a True"), (False, "a False")):
+        assert counter.decode(counter.prompt_ids(ask, thinking=thinking)) == text
+
+
+def test_a_slow_tokenizer_is_refused() -> None:
+    class Slow:
+        def save_pretrained(self, folder: str) -> None:
+            (Path(folder) / "vocab.txt").touch()
+
+    slow: object = Slow()
+    with pytest.raises(ConfigError, match="Slow is a slow one"):
+        text_counter(slow)  # pyright: ignore[reportArgumentType]

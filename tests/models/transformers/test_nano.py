@@ -3,8 +3,8 @@
 import pytest
 
 from memagent import MemoryAgent, open_model
-from memagent.models.nano import FOLDER
 from memagent.models.policy import policy_of
+from memagent.models.spec import FOLDER
 
 STORY = "It rained all day, and the old prince stayed in his room. Nobody came to see him. "
 

@@ -63,11 +63,11 @@ class Small(PaddedSampler):
     rows: list[int]
     most = 2
 
-    def _serve(self, batch: Any, closing: Any) -> Any:
+    def serve(self, batch: Any) -> Any:
         self.rows.append(len(batch))
         if len(batch) > self.most:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return super()._serve(batch, closing)
+        return super().serve(batch)
 
 
 def test_out_of_memory_halves_the_batch_and_changes_no_reply() -> None:
@@ -90,13 +90,6 @@ def test_limits_below_one_are_refused() -> None:
     for limits in ({"max_batch": 0}, {"max_batch_tokens": 0}):
         with pytest.raises(ConfigError, match="give 1 or more"):
             PaddedSampler(policy(), tokenizer(), **limits)
-
-
-def test_the_meter_is_busy_for_a_part_of_the_time() -> None:
-    sampler = PaddedSampler(policy(), tokenizer())
-    sampler.meter.read()
-    draw(sampler, [1, 2, 3, 4])
-    assert 0 < sampler.meter.read().idle_share < 1
 
 
 async def test_one_that_is_dropped_ends_without_anybody_waiting_for_it() -> None:

@@ -74,9 +74,6 @@ def test_the_demo_runs_to_its_end_and_calls_a_wrong_answer_wrong(folder: Path) -
     assert said["right"] is False
     assert said["fact"].startswith("The purse of ")
     assert said["chunks"] > 20
-    assert [point["needle"] for point in said["memories"]].count(True) == 1
-    assert said["memories"][-1]["read"] == 1
-    assert said["memories"][-1]["memory"] == said["memory"]
     assert said["tokens_per_second"] > 0
 
 
@@ -86,5 +83,5 @@ def test_the_demo_in_words(folder: Path) -> None:
         [*("demo", "--model", f"transformers:{folder}", "--tokens", "16k", "--display", "plain")],
     )
     assert done.exit_code == WRONG
-    for words in ("purse of", "The gate is off", "needle read", "wrong: it is", "tokens/s"):
+    for words in ("purse of", "The gate is off", "wrong: it is", "tokens/s"):
         assert words in done.stdout

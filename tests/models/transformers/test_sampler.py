@@ -1,15 +1,17 @@
 import math
 
 import pytest
+import torch
 from tests.models.transformers.policies import WINDOW, policy, tokenizer
 from transformers import PreTrainedConfig
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import FinishReason
+from memagent.models.transformers.drawing import generation_settings
+from memagent.models.transformers.loading import is_out_of_memory
 from memagent.models.transformers.sampler import (
     Sampled,
     end_ids,
-    generation_settings,
     pad_id,
     read_drawn,
     window_of,
@@ -55,14 +57,26 @@ def test_settings_of_generation_come_back_after_an_error() -> None:
 
 
 def test_what_was_drawn_is_checked() -> None:
-    assert read_drawn([5, 2], [-1.0, -0.5], [2]).finish is FinishReason.STOP
+    assert read_drawn([5, 2], [-1.0, -0.5], [2]) == Sampled((5, 2), (-1.0, -0.5), FinishReason.STOP)
     assert read_drawn([5, 6], [-1.0, -0.5], [2]) == Sampled(
         (5, 6), (-1.0, -0.5), FinishReason.LENGTH
     )
-    with pytest.raises(ModelError, match="1 log-prob"):
-        read_drawn([5, 6], [-1.0], [2])
-    with pytest.raises(ModelError, match="for 0 ids"):
-        read_drawn([], [], [2])
-    for broken in (math.nan, -math.inf):
-        with pytest.raises(ModelError, match="weights"):
-            read_drawn([5], [broken], [2])
+    for ids, logprobs, words in (
+        ([5, 6], [-1.0], "1 log-prob"),
+        ([], [], "for 0 ids"),
+        ([5], [math.nan], "weights"),
+        ([5], [-math.inf], "weights"),
+    ):
+        error = read_drawn(ids, logprobs, [2])
+        assert isinstance(error, ModelError)
+        assert words in str(error)
+
+
+def test_what_says_that_there_is_no_memory_left() -> None:
+    assert is_out_of_memory(MemoryError())
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**60)
+    assert is_out_of_memory(caught.value)
+    assert not is_out_of_memory(RuntimeError("shapes do not fit"))
+    assert not is_out_of_memory(ValueError("out of memory"))

@@ -7,12 +7,12 @@ from typing import Any
 from memagent.errors import ConnectionFailed
 from memagent.messages import ChatRequest, Message, ToolCall, ToolSpec
 from memagent.models.scripted import ScriptedModel
+from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
 from memagent.session.context.archive import READ_ARCHIVED, FileArchive
 from memagent.session.context.buffer import SummaryBuffer
-from memagent.session.context.incoming import neutralise
-from memagent.session.context.layout import Layout, make_layout
-from memagent.session.context.turns import Turn, place_message
+from memagent.session.context.layout import Layout
+from memagent.session.context.turns import Turn, neutralise, place_message
 from memagent.tokens.byte_bound import ByteBound
 
 SHORT = SessionPrompts.load().model_copy(
@@ -76,19 +76,23 @@ async def opened(model: ScriptedModel, **settings: Any) -> SummaryBuffer:
 def lay_out(**settings: Any) -> Layout:
     """The layout of a session as `opened` opens it."""
     usual: dict[str, Any] = {
-        "prompt": (system(), user("the task")),
-        "prompts": SHORT, "counter": ByteBound(), "archive": FileArchive(), "tools": (), "is_native": True,
-        "idempotent": frozenset({"look"}), "model": "scripted", "windows": (8192, None), "working_context": 3000,
-        "summary_tokens": None,
+        "prompt": (system(), user("the task")), "prompts": SHORT, "counter": ByteBound(), "archive": FileArchive(),
+        "neutraliser": Neutraliser(SHORT.tags.names), "spoken": Neutraliser(None), "tools": (), "native": True,
+        "can_read": False, "idempotent": frozenset({"look"}), "window": 3000, "most": 8192, "summary_tokens": None,
     }  # fmt: skip
-    return make_layout(**usual | settings)
+    return Layout(**usual | settings).measured()
+
+
+def safe(layout: Layout, message: Message) -> Message:
+    """The message as a session shows it."""
+    return neutralise(message, layout.neutraliser, layout.spoken)
 
 
 def turns_of(layout: Layout, *messages: Message) -> tuple[Turn, ...]:
     """The turns that messages make."""
     turns: tuple[Turn, ...] = ()
     for message in messages:
-        turns = place_message(turns, neutralise(layout, message), len(turns), layout.prompts)
+        turns = place_message(turns, safe(layout, message), len(turns), layout.prompts)
     return turns
 
 

@@ -3,15 +3,15 @@
 import json
 
 import pytest
-from tests.session.context.strict import READ_ARCHIVED, acts, call, lay_out
+from tests.session.context.strict import acts, call, lay_out
 
-from memagent.session.context.clip import (
+from memagent.session.context.layout import Layout
+from memagent.session.context.tiers import (
     clip_result,
     clip_text,
     clip_turn,
     show_again,
 )
-from memagent.session.context.layout import Layout
 from memagent.session.context.turns import ToolResult, Turn
 
 LONG = "".join(f"{number:04d} " for number in range(1000))
@@ -19,7 +19,7 @@ LONG = "".join(f"{number:04d} " for number in range(1000))
 
 @pytest.fixture
 def layout() -> Layout:
-    return lay_out(tools=(READ_ARCHIVED,), is_native=False)
+    return lay_out(native=False, can_read=True)
 
 
 def turn(*texts: str) -> Turn:
@@ -88,7 +88,8 @@ def test_a_reading_that_went_wrong_is_a_result_like_others(layout: Layout, argum
 
 
 def test_the_longest_results_of_a_turn_are_made_shorter(layout: Layout) -> None:
-    short = clip_turn(layout, turn("small", LONG, "x" * 300, LONG + "!"), 1000)
+    short, changes = clip_turn(layout, turn("small", LONG, "x" * 300, LONG + "!"), 1000)
+    assert [change.call for change in changes] == ["c1", "c3"]
     texts = [result.text for result in short.results if result]
     assert (texts[0], texts[2]) == ("small", "x" * 300)
     assert sum(map(layout.counter.count, texts)) <= 1000
@@ -96,14 +97,14 @@ def test_the_longest_results_of_a_turn_are_made_shorter(layout: Layout) -> None:
 
 
 def test_a_turn_is_shown_again_within_its_tokens(layout: Layout) -> None:
-    text, handle = show_again(layout, turn("small"))
-    assert text == layout.archive.get(handle) == "do([0]) -> small"
-    text, handle = show_again(layout, turn("small", LONG))
+    text, change = show_again(layout, turn("small"))
+    assert text == layout.archive.get(change.handle) == "do([0]) -> small"
+    text, _ = show_again(layout, turn("small", LONG))
     assert layout.counter.count(text) <= layout.again
     assert text.startswith("do([0]) -> small\ndo([1]) -> 0000 0001")
-    many, handle = show_again(layout, turn(*[LONG] * 50))
+    many, change = show_again(layout, turn(*[LONG] * 50))
     assert layout.counter.count(many) <= layout.again
-    assert layout.archive.get(handle).count("0999") == 50
+    assert layout.archive.get(change.handle).count("0999") == 50
 
 
 def test_what_is_shown_again_is_safe(layout: Layout) -> None:

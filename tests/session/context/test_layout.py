@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.session.context.strict import SHORT, TOOLS, acts, call, lay_out, opened, system, user
+from tests.session.context.strict import SHORT, acts, call, lay_out, opened, system, user
 
 from memagent.errors import ConfigError, WindowTooSmall, WindowUnknown
 from memagent.models.scripted import ScriptedModel
@@ -17,26 +17,22 @@ BPE = load_counter(Path(__file__).parents[2] / "data/tokenizer")
 
 @pytest.mark.parametrize("whole", [1200, 2000, 4096, 8000])
 def test_the_shares_add_up(whole: int) -> None:
-    layout = lay_out(working_context=whole)
+    layout = lay_out(window=whole)
     ask = layout.count(layout.add_instruction(layout.prompt)) - layout.count(layout.prompt)
     assert layout.window == whole
     assert layout.summary == max(whole // 8, 64)
     assert layout.limit <= min(int(0.95 * whole), whole - ask - layout.summary)
     assert layout.limit >= min(int(0.95 * whole), whole - ask - layout.summary) - 16
-    assert layout.shares.base + layout.again + whole // 10 <= layout.limit
+    assert layout.base + layout.again + whole // 10 <= layout.limit
     full = Past(7, "s" * layout.summary, again="r" * layout.again)
-    assert (
-        layout.count(layout.render(full, ())) + layout.shares.ledger <= layout.limit - whole // 10
-    )
+    assert layout.count(layout.render(full, ())) + layout.ledger <= layout.limit - whole // 10
 
 
 def test_the_published_context_of_4096_tokens_has_room_for_turns() -> None:
     prompts = SessionPrompts.load()
-    layout = lay_out(
-        counter=BPE, working_context=4096, prompts=prompts, tools=TOOLS, is_native=False
-    )
+    layout = lay_out(counter=BPE, window=4096, prompts=prompts, native=False, can_read=True)
     assert layout.limit > 3000
-    assert layout.limit - layout.shares.base > 2000
+    assert layout.limit - layout.base > 2000
 
 
 @pytest.mark.parametrize(
@@ -79,7 +75,7 @@ async def test_roles_alternate_whatever_the_prompt_ends_with() -> None:
     buffer = SummaryBuffer(ScriptedModel([]), prompts=SHORT)
     await buffer.open([system(), user("a"), user("b")])
     assert [m.content for m in buffer.messages] == ["frame", "a\n\nb"]
-    layout = lay_out(prompt=(system(), user("a"), user("b")), working_context=4096)
+    layout = lay_out(prompt=(system(), user("a"), user("b")), window=4096)
     rendered = layout.render(Past(1, "sum"), ())
     assert rendered[1].content == "a\n\nb\n\nPart 2.\n<summary>sum</summary>\n(none)\n."
     assert layout.add_instruction(rendered)[1].content.endswith("Summarise, at most 358 words.")

@@ -49,7 +49,7 @@ def test_the_oldest_become_a_count() -> None:
     text = short.text(NEUTRAL)
     assert len(text) <= 200
     assert text.endswith('read: look({"n": 99})')
-    assert lines(short)[0] == f"and {100 - len(short.entries)} more before these"
+    assert lines(short)[0] == f"and {100 - len(short.lines)} more before these"
     again = short.with_turns([turn("look", '{"n": 100}')], READS).within(200, ByteBound(), NEUTRAL)
     assert again.more >= short.more
     assert Ledger().within(0, ByteBound(), NEUTRAL).text(NEUTRAL) == ""

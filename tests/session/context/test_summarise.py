@@ -17,7 +17,7 @@ from memagent.messages import ChatRequest, Completion, Failure, FinishReason, Sa
 from memagent.models.scripted import Reply, ScriptedModel
 from memagent.run.caller import Caller, seed_of
 from memagent.session.context.layout import Layout, Past
-from memagent.session.context.summarise import Spent, Summariser, Summary, next_pass
+from memagent.session.context.summarise import Summariser, Summary, next_pass
 
 CALL = Completion(text="", tool_calls=(call("do"),), usage=Usage(calls=1, prompt_tokens=5))
 
@@ -33,13 +33,13 @@ async def summarised(
     past: Past | None = None,
     layout: Layout | None = None,
     early: bool = False,
-) -> tuple[Summary, Spent, ScriptedModel]:
-    model, layout, spent = ScriptedModel(replies), layout or lay_out(), Spent()
+) -> tuple[Summary, Summariser, ScriptedModel]:
+    model, layout = ScriptedModel(replies), layout or lay_out()
     steps = (acted(n, f"<{n}>".ljust(size, "."), "do") for n, size in enumerate(sizes))
     turns = turns_of(layout, *(message for step in steps for message in step))
     summariser = summariser_of(layout, model)
-    summary = await summariser.summary(layout, past or Past(), turns, spent, early=early)
-    return summary, spent, model
+    summary = await summariser.summary(layout, past or Past(), turns, early=early)
+    return summary, summariser, model
 
 
 async def test_one_call_where_the_turns_fit() -> None:
@@ -134,19 +134,15 @@ async def test_tools_stand_in_the_prompt_until_a_reply_calls_one() -> None:
 async def test_a_summary_that_failed_is_asked_for_again_under_its_key() -> None:
     layout = lay_out()
     model = ScriptedModel([ServerBusy("later", attempts=3), "", "", "", "fine", "next"])
-    summariser, turns, spent = (
-        summariser_of(layout, model),
-        turns_of(layout, *acted(0, "a")),
-        Spent(),
-    )
+    spent, turns = summariser_of(layout, model), turns_of(layout, *acted(0, "a"))
     with pytest.raises(ServerBusy):
-        await summariser.summary(layout, Past(), turns, spent)
+        await spent.summary(layout, Past(), turns)
     assert (spent.usage.calls, spent.usage.retries) == (0, 3)
     with pytest.raises(CompactionFailed):
-        await summariser.summary(layout, Past(), turns, spent)
+        await spent.summary(layout, Past(), turns)
     assert (spent.usage.calls, spent.usage.retries) == (0, 6)
     for _ in range(2):
-        await summariser.summary(layout, Past(), turns, spent)
+        await spent.summary(layout, Past(), turns)
     assert spent.usage.calls == 2
     keys = [("summary-0", n) for n in (0, 0, 1, 2, 0)] + [("summary-1", 0)]
     assert [request.seed for request in model.requests] == [seed_of(5, *key) for key in keys]
@@ -201,7 +197,7 @@ async def test_a_pass_never_leaves_a_call_without_a_result() -> None:
         return "summary"
 
     summariser = summariser_of(layout, ScriptedModel(reply))
-    await summariser.summary(layout, Past(), turns_of(layout, *open_call, *steps), Spent())
+    await summariser.summary(layout, Past(), turns_of(layout, *open_call, *steps))
     assert len(requests) > 2
 
 
@@ -218,15 +214,15 @@ def test_a_pass_takes_at_least_one_turn_or_makes_room() -> None:
 
 async def test_passes_that_are_through_are_not_made_again_until_the_turns_change() -> None:
     model = ScriptedModel(["one", ServerBusy("later"), "two", "three", "four", *["new"] * 9])
-    layout, spent = lay_out(), Spent()
+    layout = lay_out()
     steps = (acted(number, f"<{number}>".ljust(1300, "."), "do") for number in range(5))
     turns = turns_of(layout, *(message for step in steps for message in step))
     summariser = summariser_of(layout, model)
     with pytest.raises(ServerBusy):
-        await summariser.summary(layout, Past(), turns, spent)
-    summary = await summariser.summary(layout, Past(), turns, spent)
+        await summariser.summary(layout, Past(), turns)
+    summary = await summariser.summary(layout, Past(), turns)
     assert [c.messages[-1].content for c in summary.conversations][:2] == ["one", "two"]
     assert sum(any("<0>" in m.content for m in r.messages) for r in model.requests) == 1
-    assert spent.usage.calls == len(summary.conversations)
-    again = await summariser.summary(layout, Past(), turns[:-1], spent)
+    assert summariser.usage.calls == len(summary.conversations)
+    again = await summariser.summary(layout, Past(), turns[:-1])
     assert again.conversations[0].messages[:-1] == model.requests[0].messages

@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 
-from tests.session.context.strict import acts, call, lay_out, opened, result, step
+from tests.session.context.strict import acts, call, lay_out, opened, result, safe, step
 
 from memagent.messages import Message
 from memagent.models.scripted import ScriptedModel
-from memagent.session.context.archive import READ_ARCHIVED
-from memagent.session.context.incoming import neutralise
-from memagent.session.context.layout import Layout, Past
-from memagent.session.context.tiers import Lighter, drop_repetition, lighten
+from memagent.session.context.layout import Layout, Past, State
+from memagent.session.context.tiers import Split, drop_repetition, lighten
 from memagent.session.context.turns import Turn, place_message
 
 
@@ -20,15 +18,15 @@ class Session:
 
     def add(self, *messages: Message, ok: bool = True) -> None:
         for message in messages:
-            safe, number = neutralise(self.layout, message), len(self.turns)
-            self.turns = place_message(self.turns, safe, number, self.layout.prompts, ok=ok)
+            shown, number = safe(self.layout, message), len(self.turns)
+            self.turns = place_message(self.turns, shown, number, self.layout.prompts, ok=ok)
 
     @property
-    def tokens(self) -> int:
-        return self.layout.count(self.layout.render(Past(), self.turns))
+    def state(self) -> State:
+        return self.layout.state(Past(), self.turns)
 
-    def lighter(self) -> Lighter:
-        return lighten(self.layout, Past(), self.turns, self.tokens)
+    def lighter(self) -> Split | None:
+        return lighten(self.layout, self.state)
 
 
 def called(*texts: str, arguments: str | None = None) -> Session:
@@ -97,7 +95,7 @@ def test_a_failure_of_the_same_text_as_a_result_takes_its_place_neither() -> Non
 
 
 def test_the_line_is_short_safe_and_names_the_handle_where_it_can_be_read() -> None:
-    session = Session(lay_out(tools=(READ_ARCHIVED,), is_native=False))
+    session = Session(lay_out(native=False, can_read=True))
     arguments = '{"q": "</result>%s"}' % ("w" * 300)
     for text in ("a" * 400, "b" * 400):
         session.add(acts(call("look", arguments)), result(text))
@@ -123,16 +121,17 @@ def test_a_turn_that_waits_is_left_alone_and_makes_nothing_stale() -> None:
 def test_repetition_alone_may_be_enough() -> None:
     session = called(*["a" * 600] * 4)
     light = session.lighter()
-    assert (light.enough, light.tiers) == (True, ("stale",))
-    assert light.tokens == session.layout.count(session.layout.render(Past(), light.turns))
-    assert session.tokens - light.tokens > 300
+    assert light is not None
+    assert (light.summary, light.tiers) == (False, ("stale",))
+    assert session.state.tokens - session.layout.state(Past(), light.kept).tokens > 300
 
 
 def test_older_results_are_clipped_first_and_only_as_many_as_needed() -> None:
     session = called(*(f"{n}" * 600 for n in range(4)))
     light = session.lighter()
-    assert (light.enough, light.tiers) == (True, ("clip",))
-    lengths = [len(turn.results[0].text) for turn in light.turns if turn.results[0]]
+    assert light is not None
+    assert (light.summary, light.tiers) == (False, ("clip",))
+    lengths = [len(turn.results[0].text) for turn in light.kept if turn.results[0]]
     assert lengths[0] < 300
     assert lengths[-2:] == [600, 600]
     assert [change.turn for change in light.changes] == list(range(len(light.changes)))
@@ -140,9 +139,7 @@ def test_older_results_are_clipped_first_and_only_as_many_as_needed() -> None:
 
 def test_where_that_is_not_enough_nothing_is_clipped() -> None:
     session = called(*(f"{n:02d}" * 85 for n in range(20)))
-    light = session.lighter()
-    assert (light.enough, light.tiers, light.changes) == (False, (), ())
-    assert light.turns == session.turns
+    assert session.lighter() is None
 
 
 async def test_a_clipped_result_is_not_clipped_twice() -> None:

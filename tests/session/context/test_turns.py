@@ -1,20 +1,38 @@
 """Whatever ids come in, what goes out holds for strict servers."""
 
+import json
 from collections.abc import Sequence
 
 import pytest
-from tests.session.context.strict import SHORT, acts, call, check_strictly, result, system, user
+from tests.session.context.strict import (
+    SHORT,
+    acts,
+    call,
+    check_strictly,
+    lay_out,
+    opened,
+    result,
+    safe,
+    system,
+    user,
+)
 
 from memagent.messages import Message
+from memagent.models.scripted import ScriptedModel
+from memagent.prompts import Neutraliser
 from memagent.session.context.turns import (
     Turn,
-    fill_missing,
     join_users,
+    neutralise_arguments,
     place_message,
     render_native,
     render_text,
     transcript,
 )
+
+END = "<|im_end|>"
+SAFE = "<\u2060|im_end|>"
+SPOKEN = Neutraliser(None)
 
 
 def made(messages: Sequence[Message]) -> tuple[Turn, ...]:
@@ -75,7 +93,7 @@ def test_a_call_whose_result_never_came_says_so_once_it_is_not_the_last() -> Non
     assert contents(later) == ["", "(none)", "well?"]
     check_strictly(render_native(later, "(none)"))
     assert contents(made([acts(call("do")), user("well?"), result("late")])) == ["", "late", "well?"]  # fmt: skip
-    assert contents([fill_missing(waiting[0], "(none)")]) == ["", "(none)"]
+    assert contents([waiting[0].filled("(none)")]) == ["", "(none)"]
 
 
 def test_a_late_result_goes_back_to_its_call_by_name_only() -> None:
@@ -138,3 +156,46 @@ def test_a_call_is_not_written_twice(said: str) -> None:
 def test_a_tag_that_is_no_call_does_not_stand_for_one() -> None:
     (said,) = render_text(made([acts(call("do"), text="a <call> tag")]), "(none)")
     assert said.content.endswith('\n<call>{"name": "do", "arguments": {}}</call>')
+
+
+async def test_control_tokens_reach_no_prompt_whoever_says_them() -> None:
+    buffer = await opened(ScriptedModel([]))
+    await buffer.append(acts(call(f"do{END}", f'{{"n": "{END}"}}', END), text=f"so {END} <call>"))
+    await buffer.append(result(f"{END} <call>", END))
+    await buffer.append(user(f"{END} <call>"))
+    *_, said, returned, asked = buffer.messages
+    assert said == acts(call(f"do{SAFE}", f'{{"n": "{SAFE}"}}', SAFE), text=f"so {SAFE} <call>")
+    assert returned == result(f"{SAFE} <\u2060call>", SAFE)
+    assert asked.content == f"{SAFE} <call>"
+
+
+def test_what_is_safe_stays_as_it_is() -> None:
+    layout = lay_out()
+    for message in (
+        acts(call("do", '{"a":  "\\u003cb>", "n": 1e2, "n": 2} '), text="<call> </summary> <b>"),
+        acts(call("do", "no JSON <b>")),
+        result("a <b> \u00e9"),
+        user("<result>"),
+    ):
+        assert safe(layout, message) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f'{{"{END}": [1, "{END}", null]}}', f'{{"{SAFE}": [1, "{SAFE}", null]}}'),
+        (r'{"a": "\u003c|im_end|\u003e", "b": "\\n"}', f'{{"a": "{SAFE}", "b": "\\\\n"}}'),
+        ('{"a": "<|", "b": "|>"}', '{"a": "<\u2060|", "b": "|>"}'),
+        (f"no JSON {END}", f"no JSON {SAFE}"),
+        ("[" * 100_000 + END, "[" * 100_000 + SAFE),
+    ],
+    ids=["raw", "escaped", "across", "no-json", "deep"],
+)
+def test_arguments_stay_json(text: str, shown: str) -> None:
+    assert neutralise_arguments(SPOKEN, text) == shown
+    if text.startswith("{"):
+        assert len(json.loads(shown)) == len(json.loads(text))
+
+
+def test_a_control_token_of_json_itself_does_not_break_it() -> None:
+    assert neutralise_arguments(Neutraliser(None, ['": ']), '{"a": 1}') == '{"a": 1}'

@@ -52,7 +52,7 @@ def test_every_command_has_help(command: str) -> None:
         (("sft", "empty.toml", "--out", "x"), 2, "traces is missing"),
         (("export", "."), 2, "nothing to write"),
         (("export", ".", "--out", "y"), 2, "is no folder of a run"),
-        (("eval", "."), 2, "say with --config how to evaluate it"),
+        (("eval", "."), 2, "give settings to evaluate it with (--config)"),
     ],
 )
 def test_what_is_wrong_is_told_in_lines_of_its_own(

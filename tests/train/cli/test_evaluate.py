@@ -52,6 +52,6 @@ def test_more_samples_than_were_held_out_are_cautioned_of(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evaluate(str(run), samples=4, display=Display.NONE)
-    assert "the run held 3 samples out, so of these 4 some may have been trained on" in " ".join(
+    assert "the run held 3 samples out, so some of these 4 may have been trained on" in " ".join(
         capsys.readouterr().err.split()
     )

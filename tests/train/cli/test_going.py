@@ -23,7 +23,7 @@ def command_line(monkeypatch: pytest.MonkeyPatch) -> None:
 def ended(
     error: BaseException, capsys: pytest.CaptureFixture[str], *, begun: bool
 ) -> tuple[int, str]:
-    with pytest.raises(typer.Exit) as caught, training(Going(json=False, begun=begun)):
+    with pytest.raises(typer.Exit) as caught, training(Going(begun=begun)):
         raise error
     return caught.value.exit_code, capsys.readouterr().err
 

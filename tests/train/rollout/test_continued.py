@@ -2,11 +2,11 @@
 
 import pytest
 from tests.models.transformers.policies import tokenizer
-from tests.models.transformers.test_template import BARE, CHAT, FORGETFUL
+from tests.train.rollout.test_template import BARE, CHAT, FORGETFUL
 
 from memagent.messages import Message
-from memagent.models.transformers.template import Template
 from memagent_train.rollout.conversations import Rendered, continued
+from memagent_train.rollout.template import Template
 
 
 def behind(template: Template, reply: str, *, after: str = "And then?") -> Rendered:

@@ -100,7 +100,7 @@ def test_a_block_has_one_sampling_and_the_next_may_have_another() -> None:
 
 def test_what_transformers_cannot_batch_so_is_refused() -> None:
     model = policy()
-    model.config._attn_implementation = "flex_attention"
+    model.set_attn_implementation("flex_attention")
     sampler = ContinuousSampler(model, tokenizer())
     with sampler.generating(), pytest.raises(ConfigError, match="engine='padded'"):
         asyncio.run(sampler.sample([5], max_tokens=1, sampling=PLAIN, seed=None))

@@ -2,14 +2,15 @@ from collections.abc import Sequence
 
 import pytest
 from tests.models.transformers.policies import tokenizer
-from tests.models.transformers.test_template import FORGETFUL
+from tests.train.rollout.test_template import FORGETFUL
 
 from memagent.messages import Message, ToolCall
-from memagent.models.transformers.template import Template
 from memagent_train.rollout import conversations
 from memagent_train.rollout.conversations import Conversations
+from memagent_train.rollout.template import Template
 
 END = 2
+PLAIN = Template(tokenizer())
 
 
 class Watched(Template):
@@ -35,13 +36,19 @@ def say(
     """Has those ids sampled as the reply to a conversation."""
     messages = chat(*texts)
     prompt = known.prompt(messages)
-    text = known._template.decode(ids)
+    text = PLAIN.decode(ids)
     known.replied(messages, prompt, text, ids, ended=ended)
     return text
 
 
 def ids_of(known: Conversations, *texts: str) -> tuple[int, ...]:
     return known.prompt(chat(*texts)).ids
+
+
+def continues(known: Conversations, question: str) -> bool:
+    """Whether the letters that were sampled in reply to the question are remembered."""
+    texts = (question, "the prince", "And?")
+    return ids_of(known, *texts) != PLAIN.encode(PLAIN.render(chat(*texts)))
 
 
 def test_a_continuation_begins_with_the_ids_of_what_came_before() -> None:
@@ -122,34 +129,34 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversations, "MOST_IDS", 200)
     monkeypatch.setattr(conversations, "MOST_PROMPTS", 3)
     known = Conversations(Watched())
+    letters = [PLAIN.encode(letter)[0] for letter in "the prince"]
     for place in range(50):
-        say(known, [f"question {place}"], [700, 301, END])
+        say(known, [f"question {place}"], [*letters, END])
         known.prompt(chat(f"never sent {place}"))
-    assert sum(len(one.ids) for one in known._open.values()) == known._ids <= 200
-    assert len(known._prompts) <= 3
+    assert sum(known.known(chat(f"never sent {place}")) for place in range(50)) <= 3
+    remembered = [place for place in range(50) if continues(known, f"question {place}")]
+    each = len(PLAIN.encode(PLAIN.render(chat("question 49")))) + len(letters) + 1
+    assert remembered == list(range(50 - len(remembered), 50)), "the latest"
+    assert 0 < len(remembered) * each <= 200
 
 
 def test_a_conversation_that_was_forgotten_is_read_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversations, "MOST_IDS", 100)
-    template = Watched()
-    known = Conversations(template)
-    letters = [template.encode(letter)[0] for letter in "the prince"]
+    known = Conversations(Watched())
+    letters = [PLAIN.encode(letter)[0] for letter in "the prince"]
     for place in range(5):
         say(known, [f"question {place}"], [*letters, END])
-    for place, remembered in ((0, False), (4, True)):
-        texts = (f"question {place}", "the prince", "And?")
-        afresh = template.encode(template.render(chat(*texts)))
-        assert (ids_of(known, *texts) != afresh) is remembered
+    assert [continues(known, f"question {place}") for place in (0, 4)] == [False, True]
 
 
-def test_equal_messages_with_other_ids_count_once() -> None:
+def test_equal_messages_with_other_ids_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversations, "MOST_IDS", 100)
     known = Conversations(Watched())
-    text = ""
-    for _ in range(3):
-        text = say(known, ["Who came?"], [700, 301, END])
-    assert len(known._open) == 1
-    key = (("user", "Who came?", (), None), ("assistant", text, (), None))
-    assert known._ids == len(known._open[key].ids)
+    letters = [PLAIN.encode(letter)[0] for letter in "the prince"]
+    say(known, ["Who left?"], [*letters, END])
+    for _ in range(9):
+        say(known, ["Who came?"], [*letters, END])
+    assert continues(known, "Who left?"), "there is room for two"
 
 
 def test_messages_that_differ_in_calls_or_ids_are_not_taken_for_each_other() -> None:

@@ -3,11 +3,11 @@ from hypothesis import strategies as st
 from tests.models.transformers.policies import tokenizer
 
 from memagent.messages import Message
-from memagent.models.transformers.counter import text_counter
-from memagent.models.transformers.template import Template
+from memagent.models.transformers.loading import text_counter
 from memagent.tokens import TokenizerFile
 from memagent_train.rollout.conversations import Conversations
 from memagent_train.rollout.counter import RolloutCounter
+from memagent_train.rollout.template import Template
 
 NAMES = tokenizer()
 TEXTS = text_counter(NAMES)

@@ -15,11 +15,13 @@ from tests.train.rollout.policies import Echoes
 
 from memagent.errors import ConfigError, ContextOverflow, TokenizerError
 from memagent.messages import Completion, FinishReason, Sampling, ToolSpec, Usage
-from memagent.models.transformers.meter import Meter
 from memagent.models.transformers.padded import PaddedSampler
 from memagent_train.rollout import model as rollout_model
 from memagent_train.rollout.continuous import ContinuousSampler
+from memagent_train.rollout.meter import Meter
 from memagent_train.rollout.model import RolloutModel
+from memagent_train.rollout.sampler import MeteredSampler
+from memagent_train.rollout.template import Template
 
 NAMES = tokenizer()
 
@@ -152,13 +154,13 @@ async def test_long_prompts_are_tokenised_in_a_thread(monkeypatch: pytest.Monkey
     monkeypatch.setattr(rollout_model, "SHORT", 30)
     policy_model = model()
     where: list[bool] = []
-    encode = policy_model._template.encode
+    encode = Template.encode
 
-    def noted(text: str) -> tuple[int, ...]:
+    def noted(template: Template, text: str) -> tuple[int, ...]:
         where.append(threading.current_thread() is threading.main_thread())
-        return encode(text)
+        return encode(template, text)
 
-    monkeypatch.setattr(policy_model._template, "encode", noted)
+    monkeypatch.setattr(Template, "encode", noted)
     await policy_model.complete(request("a"))
     await policy_model.complete(request("a" * 31, max_tokens=1))
     assert where == [True, False]
@@ -175,7 +177,7 @@ async def test_the_meter_sees_calls_and_an_engine_from_outside() -> None:
 
 
 def test_the_meter_of_an_engine_is_its_own() -> None:
-    sampler = PaddedSampler(policy(), NAMES)
+    sampler = MeteredSampler(policy(), NAMES)
     assert model(sampler).meter is sampler.meter
     assert isinstance(model().meter, Meter)
 

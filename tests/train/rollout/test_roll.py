@@ -24,13 +24,14 @@ from memagent.messages import ChatRequest, Message, Sampling
 from memagent.models.base import ChatModel
 from memagent.models.transformers.padded import PaddedSampler
 from memagent.models.transformers.sampler import Sampled
-from memagent.models.transformers.template import Template
 from memagent.tasks import Sample
 from memagent_train.agents import AgentFunction, AgentSettings, load_agent
 from memagent_train.roles import role
 from memagent_train.rollout.continuous import ContinuousSampler
 from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.roll import RolloutRequest, roll
+from memagent_train.rollout.sampler import MeteredSampler
+from memagent_train.rollout.template import Template
 from memagent_train.rollouts import Rollout, Status
 
 NAMES = tokenizer()
@@ -483,7 +484,7 @@ def test_requests_that_cannot_be_rolled() -> None:
 
 
 def test_the_engine_is_idle_for_a_share_of_the_time() -> None:
-    sampler = PaddedSampler(policy(), NAMES)
+    sampler = MeteredSampler(policy(), NAMES)
     sampler.meter.read()
     run(memory_agent(), sampler=sampler, asked=requests(8))
     reading = sampler.meter.read()

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 import torch
 from tests.train.runs.tiny import PROMPTS, write_run
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from memagent.errors import ConfigError
 from memagent.memory.agent import MemoryAgent
 from memagent.prompts import PromptSet
 from memagent_train.config.train import load_train
 from memagent_train.errors import DataError, TrainingError
-from memagent_train.runs import export as module
-from memagent_train.runs.export import export, export_trajectories
+from memagent_train.runs.export import check_export, export, export_trajectories
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.grpo import train
 from memagent_train.runs.target import run_target
@@ -101,11 +100,11 @@ def test_half_precision_may_round_as_much_as_logits_are_large(
     policy.to(torch.bfloat16).save_pretrained(tmp_path)  # pyright: ignore[reportArgumentType]
     for file in (run.parent / "model").glob("tok*"):
         shutil.copy(file, tmp_path)
-    module._check(policy, tmp_path)
+    check_export(policy, tmp_path)
     with torch.no_grad():
         head.weight[:4].mul_(-1)
     with pytest.raises(TrainingError, match="does not load as"):
-        module._check(policy, tmp_path)
+        check_export(policy, tmp_path)
 
 
 def test_a_dtype_that_nobody_knows_is_refused(run: Path, tmp_path: Path) -> None:
@@ -124,13 +123,13 @@ def test_a_folder_that_holds_something_is_left_alone(run: Path, tmp_path: Path) 
 def test_what_does_not_load_as_the_policy_is_refused(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = module._write
+    whole = PreTrainedModel.save_pretrained
 
-    def damaged(model, tokenizer, folder: Path) -> None:  # pyright: ignore[reportMissingParameterType]
-        whole(model, tokenizer, folder)
+    def damaged(model: PreTrainedModel, folder: Path) -> None:
+        whole(model, folder)
         shutil.copy(run.parent / "model" / "model.safetensors", folder)
 
-    monkeypatch.setattr(module, "_write", damaged)
+    monkeypatch.setattr(PreTrainedModel, "save_pretrained", damaged)
     with pytest.raises(TrainingError, match="does not load as the model that was exported"):
         export(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -16,7 +16,6 @@ from memagent import MemoryAgent
 from memagent.messages import ChatRequest, Message
 from memagent.models.scripted import ScriptedModel
 from memagent.models.transformers.padded import PaddedSampler
-from memagent.models.transformers.template import Template
 from memagent.runstore import RunStore
 from memagent_train.config.sft import (
     MessagesSource,
@@ -27,6 +26,7 @@ from memagent_train.config.sft import (
 )
 from memagent_train.errors import DataError
 from memagent_train.rollout.model import RolloutModel
+from memagent_train.rollout.template import Template
 from memagent_train.runs.rollout_log import log_path, write_rollouts
 from memagent_train.runs.traces import TraceRow, Traces, read_traces
 from memagent_train.smoke.model import tiny_model

@@ -4,11 +4,11 @@ import pytest
 from transformers import AutoTokenizer
 
 from memagent.messages import Message
-from memagent.models.transformers.counter import text_counter
-from memagent.models.transformers.template import Template
+from memagent.models.transformers.loading import text_counter
 from memagent.prompts import PromptSet
 from memagent.tokens import load_counter
 from memagent_train.rollout.conversations import continued
+from memagent_train.rollout.template import Template
 from memagent_train.smoke.tokenizer import (
     END,
     FILLER,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import torch
 
 from memagent.errors import DeviceFull, ModelError
 from memagent.messages import Sampling
-from memagent.models.transformers.device import is_out_of_memory
-from memagent.models.transformers.meter import Meter
-from memagent.models.transformers.sampler import Sampled
+from memagent.models.transformers.loading import is_out_of_memory
+from memagent.models.transformers.sampler import Sampled, closed, settle
 
 LINGER = (0.002, 0.05)
 """Least and most seconds without a new request after which a batch is begun; between them it is half of what the last
@@ -34,16 +33,11 @@ class Request:
     sampling: Sampling
     seed: int | None
     reply: Future[Sampled] = field(default_factory=Future[Sampled])
-
-    @property
-    def length(self) -> int:
-        """Most ids that it may come to."""
-        return len(self.prompt_ids) + self.max_tokens
+    """Done as soon as nobody waits for what the model draws."""
 
 
-Serve = Callable[[Sequence[Request], Callable[[], bool]], "Sequence[Sampled | Exception]"]
-"""Generates one batch, and gives a reply to each request in order. What it is given beside the batch tells whether to
-end at once: the replies are thrown away then."""
+Serve = Callable[[Sequence[Request]], "Sequence[Sampled | Exception]"]
+"""Generates one batch, and gives a reply to each request in order; any for those that are done by then."""
 
 
 class Batcher:
@@ -51,19 +45,16 @@ class Batcher:
 
     A batch holds requests of one `Sampling`: the one that has waited longest, and those nearest to it in length, so
     that little is padding and none waits for ever. A batch that does not fit the device's memory is halved, and no
-    larger one is tried again. `max_batch` and `max_tokens` are those of `PaddedSampler`; the meter computes while a
-    batch is served.
+    larger one is tried again. `max_batch` and `max_tokens` are those of `PaddedSampler`.
     """
 
-    def __init__(
-        self, serve: Serve, *, max_batch: int, max_tokens: int | None, meter: Meter
-    ) -> None:
-        self._serve, self._meter = serve, meter
-        self._most, self._max_tokens = max_batch, max_tokens
+    def __init__(self, serve: Serve, *, max_batch: int, max_tokens: int | None) -> None:
+        self._serve, self._most = serve, max_batch
+        self._max_tokens = math.inf if max_tokens is None else max_tokens
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._waiting: list[Request] = []
-        self._linger = LINGER[0]
-        self._expected = 0
+        self._serving: list[Request] = []
+        self._linger, self._expected = LINGER[0], 0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="memagent-padded", daemon=True)
         self._thread.start()
@@ -75,31 +66,29 @@ class Batcher:
             settle(request.reply, closed())
 
     def close(self, *, wait: bool = True) -> None:
-        """Stops when the batch under way lets go, which it waits for unless told otherwise; what waits fails."""
+        """Fails what waits and what is served, and ends the thread, which is waited for unless told otherwise."""
         self._closing.set()
         self._queue.put(None)
+        for request in self._serving:
+            settle(request.reply, closed())
         if wait:
             self._thread.join()
 
     def _run(self) -> None:
         while self._gather():
-            parts = [self._take()]
-            while parts:
-                part = parts.pop(0)
-                if part and not self._answered(part):
-                    self._most = len(part) // 2
-                    parts[:0] = [part[: self._most], part[self._most :]]
-        while not self._queue.empty():  # more than a batch may have come
-            late = self._queue.get()
-            self._waiting += [] if late is None else [late]
-        for request in self._waiting:
+            self._serving = self._take()
+            if not self._closing.is_set():  # else its closing came too early to see them
+                self._answer(self._serving)
+        late = [self._queue.get() for _ in range(self._queue.qsize())]  # more than a batch may come
+        for request in (*self._serving, *self._waiting, *filter(None, late)):
             settle(request.reply, closed())
 
     def _gather(self) -> bool:
         """Waits until there is a batch to serve; False when the batcher was closed."""
         while len(self._waiting) < self._most:
+            patience = self._linger if len(self._waiting) < self._expected else LINGER[0]
             try:
-                request = self._queue.get(timeout=self._patience())
+                request = self._queue.get(timeout=patience if self._waiting else None)
             except queue.Empty:
                 break
             if request is None:
@@ -107,84 +96,57 @@ class Batcher:
             self._waiting.append(request)
         return not self._closing.is_set()
 
-    def _patience(self) -> float | None:
-        """Seconds to wait for one more request; None where there is none yet."""
-        if not self._waiting:
-            return None
-        return self._linger if len(self._waiting) < self._expected else LINGER[0]
-
     def _take(self) -> list[Request]:
         """The next batch, taken out of what waits; empty where nobody waits for a reply any more."""
-        waiting = [request for request in self._waiting if not request.reply.cancelled()]
+        waiting = [request for request in self._waiting if not request.reply.done()]
         batch = list[Request]()
         self._expected = len(waiting)
         if waiting:
             first, prompt, output = waiting[0], 0, 0
-            alike = (request for request in waiting if request.sampling == first.sampling)
-            for request in sorted(alike, key=lambda one: abs(one.length - first.length)):
+            length = len(first.prompt_ids) + first.max_tokens
+            alike = [request for request in waiting if request.sampling == first.sampling]
+            alike.sort(key=lambda r: abs(len(r.prompt_ids) + r.max_tokens - length))
+            for request in alike[: self._most]:
                 prompt = max(prompt, len(request.prompt_ids))
                 output = max(output, request.max_tokens)
-                if batch and not self._fits(len(batch) + 1, prompt + output):
+                if batch and (len(batch) + 1) * (prompt + output) > self._max_tokens:
                     break
                 batch.append(request)
         self._waiting = [request for request in waiting if request not in batch]
         return batch
 
-    def _fits(self, rows: int, length: int) -> bool:
-        return rows <= self._most and (
-            self._max_tokens is None or rows * length <= self._max_tokens
-        )
-
-    def _answered(self, batch: list[Request]) -> bool:
-        """Serves a batch; False where it did not fit into memory, and a smaller one may."""
+    def _answer(self, batch: Sequence[Request]) -> None:
+        """Serves a batch, in halves where it does not fit into memory."""
+        batch = [request for request in batch if not request.reply.done()]
+        if not batch:
+            return
         begun = time.perf_counter()
+        replies: Sequence[Sampled | Exception] | None = None
         try:
-            with self._meter.computing():
-                replies = self._serve(batch, self._closing.is_set)
-            least, most = LINGER
-            self._linger = min(max((time.perf_counter() - begun) / 2, least), most)
+            replies = self._serve(batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is these requests' and the thread goes on
-            if not is_out_of_memory(error):
-                replies = [error if isinstance(error, ModelError) else _failed(error)] * len(batch)
-            elif len(batch) == 1:
-                replies = [_too_long(batch[0], error)]
-            else:
-                replies = None
+            if len(batch) == 1 or not is_out_of_memory(error):
+                replies = [_failure(batch[0], error)] * len(batch)
         if replies is None:  # here, where the error no longer holds the batch's tensors
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-            return False
+            torch.cuda.empty_cache()
+            self._most = half = len(batch) // 2
+            self._answer(batch[:half])
+            self._answer(batch[half:])
+            return
+        self._linger = min(max((time.perf_counter() - begun) / 2, LINGER[0]), LINGER[1])
         for request, reply in zip(batch, replies, strict=True):
-            settle(request.reply, closed() if self._closing.is_set() else reply)
-        return True
+            settle(request.reply, reply)
 
 
-def settle(waiting: Future[Sampled], reply: Sampled | Exception) -> None:
-    """Hands a reply over, if it is still waited for."""
-    with suppress(InvalidStateError):  # cancelled meanwhile, or answered
-        if isinstance(reply, Exception):
-            waiting.set_exception(reply)
-        else:
-            waiting.set_result(reply)
-
-
-def closed() -> ModelError:
-    """What requests get that come when nothing is generated."""
-    return ModelError(
-        "the sampler generates nothing now: ask it inside `with sampler.generating():`", attempts=0
-    )
-
-
-def _failed(error: Exception) -> ModelError:
-    failure = ModelError(f"the model failed while it generated: {error!r}")
-    failure.__cause__ = error
-    return failure
-
-
-def _too_long(request: Request, error: Exception) -> DeviceFull:
-    failure = DeviceFull(
-        f"one conversation of {len(request.prompt_ids)} prompt tokens and at most {request.max_tokens} sampled ones "
-        f"does not fit the device by itself ({error}): use a smaller window or model"
-    )
+def _failure(request: Request, error: Exception) -> ModelError:
+    if isinstance(error, ModelError):
+        return error
+    if is_out_of_memory(error):
+        failure = DeviceFull(
+            f"one conversation of {len(request.prompt_ids)} prompt tokens and at most {request.max_tokens} sampled "
+            f"ones does not fit the device by itself ({error}): use a smaller window or model"
+        )
+    else:
+        failure = ModelError(f"the model failed while it generated: {error!r}")
     failure.__cause__ = error
     return failure

@@ -5,13 +5,49 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 import torch
-from transformers import LogitsProcessor, StoppingCriteria
+from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig, LogitsProcessor, PreTrainedModel
 
-from memagent.messages import Sampling
+from memagent.models.transformers.batching import Request
+
+
+@contextmanager
+def generation_settings(
+    model: PreTrainedModel, *, ends: Sequence[int], pad: int
+) -> Generator[None]:
+    """Readies a module for drawing, with ids that end a reply and one that fills rows up; leaves it as it was.
+
+    Eval mode, since dropout would make log-probs of another model; and a generation config without anything of the
+    model's own, since a repetition penalty, say, would draw from another distribution than the one that is trained.
+    """
+    training = [module for module in model.modules() if module.training]
+    config = model.generation_config
+    model.eval()
+    model.generation_config = GenerationConfig(
+        do_sample=False, eos_token_id=list(ends), pad_token_id=pad, use_cache=True
+    )
+    try:
+        yield
+    finally:
+        model.generation_config = config
+        for module in training:
+            module.training = True
+
+
+def left_padded(
+    rows: Sequence[Sequence[int]], pad: int, device: torch.device
+) -> dict[str, torch.Tensor]:
+    """`(B, S)` ids of B rows, and their attention mask, as models take them."""
+    ids = [torch.tensor(row) for row in rows]
+    parts = {"input_ids": (ids, pad), "attention_mask": ([torch.ones_like(row) for row in ids], 0)}
+    return {
+        name: pad_sequence(part, True, value, "left").to(device)
+        for name, (part, value) in parts.items()
+    }
 
 
 class Drawing(LogitsProcessor):
@@ -19,23 +55,26 @@ class Drawing(LogitsProcessor):
 
     Each row draws with a stream of its own (seeded, or None), so what is drawn from given logits does not depend on the
     rows beside it. Of a step's `(B, V)` log-probabilities only those of the drawn ids are kept.
+    Rows that have as many ids as their limits, or that nobody waits for, get `end`, with which `generate` ends a row.
     """
 
-    def __init__(self, sampling: Sampling, seeds: Sequence[int | None]) -> None:
-        self._sampling = sampling
-        self._streams = [random.Random(seed) for seed in seeds]
+    def __init__(self, batch: Sequence[Request], limits: Sequence[int], end: int) -> None:
+        self._batch, self._limits, self._end = batch, limits, end
+        self._streams = [random.Random(request.seed) for request in batch]
         self._steps: list[torch.Tensor] = []
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Draws; `(B, V)` scores of one step become 0 for the drawn id and -inf for the others."""
-        temperature, top_p = self._sampling.temperature, self._sampling.top_p
+        temperature, top_p = self._batch[0].sampling.temperature, self._batch[0].sampling.top_p
+        logprobs_BV = torch.log_softmax(scores / (temperature or 1.0), dim=-1)
         if temperature:
-            logprobs_BV = torch.log_softmax(scores / temperature, dim=-1)
             uniforms_B = torch.tensor([stream.random() for stream in self._streams])
             chosen_B1 = _draw(logprobs_BV, top_p, uniforms_B.to(scores.device))
         else:
-            logprobs_BV = torch.log_softmax(scores, dim=-1)
             chosen_B1 = scores.argmax(dim=-1, keepdim=True)
+        rows = zip(self._batch, self._limits, strict=True)
+        over_B1 = [[len(self._steps) >= limit or row.reply.done()] for row, limit in rows]
+        chosen_B1 = chosen_B1.masked_fill(torch.tensor(over_B1, device=scores.device), self._end)
         self._steps.append(logprobs_BV.gather(-1, chosen_B1))
         return torch.full_like(scores, -torch.inf).scatter_(-1, chosen_B1, 0.0)
 
@@ -47,37 +86,12 @@ class Drawing(LogitsProcessor):
 def _draw(logprobs_BV: torch.Tensor, top_p: float, uniforms_B: torch.Tensor) -> torch.Tensor:
     """`(B, 1)` ids: where the cumulated probabilities first pass a uniform number from [0, 1)."""
     probs_BV = logprobs_BV.exp()
-    if top_p < 1:
-        probs_BV = _nucleus(probs_BV, top_p)
+    if top_p < 1:  # the likeliest ids that together have at least as much, and never fewer than one
+        sorted_BV, order_BV = probs_BV.sort(dim=-1, descending=True)
+        kept_BV = sorted_BV.cumsum(dim=-1) - sorted_BV < top_p
+        probs_BV = probs_BV * torch.zeros_like(kept_BV).scatter_(-1, order_BV, kept_BV)
     cumulated_BV = probs_BV.double().cumsum(dim=-1)
     # Relative to the last one: the sum is 1 only nearly, and less where top-p has cut.
     marks_B1 = uniforms_B.double().unsqueeze(-1) * cumulated_BV[:, -1:]
     chosen_B1 = torch.searchsorted(cumulated_BV, marks_B1, right=True)
     return chosen_B1.clamp_(max=probs_BV.shape[-1] - 1)
-
-
-def _nucleus(probs_BV: torch.Tensor, top_p: float) -> torch.Tensor:
-    """The likeliest ids that together have at least `top_p`, 0 for the others; never fewer than one."""
-    sorted_BV, order_BV = probs_BV.sort(dim=-1, descending=True)
-    before_BV = sorted_BV.cumsum(dim=-1) - sorted_BV
-    kept_BV = torch.zeros_like(probs_BV, dtype=torch.bool)
-    kept_BV.scatter_(-1, order_BV, before_BV < top_p)
-    return probs_BV * kept_BV
-
-
-class RowLimits(StoppingCriteria):
-    """Ends each row at its own limit of ids behind the prompts' columns, and rows that nobody waits for at once."""
-
-    def __init__(
-        self, limits: Sequence[int], prompt: int, dropped: Callable[[], Sequence[bool]]
-    ) -> None:
-        self._limits, self._prompt, self._dropped = limits, prompt, dropped
-
-    def __call__(
-        self, input_ids: torch.Tensor, scores: object = None, **_: object
-    ) -> torch.BoolTensor:
-        """`(B,)`: which rows are done."""
-        drawn = input_ids.shape[1] - self._prompt
-        rows = zip(self._limits, self._dropped(), strict=True)
-        done = [drawn >= limit or dropped for limit, dropped in rows]
-        return cast("torch.BoolTensor", torch.tensor(done, device=input_ids.device))

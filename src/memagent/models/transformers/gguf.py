@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -13,7 +14,6 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from memagent.errors import FetchFailed
-from memagent.models.transformers.loading import first_line, quietly
 
 
 def convert(gguf: Path, folder: Path) -> None:
@@ -27,8 +27,8 @@ def convert(gguf: Path, folder: Path) -> None:
         FetchFailed: transformers cannot read the file.
     """
     try:
-        # The bar of the conversion heeds no setting.
-        with quietly(), contextlib.redirect_stderr(io.StringIO()):
+        # Not all bars heed transformers' own setting.
+        with contextlib.redirect_stderr(io.StringIO()):
             tokenizer: Any = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
             read: Any = AutoModelForCausalLM.from_pretrained(
                 gguf.parent, gguf_file=gguf.name, dtype=torch.float32
@@ -50,8 +50,9 @@ def convert(gguf: Path, folder: Path) -> None:
     except OSError:
         raise
     except Exception as error:  # whatever gguf, transformers or torch raise
+        said = shorten(str(error) or type(error).__name__, 160, placeholder="…")
         raise FetchFailed(
-            f"{gguf.name!r} cannot be read as a GGUF file of a Llama ({first_line(error)}): download it anew, or name "
+            f"{gguf.name!r} cannot be read as a GGUF file of a Llama ({said}): download it anew, or name "
             f"a model folder"
         ) from error
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+import re
+import tempfile
+from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -11,12 +13,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from memagent.errors import ConfigError, DeviceFull
-from memagent.models.transformers.device import is_out_of_memory
+from memagent.tokens import TokenizerFile
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+UNALLOCATED = re.compile(
+    r"out of memory|can't allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED"
+)
+"""How torch says it: of devices other than CUDA's, and of the machine's own memory, in a plain RuntimeError."""
 
 
 def load(
@@ -36,25 +42,30 @@ def load(
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     wanted: Any = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # on standard error, while weights are read
     try:
-        with quietly():
-            # Without an answer here, transformers asks on standard input whether to run a model's own code.
-            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                name, dtype=wanted, output_loading_info=True, trust_remote_code=False
-            )
+        # Without an answer here, transformers asks on standard input whether to run a model's own code.
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            name, dtype=wanted, output_loading_info=True, trust_remote_code=False
+        )
         model, found = loaded
         model = model.to(device).eval()
     except Exception as error:  # whatever a hub, a file, a config or torch raises
+        said = shorten(str(error) or type(error).__name__, 160, placeholder="…")
         if is_out_of_memory(error):
             raise DeviceFull(
-                f"the weights of {name!r} do not fit {device!r} ({first_line(error)}): use a smaller model",
+                f"the weights of {name!r} do not fit {device!r} ({said}): use a smaller model",
                 attempts=0,
             ) from error
         raise ConfigError(
-            f"{name!r} cannot be loaded as a causal LM of transformers ({first_line(error)}): give a folder as "
+            f"{name!r} cannot be loaded as a causal LM of transformers ({said}): give a folder as "
             f"save_pretrained writes it, with weights and tokenizer, or a name on the hub"
         ) from error
+    finally:
+        if bars:
+            logging.enable_progress_bar()
     missing = sorted(found["missing_keys"])
     if missing:  # transformers would draw them at random
         raise ConfigError(
@@ -70,19 +81,25 @@ def load(
     return model, tokenizer
 
 
-@contextmanager
-def quietly() -> Generator[None]:
-    """Without bars on standard error while weights are read."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
+def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
+    """The tokenizer as memagent counts with it. Blocks for up to a second: it goes through a file.
+
+    Raises:
+        ConfigError: the tokenizer is a slow one.
+        TokenizerError: memagent cannot use it.
+    """
+    with tempfile.TemporaryDirectory(prefix="memagent-") as folder:
+        tokenizer.save_pretrained(folder)
+        if not Path(folder, "tokenizer.json").is_file():
+            raise ConfigError(
+                f"the tokenizer {type(tokenizer).__name__} is a slow one: memagent needs a tokenizer.json; "
+                f"convert it (AutoTokenizer.from_pretrained(..., use_fast=True), then save_pretrained)"
+            )
+        return TokenizerFile(folder)
 
 
-def first_line(error: Exception) -> str:
-    """What went wrong, within a line."""
-    line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return line if len(line) <= 160 else line[:159] + "…"
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that a device or the machine has no memory left."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+        isinstance(error, RuntimeError) and UNALLOCATED.search(str(error)) is not None
+    )

@@ -5,39 +5,20 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memagent.errors import ConfigError, ModelError
 from memagent.messages import ChatRequest, Completion, TokenIds, Usage
 from memagent.models.base import refuse_overflow, refuse_tools
-from memagent.models.once import Once
 from memagent.models.policy import Policy
+from memagent.models.sharing import Once
 from memagent.threads import in_thread
 from memagent.tokens import TokenizerFile
 
 if TYPE_CHECKING:
     from memagent.models.transformers.loading import Dtype
     from memagent.models.transformers.padded import PaddedSampler
-    from memagent.models.transformers.template import Template
-
-EXTRA = "pip install 'memagent[transformers]'"
-SHORT = 4096
-"""Characters that are tokenised at once, in less than the 0.1 ms or so that a thread takes to be asked."""
-CONFIG = "config.json"
-
-
-@dataclass(frozen=True)
-class _Engine:
-    """A model that was loaded and draws."""
-
-    sampler: PaddedSampler
-    template: Template
-    counter: TokenizerFile
-    window: int
-    stop: ExitStack
-    """Ends the thread that draws."""
 
 
 class TransformersModel:
@@ -75,15 +56,16 @@ class TransformersModel:
     ) -> None:
         self._source, self.policy = _find(source)
         self.name = name or f"transformers:{self._source}"
-        self._asked = window
-        self._device: str | None = device
-        self._dtype: Dtype | None = dtype
-        self._max_batch, self._max_batch_tokens = max_batch, max_batch_tokens
-        self._tokens = tokens
+        self._asked, self._tokens = window, tokens
+        self._weights: dict[str, Any] = {"device": device, "dtype": dtype}
+        self._limits: dict[str, Any] = {
+            "max_batch": max_batch,
+            "max_batch_tokens": max_batch_tokens,
+        }
         self._engine = Once(lambda: in_thread(self._load))
-        self._running: _Engine | None = None
         self._closed = False
         self._closing = threading.Lock()
+        self._stop = ExitStack()
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Draws a reply. A request with a seed draws the same again; `pattern` is ignored.
@@ -96,23 +78,18 @@ class TransformersModel:
             ModelError: the model failed, or is closed.
         """
         refuse_tools(self.name, request)
-        engine = await self._engine.get()
-        if sum(len(message.content) for message in request.messages) <= SHORT:
-            ids = _prompt_ids(engine.template, request)
-        else:
-            ids = await in_thread(_prompt_ids, engine.template, request)
-        refuse_overflow(self.name, len(ids), request.max_tokens, engine.window)
-        if self._closed:
-            raise self._is_closed()
-        drawn = await engine.sampler.sample(
+        sampler, counter = await self._engine.get()
+        ids = await in_thread(counter.prompt_ids, request.messages, thinking=request.thinking)
+        refuse_overflow(self.name, len(ids), request.max_tokens, sampler.window)
+        self._check_open()
+        drawn = await sampler.sample(
             ids, max_tokens=request.max_tokens, sampling=request.sampling, seed=request.seed
         )
-        usage = Usage(calls=1, prompt_tokens=len(ids), completion_tokens=len(drawn.ids))
         tokens = TokenIds(prompt=ids, sampled=drawn.ids, logprobs=drawn.logprobs)
         return Completion(
-            text=engine.template.decode(drawn.ids),
+            text=counter.decode(drawn.ids),
             finish_reason=drawn.finish,
-            usage=usage,
+            usage=Usage(calls=1, prompt_tokens=len(ids), completion_tokens=len(drawn.ids)),
             tokens=tokens if self._tokens else None,
         )
 
@@ -122,7 +99,7 @@ class TransformersModel:
         Raises:
             ConfigError, TokenizerError: it cannot be loaded.
         """
-        return (await self._engine.get()).counter
+        return (await self._engine.get())[1]
 
     async def window(self) -> int:
         """What the constructor was given, else what the model's config says.
@@ -130,66 +107,52 @@ class TransformersModel:
         Raises:
             ConfigError: the model cannot be loaded, or takes fewer tokens than the constructor was given.
         """
-        return (await self._engine.get()).window
+        return (await self._engine.get())[0].window
 
     async def aclose(self) -> None:
         """Ends the thread that draws; calls that still wait fail."""
-        with self._closing:
-            self._closed = True
-            running, self._running = self._running, None
-        if running is not None:
-            await in_thread(running.stop.close)
+        self._closed = True
+        await in_thread(self._close)
 
     def __repr__(self) -> str:
         return f"TransformersModel({self._source!r})"
 
-    def _load(self) -> _Engine:
+    def _load(self) -> tuple[PaddedSampler, TokenizerFile]:
         try:
-            import torch  # noqa: F401
-            import transformers  # noqa: F401
+            from memagent.models.transformers.loading import load, text_counter
+            from memagent.models.transformers.padded import PaddedSampler
+            from memagent.models.transformers.sampler import window_of
         except ImportError as error:
             raise ConfigError(
-                f"the model {self.name!r} runs in this process, which takes more libraries ({error}): {EXTRA}"
+                f"the model {self.name!r} runs in this process, which takes more libraries ({error}): pip install "
+                f"'memagent[transformers]'"
             ) from error
-        from memagent.models.transformers.counter import text_counter
-        from memagent.models.transformers.loading import load
-        from memagent.models.transformers.padded import PaddedSampler
-        from memagent.models.transformers.sampler import window_of
-        from memagent.models.transformers.template import Template
-
-        if self._closed:
-            raise self._is_closed()
-        model, tokenizer = load(self._source, device=self._device, dtype=self._dtype)
+        self._check_open()
+        model, tokenizer = load(self._source, **self._weights)
         most = window_of(model)
         if self._asked is not None and not 0 < self._asked <= most:
             raise ConfigError(
                 f"window={self._asked!r}: give a number of tokens from 1 to {most}, which {self.name!r} takes"
             )
-        window = self._asked or most
-        template, counter = Template(tokenizer), text_counter(tokenizer)
-        sampler = PaddedSampler(
-            model,
-            tokenizer,
-            max_batch=self._max_batch,
-            max_batch_tokens=self._max_batch_tokens,
-            window=window,
-        )
-        stop = ExitStack()
-        stop.enter_context(sampler.generating())
-        engine = _Engine(sampler, template, counter, window, stop)
+        counter = text_counter(tokenizer)
+        if not counter.exact:
+            raise ConfigError(
+                f"the tokenizer of {self._source!r} has no chat template: set tokenizer.chat_template, or take the "
+                f"model's instruct variant, whose tokenizer has one"
+            )
+        sampler = PaddedSampler(model, tokenizer, window=self._asked, **self._limits)
         with self._closing:
-            if not self._closed:
-                self._running = engine
-                return engine
-        stop.close()
-        raise self._is_closed()
+            self._check_open()
+            self._stop.enter_context(sampler.generating())
+        return sampler, counter
 
-    def _is_closed(self) -> ModelError:
-        return ModelError(f"the model {self.name!r} is closed: open it again", attempts=0)
+    def _close(self) -> None:
+        with self._closing:
+            self._stop.close()
 
-
-def _prompt_ids(template: Template, request: ChatRequest) -> tuple[int, ...]:
-    return template.encode(template.render(request.messages, thinking=request.thinking))
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ModelError(f"the model {self.name!r} is closed: open it again", attempts=0)
 
 
 def _find(source: str | Path) -> tuple[str, Policy | None]:
@@ -203,9 +166,9 @@ def _find(source: str | Path) -> tuple[str, Policy | None]:
                 f"a name on the hub"
             )
         return text, None
-    if not (folder / CONFIG).is_file():
+    if not (folder / "config.json").is_file():
         raise ConfigError(
-            f"the folder {str(folder)!r} holds no model (no {CONFIG}): give one as save_pretrained or "
+            f"the folder {str(folder)!r} holds no model (no config.json): give one as save_pretrained or "
             f"memagent-train export write it"
         )
     return str(folder), Policy.load(folder)

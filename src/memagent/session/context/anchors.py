@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from memagent.messages import Message
 from memagent.tokens.base import TokenCounter
-from memagent.tokens.bounds import byte_count
-from memagent.tokens.byte_bound import ByteBound
+from memagent.tokens.byte_bound import ByteBound, byte_count
 
 BYTES_PER_TOKEN = 16
 """Texts take fewer bytes a token with every vocabulary in use, but for long runs of one character: a report below that
@@ -24,89 +23,63 @@ is no count of this prompt."""
 class Report:
     """What a server said that a prompt took."""
 
-    size: int
-    """Messages of the prompt."""
-    last: Message
-    """The last of them: a later prompt may have more text in it."""
+    messages: tuple[Message, ...]
     tokens: int
     counted: int
     """By the counter, which may overstate it."""
 
+    def slack(self, messages: Sequence[Message], *, exact: bool) -> int | None:
+        """Bytes of it that a prompt may not hold any more; None where the prompt does not begin with it."""
+        if len(messages) < len(self.messages):
+            return None
+        slack = 0
+        for old, new in zip(self.messages, messages, strict=False):
+            if (change := _change(old, new, exact=exact)) is None:
+                return None
+            slack += change
+        return slack
+
 
 @dataclass(frozen=True)
 class Anchors:
-    """The reports that later prompts may be counted from."""
+    """The reports that later prompts may be counted from: the latest, and that of the shortest prompt."""
 
-    messages: tuple[Message, ...] = ()
-    """Of the latest reported prompt, which begins with those of the others."""
     reports: tuple[Report, ...] = ()
-    """Smaller prompts first."""
 
     def bound(self, messages: Sequence[Message], counted: int, counter: TokenCounter) -> int:
-        """An upper bound on the tokens of a prompt. Blocks.
+        """An upper bound on the tokens of a prompt, which takes `counted` by the counter. Blocks.
 
         A report counts for the messages that it was made for. Some of their texts may have changed since: what the old
         ones took is known where the counter has the tokenizer; else they are taken to be there still.
-
-        Args:
-            messages: of the prompt.
-            counted: its tokens by the counter.
-            counter: exact for texts, but for `ByteBound`.
         """
-        fitting = self._fitting(messages, exact=counter.name != ByteBound.name)
+        exact = counter.name != ByteBound.name
+        slacks = ((report.slack(messages, exact=exact), report) for report in self.reports)
+        fitting = [(slack, report) for slack, report in slacks if slack is not None]
         if not fitting:
             return counted
-        slack, report = min(
-            fitting, key=lambda found: (found[0], -found[1].size, -found[1].counted)
-        )
+        slack, report = min(fitting, key=lambda found: (found[0], -len(found[1].messages)))
         more = report.tokens - report.counted
         # The counter's own number is a bound too, unless it was too low for the report.
         return counted + min(more + slack, max(more, 0))
 
     def overstated(self, messages: tuple[Message, ...]) -> int:
         """Tokens by which the counter overstates a prompt that was reported; 0 where it was not."""
-        for report in self.reports:
-            if report.size == len(messages) and report.last == messages[-1]:
-                return report.counted - report.tokens
-        return 0
+        found = (report for report in self.reports if report.messages == messages)
+        return next((report.counted - report.tokens for report in found), 0)
 
     def with_report(
         self, messages: tuple[Message, ...], tokens: int, counted: int, most: int
     ) -> Anchors:
-        """The anchors with a report more; without it where it cannot be true.
-
-        Args:
-            messages: of the prompt that was sent.
-            tokens: that the server said it took.
-            counted: tokens by the counter.
-            most: tokens that the model's window holds.
-        """
-        kept = tuple(report for slack, report in self._fitting(messages, exact=False) if not slack)
-        least = [_least(messages)]
+        """The anchors with a report more; without it where it cannot be true: over the model's window (`most`), say."""
+        kept = [report for report in self.reports if report.slack(messages, exact=False) == 0]
+        least = max(1, _least(messages))
         for report in kept:
             # Templates may leave out earlier reasoning, which is what other fields mostly hold.
-            spare = sum(_extra_bytes(message) for message in messages[: report.size])
-            least.append(report.tokens + _least(messages[report.size :]) - spare)
-        if not messages or not max(1, *least) <= tokens <= most:
+            spare = sum(len(json.dumps(m.extra)) for m in report.messages if m.extra)
+            least = max(least, report.tokens + _least(messages[len(report.messages) :]) - spare)
+        if not least <= tokens <= most:
             return self
-        return Anchors(messages, (*kept, Report(len(messages), messages[-1], tokens, counted)))
-
-    def _fitting(self, messages: Sequence[Message], *, exact: bool) -> list[tuple[int, Report]]:
-        """The reports that a prompt can be counted from, each with the bytes of what is not there any more."""
-        fitting: list[tuple[int, Report]] = []
-        slack, place = 0, 0
-        for report in self.reports:
-            while place < report.size - 1 and place < len(messages):
-                change = _change(self.messages[place], messages[place], exact=exact)
-                if change is None:
-                    return fitting
-                slack, place = slack + change, place + 1
-            if report.size > len(messages):
-                break
-            change = _change(report.last, messages[report.size - 1], exact=exact)
-            if change is not None:
-                fitting.append((slack + change, report))
-        return fitting
+        return Anchors((*kept[:1], Report(messages, tokens, counted)))
 
 
 def _change(old: Message, new: Message, *, exact: bool) -> int | None:
@@ -120,7 +93,3 @@ def _change(old: Message, new: Message, *, exact: bool) -> int | None:
 
 def _least(messages: Sequence[Message]) -> int:
     return sum(byte_count(message.content) for message in messages) // BYTES_PER_TOKEN
-
-
-def _extra_bytes(message: Message) -> int:
-    return len(json.dumps(message.extra)) if message.extra else 0

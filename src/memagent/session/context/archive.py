@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from memagent.chunking.fitting import ends
 from memagent.errors import UnknownHandle
 from memagent.messages import ToolSpec
-from memagent.threads import in_thread
 from memagent.tokens.base import TokenCounter
+from memagent.tools import Tool, tool
 
-HANDLE_DIGITS = 8
-"""Hex digits: two of 10,000 texts share their first eight once in a hundred sessions, and get more then."""
+HANDLE_BYTES = 6
+"""Of a text's hash: two of 10,000 texts share them once in five million sessions."""
 
 READ_ARCHIVED = ToolSpec(
     name="read_archived",
@@ -60,33 +59,23 @@ class FileArchive:
         self._connection: sqlite3.Connection | None = None
 
     def put(self, text: str) -> str:
-        """Keeps a text under the first digits of its hash: kept again, it has the same handle."""
-        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
+        """Keeps a text under its hash: kept again, it has the same handle."""
+        kept = text.encode("utf-8", "surrogatepass")
+        handle = f"t{hashlib.blake2b(kept, digest_size=HANDLE_BYTES).hexdigest()}"
         with self._lock:
-            table = self._opened()
-            for digits in range(HANDLE_DIGITS, len(digest) + 1):
-                handle = f"t{digest[:digits]}"
-                found = _found(table, handle)
-                if found is None:
-                    kept = text.encode("utf-8", "surrogatepass")
-                    table.execute("INSERT INTO texts VALUES (?, ?)", (handle, kept))
-                if found is None or found == text:
-                    return handle
-        raise AssertionError("two texts have the same hash")  # pragma: no cover
+            self._opened().execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (handle, kept))
+        return handle
 
     def get(self, handle: str) -> str:
-        """The text of a handle.
-
-        Raises:
-            UnknownHandle: there is none.
-        """
+        """See `Archive.get`."""
         with self._lock:
-            text = _found(self._opened(), handle)
-        if text is None:
+            found = self._opened().execute("SELECT text FROM texts WHERE handle = ?", (handle,))
+            row = found.fetchone()
+        if row is None:
             raise UnknownHandle(
                 f"nothing is kept as {handle[:64]!r}: take a handle that the conversation names"
             )
-        return text
+        return row[0].decode("utf-8", "surrogatepass")
 
     def close(self) -> None:
         """Deletes everything; a closed archive starts anew when it is used again."""
@@ -103,41 +92,11 @@ class FileArchive:
         return self._connection
 
 
-def _found(table: sqlite3.Connection, handle: str) -> str | None:
-    row = table.execute("SELECT text FROM texts WHERE handle = ?", (handle,)).fetchone()
-    return None if row is None else row[0].decode("utf-8", "surrogatepass")
+def read_archived(archive: Archive, counter: TokenCounter, limit: int) -> Tool:
+    """The tool that reads a span of a kept text, at most `limit` tokens of it."""
 
-
-@dataclass(frozen=True)
-class ReadArchived:
-    """Runs `read_archived`: a span of a kept text, as much of it as a result may take."""
-
-    archive: Archive
-    counter: TokenCounter
-    limit: int
-    """Most tokens of what is returned."""
-
-    async def __call__(self, arguments: Mapping[str, Any]) -> str:
-        """Reads.
-
-        Raises:
-            UnknownHandle: there is no such text.
-            TypeError: an argument is of another type.
-            ValueError: the span is none.
-        """
-        handle, start, end = (arguments.get(name) for name in ("handle", "start", "end"))
-        start = 0 if start is None else start
-        if not isinstance(handle, str):
-            raise TypeError(f"handle is {handle!r}: give the word that the text is kept as")
-        for name, value in (("start", start), ("end", end)):
-            if isinstance(value, bool) or not (
-                isinstance(value, int) or (name == "end" and value is None)
-            ):
-                raise TypeError(f"{name} is {value!r}: give a number of characters")
-        return await in_thread(self._read, handle, start, end)
-
-    def _read(self, handle: str, start: int, end: int | None) -> str:
-        text = self.archive.get(handle)
+    def read(handle: str, start: int = 0, end: int | None = None) -> str:
+        text = archive.get(handle)
         stop = len(text) if end is None else min(end, len(text))
         if not 0 <= start < stop:
             raise ValueError(
@@ -145,14 +104,13 @@ class ReadArchived:
                 f"below that, and an end above the start"
             )
         span = text[start:stop]
-        rest = self.limit - self.counter.count(_more(len(text), len(text), handle))
-        chars = self.counter.measure(span).chars_within(max(rest, 1))
-        while chars > 1 and self.counter.count(span[:chars]) > rest:
-            chars = chars * 7 // 8
-        if chars >= len(span):
+        if counter.count(span) <= limit:
             return span
-        chars = max(chars, 1)
+        room = limit - counter.count(_more(len(text), len(text), handle))
+        chars = max(1, ends(span, room, counter, tail=False)[0])
         return span[:chars] + _more(start + chars, stop, handle)
+
+    return Tool(READ_ARCHIVED, tool(read).run, idempotent=True)
 
 
 def _more(start: int, end: int, handle: str) -> str:

@@ -10,22 +10,21 @@ from os import PathLike
 from typing import Any, Self
 
 from memagent.compaction import Compaction
-from memagent.errors import ConfigError
+from memagent.errors import ConfigError, WindowUnknown
 from memagent.messages import Message, Sampling, ToolSpec, Usage
 from memagent.models.base import ChatModel
 from memagent.models.retry import count_in_thread
+from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
 from memagent.run.caller import Caller
 from memagent.run.log import Log
-from memagent.session.context.archive import READ_ARCHIVED, Archive, FileArchive, ReadArchived
-from memagent.session.context.compaction import State, compact_state, make_state
-from memagent.session.context.early import Beginner
-from memagent.session.context.incoming import neutralise
-from memagent.session.context.layout import Layout, Past, make_layout
-from memagent.session.context.summarise import Spent, Summariser
-from memagent.session.context.turns import place_message
+from memagent.session.context.archive import READ_ARCHIVED, Archive, FileArchive, read_archived
+from memagent.session.context.compaction import compact_state
+from memagent.session.context.layout import Layout, Past, State
+from memagent.session.context.summarise import Summariser
+from memagent.session.context.turns import join_users, neutralise, place_message
 from memagent.threads import in_thread
-from memagent.tools.base import Tool
+from memagent.tools import Tool
 
 
 @dataclass
@@ -113,23 +112,20 @@ class SummaryBuffer:
         self._own: FileArchive | None = None
         if archive is None:
             archive = self._own = FileArchive()
-        self._model, self._log, self._window = model, log, window
-        self._max, self._prompts = max_summaries, prompts
+        self._model, self._log, self._prompts, self._early = model, log, prompts, early
         self._tools = tuple(tools) if native else ()
+        self._sizes, self._max = (working_context, window), max_summaries
         self._lay_out = partial(
-            make_layout,
+            Layout,
             archive=archive,
-            tools=tuple(tools),
-            is_native=native,
+            tools=self._tools,
+            native=native,
+            can_read=any(tool.name == READ_ARCHIVED.name for tool in tools),
             idempotent=frozenset(idempotent),
-            model=model.name,
-            working_context=working_context,
             summary_tokens=summary_tokens,
         )
         self._calls = partial(Caller, model, sampling=sampling or Sampling(), seed=seed, log=log)
         self._opened: _Opened | None = None
-        self._early = Beginner(early)
-        self._spent = Spent()
         self._lock = asyncio.Lock()
 
     async def open(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
@@ -151,17 +147,28 @@ class SummaryBuffer:
                     "this buffer is open already: make another one for another session"
                 )
             prompt = tuple(Message.from_openai(message) for message in messages)
-            layout = await count_in_thread(
-                self._model.name,
-                self._lay_out,
-                prompt,
-                prompts=await in_thread(SessionPrompts.load, self._prompts),
-                counter=await self._model.counter(),
-                windows=(None if self._log else await self._model.window(), self._window),
+            working_context, window = self._sizes
+            said = None if self._log else await self._model.window()
+            most = min((size for size in (said, window) if size is not None), default=None)
+            if most is None:
+                raise WindowUnknown(
+                    f"the model {self._model.name!r} does not say how large its window is: give it (window=)"
+                )
+            prompts = await in_thread(SessionPrompts.load, self._prompts)
+            counter = await self._model.counter()
+            layout = self._lay_out(
+                join_users(prompt),
+                prompts=prompts,
+                counter=counter,
+                neutraliser=Neutraliser(prompts.tags.names, counter.control_tokens),
+                spoken=Neutraliser(None, counter.control_tokens),
+                window=most if working_context is None else min(most, working_context),
+                most=most,
             )
-            state = await count_in_thread(self._model.name, make_state, layout, Past(), ())
-            caller = self._calls(layout.counter, layout.window)
-            self._opened = _Opened(layout, Summariser(caller), state)
+            layout = await count_in_thread(self._model.name, layout.measured)
+            state = await count_in_thread(self._model.name, layout.state, Past(), ())
+            summariser = Summariser(self._calls(counter, layout.window), self._early)
+            self._opened = _Opened(layout, summariser, state)
 
     async def append(
         self,
@@ -184,12 +191,23 @@ class SummaryBuffer:
         """
         async with self._lock:
             opened = self._ready
-            layout, state = await count_in_thread(
-                self._model.name, self._with, opened, Message.from_openai(message), ok, usage
-            )
-            opened.number += len(state.turns) - len(opened.state.turns)
-            opened.layout, opened.state = layout, state
-            self._early.begin(layout, opened.summariser, state)
+            layout, state = opened.layout, opened.state
+            given = Message.from_openai(message)
+            if usage is not None and given.role == "assistant":
+                anchors = layout.anchors.with_report(
+                    state.messages, usage.prompt_tokens, state.counted, layout.most
+                )
+                layout = replace(layout, anchors=anchors)
+
+            def added() -> State:
+                safe = neutralise(given, layout.neutraliser, layout.spoken)
+                turns = place_message(state.turns, safe, opened.number, layout.prompts, ok=ok)
+                return layout.state(state.past, turns)
+
+            opened.state = await count_in_thread(self._model.name, added)
+            opened.layout = layout
+            opened.number += len(opened.state.turns) - len(state.turns)
+            opened.summariser.begin(layout, opened.state)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -230,11 +248,6 @@ class SummaryBuffer:
         return self.tokens >= self.limit
 
     @property
-    def result_tokens(self) -> int:
-        """Most tokens of a result that is sure to fit behind a full summary."""
-        return self._ready.layout.again
-
-    @property
     def summaries(self) -> int:
         """Summaries written so far."""
         return self._ready.state.past.stage
@@ -248,8 +261,7 @@ class SummaryBuffer:
     def archive_tool(self) -> Tool:
         """`read_archived`, which reads what left the context; a loop that offers its spec runs it like any tool."""
         layout = self._ready.layout
-        run = ReadArchived(layout.archive, layout.counter, layout.again)
-        return Tool(READ_ARCHIVED, run, idempotent=True)
+        return read_archived(layout.archive, layout.counter, layout.again)
 
     async def compact(self, *, force: bool = False) -> Compaction | None:
         """Makes the prompt smaller if it is due.
@@ -279,21 +291,20 @@ class SummaryBuffer:
                 opened.layout,
                 opened.summariser,
                 opened.state,
-                self._spent,
                 max_summaries=self._max,
-                early=await self._early.finished(self._spent),
                 force=force,
             )
             if found is None:
                 return None
             opened.state, report = found
-            await self._early.forget()
-            self._spent = Spent()
+            await opened.summariser.forget()
+            opened.summariser.usage, opened.summariser.retried = Usage(), []
             return report
 
     async def aclose(self) -> None:
         """Ends a summary that was begun early, and frees the archive, unless it was handed in."""
-        await self._early.forget()
+        if self._opened is not None:
+            await self._opened.summariser.forget()
         if self._own is not None:
             await in_thread(self._own.close)
 
@@ -308,17 +319,3 @@ class SummaryBuffer:
         if self._opened is None:
             raise ConfigError("this buffer has no prompt yet: await open(messages) first")
         return self._opened
-
-    def _with(
-        self, opened: _Opened, message: Message, ok: bool, usage: Usage | None
-    ) -> tuple[Layout, State]:
-        """The layout and the state with a message more. Blocks."""
-        layout, state = opened.layout, opened.state
-        if usage is not None and message.role == "assistant":
-            took, most = usage.prompt_tokens, layout.most
-            anchors = layout.anchors.with_report(state.messages, took, state.counted, most)
-            layout = replace(layout, anchors=anchors)
-        turns = place_message(
-            state.turns, neutralise(layout, message), opened.number, layout.prompts, ok=ok
-        )
-        return layout, make_state(layout, state.past, turns)

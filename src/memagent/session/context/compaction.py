@@ -4,100 +4,71 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from memagent.compaction import Change, Compaction, Tier, What
+from memagent.compaction import Change, Compaction, Tier
 from memagent.errors import CompactionFailed, OutOfSummaries
 from memagent.messages import Message
-from memagent.session.context.layout import Layout, Past
-from memagent.session.context.split import Split, split, split_early
-from memagent.session.context.summarise import Spent, Summariser, Summary
-from memagent.session.context.tiers import Lighter, drop_repetition, lighten
-from memagent.session.context.turns import Turn, transcript
+from memagent.session.context.layout import Layout, Past, State
+from memagent.session.context.summarise import Summariser, Summary
+from memagent.session.context.tiers import (
+    Split,
+    clip_text,
+    clip_turn,
+    drop_repetition,
+    lighten,
+    show_again,
+)
+from memagent.session.context.turns import ToolResult, Turn
 from memagent.threads import in_thread
-
-
-@dataclass(frozen=True)
-class State:
-    """What a session holds."""
-
-    past: Past
-    turns: tuple[Turn, ...]
-    messages: tuple[Message, ...]
-    """What they make."""
-    tokens: int
-    """Of the prompt: at most so many."""
-    counted: int
-    """The same by the counter alone."""
-
-
-@dataclass(frozen=True)
-class Early:
-    """A summary that was begun before it was due, and is through."""
-
-    state: State
-    """What it was made of."""
-    summary: Summary
-
-    def suits(self, state: State) -> bool:
-        """Whether what it was made of still stands first."""
-        turns = self.state.turns
-        return state.past == self.state.past and state.turns[: len(turns)] == turns
-
-
-def make_state(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> State:
-    """A state with its messages, counted. Blocks."""
-    messages = layout.render(past, turns)
-    counted = layout.counter.count_messages(messages, tools=layout.tools)
-    tokens = layout.anchors.bound(messages, counted, layout.counter)
-    return State(past, turns, messages, tokens, counted)
 
 
 async def compact_state(
     layout: Layout,
     summariser: Summariser,
-    state: State,
-    spent: Spent,
+    before: State,
     *,
     max_summaries: int,
-    early: Early | None = None,
     force: bool = False,
 ) -> tuple[State, Compaction] | None:
     """Makes a state smaller.
 
-    Args:
-        layout: the session's.
-        summariser: asks the model.
-        state: is not changed.
-        spent: what summary calls cost adds up here, whatever happens.
-        max_summaries: no more than so many are written.
-        early: a summary that is there already. Where it suits it is what is used, and the cheap tiers are not asked
-            first: so what is done does not depend on `max_summaries`, and a larger one continues the same session.
-        force: room is made even below the limit.
+    A summary that was begun early and still suits is what is used, and the cheap tiers are not asked first: so what is
+    done does not depend on `max_summaries`, and a larger one continues the same session.
 
-    Returns:
-        The new state and what was done; None where only a turn is left that still waits for results.
-
-    Raises:
-        CompactionFailed: no usable summary, or nothing that could be made smaller.
-        OutOfSummaries: one more is needed than there may be.
-        ModelError: a summary call failed.
-        LimitReached: a summary call was not sent.
+    Returns and raises what `SummaryBuffer.compact` does, with the new state.
     """
-    work = _Work(layout, state)
-    if early is not None and early.suits(state):
-        _allow(layout, state, max_summaries)
-        turns = early.state.turns
-        parts = Split(summarised=turns, kept=state.turns[len(turns) :])
-        await in_thread(work.leave, parts, early.summary)
-        if work.state.tokens < layout.limit and not (force and work.freed(state) < layout.progress):
-            return work.report(state, spent, early=True)
+    work = _Work(layout, before, max_summaries)
+    begun = await summariser.begun()
+    if begun is not None:
+        state, summary = begun
+        first, later = before.turns[: len(state.turns)], before.turns[len(state.turns) :]
+        if (before.past, first) == (state.past, state.turns):
+            work.check_allowed()
+            await in_thread(work.leave, Split(first, kept=later), summary)
     swapped = bool(work.tiers)
-    step = await in_thread(_choose, layout, work.state)
-    if step is not None and await _take(work, step, summariser, spent, max_summaries):
-        return work.report(state, spent, early=swapped)
-    # It was begun before the server reported how little the prompt takes: it may free nothing.
-    if swapped and work.freed(state) >= layout.progress:
-        return work.report(state, spent, early=True)
-    return _nothing(state)
+    gained = swapped and before.tokens - work.state.tokens >= layout.progress
+    enough = swapped and work.state.tokens < layout.limit and (gained or not force)
+    # A summary may have been begun before the server reported how little the prompt takes, and gain nothing.
+    if not enough and not await _make_room(work, summariser) and not gained:
+        if before.pending:
+            return None
+        raise CompactionFailed(
+            f"the prompt takes {before.tokens} tokens, and leaving out what it can spare would free less than a "
+            f"tenth of the working context: use a larger working_context"
+        )
+    return work.state, Compaction(
+        tiers=tuple(work.tiers),
+        changes=tuple(work.changes),
+        tokens_before=before.tokens,
+        tokens_after=work.state.tokens,
+        stage=work.state.past.stage,
+        summary=work.summary.text if "summary" in work.tiers else None,
+        cut=work.summary.cut,
+        early=swapped,
+        neutralised=work.summary.neutralised,
+        retried=tuple(summariser.retried),
+        usage=summariser.usage,
+        conversations=work.summary.conversations,
+    )
 
 
 @dataclass
@@ -106,79 +77,56 @@ class _Work:
 
     layout: Layout
     state: State
+    max_summaries: int
     tiers: list[Tier] = field(default_factory=list[Tier])
     changes: list[Change] = field(default_factory=list[Change])
     summary: Summary = field(default_factory=lambda: Summary(""))
 
-    def freed(self, before: State) -> int:
-        """Tokens that the prompt takes less."""
-        return before.tokens - self.state.tokens
+    def check_allowed(self) -> None:
+        """Refuses one summary more than there may be."""
+        if self.state.past.stage >= (most := self.max_summaries):
+            written = "1 summary is" if most == 1 else f"{most} summaries are"
+            raise OutOfSummaries(
+                f"the prompt takes {self.state.tokens} tokens of {self.layout.limit}, and {written} written, as many "
+                f"as there may be: allow more with max_summaries="
+            )
 
     def leave(self, parts: Split, summary: Summary | None) -> None:
         """Lets turns leave, summarised or made shorter. Blocks."""
-        self.state, changes = _after(self.layout, self.state.past, parts, summary)
-        self.tiers.append("clip" if summary is None else "summary")
-        self.changes += changes
+        layout, past = self.layout, self.state.past
+        self.tiers += parts.tiers
+        self.changes += parts.lines
         if summary is not None:
+            self.tiers.append("summary")
             conversations = (*self.summary.conversations, *summary.conversations)
             self.summary = replace(summary, conversations=conversations)
-
-    def report(self, before: State, spent: Spent, *, early: bool) -> tuple[State, Compaction]:
-        """The new state and what was done."""
-        summary = self.summary
-        return self.state, Compaction(
-            tiers=tuple(self.tiers),
-            changes=tuple(self.changes),
-            tokens_before=before.tokens,
-            tokens_after=self.state.tokens,
-            stage=self.state.past.stage,
-            summary=summary.text if "summary" in self.tiers else None,
-            cut=summary.cut,
-            early=early,
-            neutralised=summary.neutralised,
-            retried=tuple(spent.retried),
-            usage=spent.usage,
-            conversations=summary.conversations,
-        )
+            dropped = (parts.left,) if parts.left is not None and not parts.again else ()
+            repeated = (parts.left,) if parts.left is not None and parts.again else ()
+            for turn in (*parts.summarised, *dropped):
+                text = layout.transcript(turn)
+                size, handle = layout.counter.count(text), layout.archive.put(text)
+                what = "dropped" if turn is parts.left else "summarised"
+                self.changes.append(turn.change(what, size, 0, handle))
+            ledger = past.ledger.with_turns((*parts.summarised, *repeated), layout.idempotent)
+            ledger = ledger.with_turns(dropped, layout.idempotent, dropped=True)
+            ledger = ledger.within(layout.ledger, layout.counter, layout.neutraliser)
+            past = Past(past.stage + 1, summary.text, ledger, parts.again)
+        self.changes += parts.changes
+        self.state = layout.state(past, parts.kept)
 
 
-def _choose(layout: Layout, state: State) -> tuple[Lighter, Split | None] | None:
-    """Chooses what to do: cheap tiers if they are enough, else which turns leave; None if none can. Blocks."""
-    light = lighten(layout, state.past, state.turns, state.tokens)
-    if light.enough:
-        return light, None
-    if state.tokens >= layout.limit:
-        parts = split(layout, state.past, light.turns)
-    else:
-        parts = split_early(state.past, light.turns)
-    if parts is not None and (parts.dropped or parts.repeated):
-        return _apart(layout, state, light, parts)
-    return None if parts is None else (light, parts)
-
-
-async def _take(
-    work: _Work,
-    step: tuple[Lighter, Split | None],
-    summariser: Summariser,
-    spent: Spent,
-    max_summaries: int,
-) -> bool:
-    """Takes the step that was chosen; False where it would not be worth a summary."""
-    layout, before, (light, parts) = work.layout, work.state, step
-    if parts is not None and parts.summary:
-        if not await in_thread(_gains, layout, before, parts):
-            return False
-        _allow(layout, before, max_summaries)
-    work.tiers += light.tiers
-    work.changes += light.changes
+async def _make_room(work: _Work, summariser: Summariser) -> bool:
+    """Makes the state smaller; False where nothing is worth it."""
+    layout, before = work.layout, work.state
+    parts = await in_thread(_choose, layout, before)
     if parts is None:
-        work.state = await in_thread(make_state, layout, before.past, light.turns)
-        return True
+        return False
     summary = None
     if parts.summary:
-        summary = await summariser.summary(layout, before.past, parts.summarised, spent)
+        work.check_allowed()
+        summary = await summariser.summary(layout, before.past, parts.summarised)
     await in_thread(work.leave, parts, summary)
-    if summary is not None and work.freed(before) < layout.progress:
+    if summary is not None and before.tokens - work.state.tokens < layout.progress:
         raise CompactionFailed(
             f"the prompt took {before.tokens} tokens and takes {work.state.tokens} with the summary: at least "
             f"{layout.progress} have to be freed; use a larger working_context"
@@ -186,65 +134,89 @@ async def _take(
     return True
 
 
-def _allow(layout: Layout, state: State, most: int) -> None:
-    """Refuses one summary more than there may be."""
-    if state.past.stage >= most:
-        written = "1 summary is" if most == 1 else f"{most} summaries are"
-        raise OutOfSummaries(
-            f"the prompt takes {state.tokens} tokens of {layout.limit}, and {written} written, as many as there may "
-            f"be: allow more with max_summaries="
-        )
-
-
-def _nothing(state: State) -> None:
-    """There is nothing to leave out yet: refused where waiting for results would not help."""
-    if not state.turns or not state.turns[-1].pending:
-        raise CompactionFailed(
-            f"the prompt takes {state.tokens} tokens, and leaving out what it can spare would free less than a tenth "
-            f"of the working context: use a larger working_context"
-        )
-
-
-def _apart(layout: Layout, state: State, light: Lighter, parts: Split) -> tuple[Lighter, Split]:
-    """The same, where the last turn leaves without being summarised: it makes nothing stale. Blocks."""
-    *_, last = state.turns
+def _choose(layout: Layout, state: State) -> Split | None:
+    """Cheap tiers if they are enough, else which turns leave; None if it gains too little. Blocks."""
+    if (light := lighten(layout, state)) is not None:
+        return light
+    # The last turn may leave without being summarised: it makes nothing stale, or takes the only copy with it.
     older, changes = drop_repetition(layout, state.turns[:-1])
-    tokens = layout.count(layout.render(state.past, (*older, last)))
-    stale = state.tokens - tokens >= layout.progress
-    own = tuple(change for change in light.changes if parts.repeated and change.turn == last.number)
-    light = replace(light, changes=(*changes, *own), tiers=("stale",) if stale else ())
-    dropped = (last,) if parts.dropped else ()
-    return light, replace(parts, summarised=older, dropped=dropped)
+    turns = (*older, *state.turns[-1:])
+    over = turns and state.tokens >= layout.limit
+    parts = split(layout, state.past, turns) if over else split_early(state.past, turns)
+    if parts is None or (parts.summary and not _gains(layout, state, parts)):
+        return None
+    if not changes:
+        return parts
+    stale = state.tokens - layout.state(state.past, turns).tokens >= layout.progress
+    tiers = (*(("stale",) if stale else ()), *parts.tiers)
+    return replace(parts, lines=changes, tiers=tiers)
 
 
 def _gains(layout: Layout, state: State, parts: Split) -> bool:
     """Whether any summary would free a tenth of the working context, beside what stays. Blocks."""
     if state.tokens >= layout.limit and not any(turn.pending for turn in parts.kept):
         return True  # the working context was divided so
-    past = Past(stage=state.past.stage + 1)
-    most = layout.count(layout.render(past, parts.kept)) + layout.summary + layout.shares.ledger
-    return state.tokens - most >= layout.progress
+    bare = layout.state(Past(stage=state.past.stage + 1), parts.kept)
+    return state.tokens - bare.tokens - layout.summary - layout.ledger >= layout.progress
 
 
-def _after(
-    layout: Layout, past: Past, parts: Split, summary: Summary | None
-) -> tuple[State, tuple[Change, ...]]:
-    """The state after turns left, and the record of it. Blocks."""
-    if summary is None:
-        return make_state(layout, past, parts.kept), parts.changes
-    changes = [_left(layout, turn, "summarised") for turn in parts.summarised]
-    changes += [_left(layout, turn, "dropped") for turn in parts.dropped]
-    ledger = past.ledger.with_turns((*parts.summarised, *parts.repeated), layout.idempotent)
-    ledger = ledger.with_turns(parts.dropped, layout.idempotent, dropped=True)
-    past = Past(
-        stage=past.stage + 1,
-        summary=summary.text,
-        ledger=ledger.within(layout.shares.ledger, layout.counter, layout.neutraliser),
-        again=parts.again,
-    )
-    return make_state(layout, past, parts.kept), (*changes, *parts.changes)
+# --- which turns are summarised, and what becomes of the one that made the context overflow
 
 
-def _left(layout: Layout, turn: Turn, what: What) -> Change:
-    text = transcript(turn, layout.prompts.render("missing"))
-    return turn.change(what, layout.counter.count(text), 0, layout.archive.put(text))
+def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
+    """Divides the turns of a prompt that is over the limit; None where the only one waits for results. Blocks."""
+    older, last = turns[:-1], turns[-1]
+    if last.pending:
+        return Split(summarised=older, kept=(last,)) if older or past.again else None
+    if last.head.role != "assistant":
+        return _said(layout, past, older, last)
+    if not older:
+        return _alone(layout, past, last)
+    if last.results and all(call.name in layout.idempotent for call in last.head.tool_calls):
+        # One that could never stand behind a summary would be called, and dropped, again and again.
+        if layout.base + _size(layout, last) < layout.limit:
+            return Split(summarised=older, left=last)
+    elif layout.fits(layout.ask(past, turns)):
+        return Split(summarised=turns)
+    text, change = show_again(layout, last)
+    return Split(summarised=older, left=last, again=text, changes=(change,))
+
+
+def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
+    """Divides the turns of a prompt that is below the limit: the last one fits, and is summarised with the others.
+
+    One that waits for results or is the user's stays; None where there is nothing else.
+    """
+    kept = tuple(turn for turn in turns[-1:] if turn.pending or turn.head.role != "assistant")
+    older = turns[: len(turns) - len(kept)]
+    return Split(summarised=older, kept=kept) if older or past.again else None
+
+
+def _said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
+    """A user's message is never dropped: it stays behind the summary."""
+    summary = bool(older or past.again)
+    if summary and layout.base + _size(layout, last) <= layout.limit - layout.progress:
+        return Split(summarised=older, kept=(last,))
+    most = layout.again if summary else layout.calm - layout.state(past, ()).tokens
+    text, handle = clip_text(layout, last.head.content, most)
+    before, after = layout.counter.count(last.head.content), layout.counter.count(text)
+    changes = (last.change("clipped", before, after, handle),) if text != last.head.content else ()
+    kept = Turn(last.number, Message(role=last.head.role, content=text)) if changes else last
+    tiers: tuple[Tier, ...] = () if summary else ("clip",)
+    return Split(summarised=older, kept=(kept,), changes=changes, tiers=tiers, summary=summary)
+
+
+def _alone(layout: Layout, past: Past, last: Turn) -> Split:
+    """Nothing is before it: its results are clipped, and where that is not enough it is summarised."""
+    bare = replace(last, results=(ToolResult(""),) * len(last.results))
+    spare = layout.calm - layout.state(past, (bare,)).tokens
+    if last.results and spare >= 0:
+        kept, changes = clip_turn(layout, last, spare)
+        if layout.state(past, (kept,)).tokens <= layout.calm:
+            return Split(kept=(kept,), changes=changes, tiers=("clip",), summary=False)
+    return Split(summarised=(last,))
+
+
+def _size(layout: Layout, turn: Turn) -> int:
+    """Tokens that a turn adds to the prompt."""
+    return layout.state(Past(), (turn,)).tokens - layout.count(layout.prompt)

@@ -1,20 +1,21 @@
-"""What a session needs to know before its first turn, and how its state becomes messages."""
+"""How a session's working context is divided, and how its state becomes messages."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
 
-from memagent.errors import ConfigError, WindowTooSmall, WindowUnknown
+from memagent.budget import JOINT_SLACK
+from memagent.errors import ConfigError, WindowTooSmall
 from memagent.messages import Message, ToolSpec
 from memagent.prompts import Neutraliser
 from memagent.prompts.promptset import WORDS_PER_TOKEN
 from memagent.prompts.session import WIDEST, SessionPrompts
 from memagent.session.context.anchors import Anchors
-from memagent.session.context.archive import READ_ARCHIVED, Archive
+from memagent.session.context.archive import Archive
 from memagent.session.context.ledger import Ledger
-from memagent.session.context.turns import Turn, join_users, render_native, render_text
+from memagent.session.context.turns import Turn, join_users, render_native, render_text, transcript
 from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
@@ -28,8 +29,6 @@ PROGRESS_SHARE = 10
 """A compaction frees at least a tenth of the working context, or a longer one follows."""
 CALM = 0.8
 """Without a summary a prompt has to come below this share of the limit: else the next one is due at once."""
-JOINT_SLACK = 16
-"""Texts counted apart may take more tokens once joined: four fields, two ends each, two tokens an end."""
 
 
 @dataclass(frozen=True)
@@ -44,40 +43,23 @@ class Past:
     """What is shown again behind the summary."""
 
 
-class Shares(NamedTuple):
-    """How a working context is divided."""
-
-    limit: int
-    """L: a prompt of so many tokens is compacted."""
-    base: int
-    """Most tokens of the prompt right after a summary, without what is shown again."""
-    ledger: int
-    """Most tokens of the ledger."""
-    again: int
-
-
 @dataclass(frozen=True)
-class _Costs:
-    """Tokens that do not depend on the working context."""
+class State:
+    """What a session holds."""
 
-    instruction: int = 0
-    frame: int = 0
-    """The prompt and what stands around a summary."""
-    frame_again: int = 0
-    """What stands around a text that is shown again."""
-    line: int = 0
+    past: Past
+    turns: tuple[Turn, ...]
+    messages: tuple[Message, ...]
+    """What they make."""
+    tokens: int
+    """Of the prompt: at most so many."""
+    counted: int
+    """The same by the counter alone."""
 
-    def turns(self, whole: int) -> int:
-        """Tokens that a working context of so many keeps for turns."""
-        return max(whole // PROGRESS_SHARE, 2 * self.line)
-
-    def shares(self, whole: int, summary: int) -> Shares:
-        """Divides a working context. What is shown again gets what is left, which may be less than nothing."""
-        limit = min(int(LIMIT_SHARE * whole), whole - self.instruction - summary)
-        ledger = whole // LEDGER_SHARE
-        base = self.frame + summary + ledger + JOINT_SLACK
-        rest = limit - base - self.turns(whole) - self.frame_again - JOINT_SLACK
-        return Shares(limit, base, ledger, min(rest, whole // 4))
+    @property
+    def pending(self) -> bool:
+        """Whether the last turn waits for results."""
+        return bool(self.turns) and self.turns[-1].pending
 
 
 @dataclass(frozen=True)
@@ -101,84 +83,113 @@ class Layout:
     idempotent: frozenset[str]
     window: int
     """W: most tokens of prompt plus output."""
-    summary: int
-    """Most tokens of a summary."""
-    fixed: bool = False
-    """Whether the user gave that number."""
-    most: int = 0
+    most: int
     """Tokens that the model's window holds."""
-    costs: _Costs = field(default_factory=_Costs)
+    summary_tokens: int | None
+    """Most tokens of a summary, None for an eighth of the working context."""
     anchors: Anchors = field(default_factory=Anchors)
     """What the server said that prompts took."""
+    instruction: int = 0
+    """Tokens of the wish for a summary."""
+    frame: int = 0
+    """Tokens of the prompt and what stands around a summary."""
+    frame_again: int = 0
+    """Tokens of what stands around a text that is shown again."""
+    line: int = 0
+    """Most tokens of the line that stands for what is left out."""
 
-    def divide(self) -> Layout:
-        """The layout with its shares of the working context. Blocks.
+    def measured(self) -> Layout:
+        """The layout with what its wording takes. Blocks: the counter may be a server.
 
         L = min(0.95 W, W - instruction - summary). After a summary there have to be W / 10 tokens below L for turns,
         and room for what is shown again.
 
         Raises:
             WindowTooSmall: there are not.
+            ConfigError: the prompt is empty, or holds results.
         """
+        if not self.prompt:
+            raise ConfigError("there is no prompt: open a session with at least the task")
+        for message in self.prompt:
+            if message.role == "tool" or message.tool_calls:
+                raise ConfigError(
+                    f"the prompt holds a message of role {message.role!r} with a call or its result: open with what "
+                    f"stands before them, and append the others"
+                )
         empty = self.count(self.prompt)
-        instruction = self.count(self.add_instruction(self.prompt)) - empty + JOINT_SLACK
         widest = Past(stage=WIDEST, summary=self.prompts.empty_summary)
         frame = self.count(self.render(widest, ()))
-        again = self.count(self.render(replace(widest, again="x"), ())) - frame
-        line = self.counter.count(self.render_gap("t" + "0" * 16, WIDEST, WIDEST)) + JOINT_SLACK
-        costs = _Costs(instruction, frame, again, line)
-        shares = costs.shares(self.window, self.summary)
-        if shares.again < 2 * line:
-            turns = costs.turns(self.window) + again + 2 * line
-            overstated = (
-                f"; tokens are counted by {ByteBound.name}, which overstates them about four times: give the model a "
-                f"tokenizer"
-            )
-            raise WindowTooSmall(
-                f"a working context of {self.window!r} tokens is too small for a session: the prompt takes {empty}, "
-                f"the instruction to summarise {instruction}, a summary {self.summary} and what stands around it "
-                f"{frame - empty}, the ledger {shares.ledger}, and turns need {turns}; some of these grow with it, so "
-                f"that it takes at least {self._least(costs)}: use a larger working_context, a shorter prompt or "
-                f"fewer tools{overstated if self.counter.name == ByteBound.name else ''}"
-            )
-        return replace(self, costs=costs)
+        layout = replace(
+            self,
+            instruction=self.count(self.add_instruction(self.prompt)) - empty + JOINT_SLACK,
+            frame=frame,
+            frame_again=self.count(self.render(replace(widest, again="x"), ())) - frame,
+            line=self.counter.count(self.render_gap("t" + "0" * 16, WIDEST, WIDEST)) + JOINT_SLACK,
+        )
+        if layout.rest < 2 * layout.line:
+            raise layout._too_small(empty)
+        return layout
+
+    def _too_small(self, empty: int) -> WindowTooSmall:
+        """Says what takes the working context, and which one would do."""
+        turns = self.turns + self.frame_again + 2 * self.line
+        overstated = (
+            f"; tokens are counted by {ByteBound.name}, which overstates them about four times: give the model a "
+            f"tokenizer"
+            if self.counter.name == ByteBound.name
+            else ""
+        )
+
+        def holds(window: int) -> bool:
+            larger = replace(self, window=window)
+            # The instruction names the words of a summary: a larger number may take a few tokens more.
+            instruction = self.instruction + len(str(larger.summary)) - 1
+            return replace(larger, instruction=instruction).rest >= 2 * self.line
+
+        least = bisect_left(range(1 << 40), True, self.window, key=holds)
+        return WindowTooSmall(
+            f"a working context of {self.window!r} tokens is too small for a session: the prompt takes {empty}, "
+            f"the instruction to summarise {self.instruction}, a summary {self.summary} and what stands around it "
+            f"{self.frame - empty}, the ledger {self.ledger}, and turns need {turns}; some of these grow with it, so "
+            f"that it takes at least {least}: use a larger working_context, a shorter prompt or fewer tools{overstated}"
+        )
 
     @property
-    def shares(self) -> Shares:
-        """How the working context is divided, by what the prompt took where that is known."""
-        over = self.anchors.overstated(self.prompt)
-        return replace(self.costs, frame=self.costs.frame - over).shares(self.window, self.summary)
+    def summary(self) -> int:
+        """Most tokens of a summary."""
+        return self.summary_tokens or max(self.window // SUMMARY_SHARE, MIN_SUMMARY)
 
     @property
     def limit(self) -> int:
         """L: a prompt of so many tokens is compacted."""
-        return self.shares.limit
+        return min(int(LIMIT_SHARE * self.window), self.window - self.instruction - self.summary)
 
     @property
-    def line(self) -> int:
-        """Most tokens of the line that stands for what is left out."""
-        return self.costs.line
+    def ledger(self) -> int:
+        """Most tokens of the ledger."""
+        return self.window // LEDGER_SHARE
+
+    @property
+    def base(self) -> int:
+        """Most tokens of the prompt right after a summary, without what is shown again."""
+        frame = self.frame - self.anchors.overstated(self.prompt)
+        return frame + self.summary + self.ledger + JOINT_SLACK
+
+    @property
+    def turns(self) -> int:
+        """Tokens that are kept for turns."""
+        return max(self.progress, 2 * self.line)
+
+    @property
+    def rest(self) -> int:
+        """Tokens that are left for what is shown again, which may be less than nothing."""
+        rest = self.limit - self.base - self.turns - self.frame_again - JOINT_SLACK
+        return min(rest, self.window // 4)
 
     @property
     def again(self) -> int:
         """Most tokens of what is shown again behind a summary."""
-        return max(self.shares.again, 2 * self.line)
-
-    def _least(self, costs: _Costs) -> int:
-        """The smallest working context with room for turns. Blocks."""
-        low, high = self.window, 2 * self.window
-        while not self._holds(costs, high):
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._holds(costs, middle) else (middle, high)
-        return high
-
-    def _holds(self, costs: _Costs, whole: int) -> bool:
-        # The instruction names the words of a summary: a larger number may take a few tokens more.
-        summary = self.summary if self.fixed else share_of_summary(whole)
-        longer = replace(costs, instruction=costs.instruction + len(str(summary)) - 1)
-        return longer.shares(whole, summary).again >= 2 * costs.line
+        return max(self.rest, 2 * self.line)
 
     @property
     def progress(self) -> int:
@@ -195,6 +206,14 @@ class Layout:
         counted = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
         return self.anchors.bound(messages, counted, self.counter)
 
+    def state(self, past: Past, turns: tuple[Turn, ...]) -> State:
+        """A state with its messages, counted. Blocks."""
+        messages = self.render(past, turns)
+        counted = self.counter.count_messages(messages, tools=self.tools)
+        return State(
+            past, turns, messages, self.anchors.bound(messages, counted, self.counter), counted
+        )
+
     def render(self, past: Past, turns: Sequence[Turn]) -> tuple[Message, ...]:
         """The messages of a state: the prompt, what stands for the past, and the turns."""
         messages = [*self.prompt]
@@ -208,6 +227,10 @@ class Layout:
             messages.append(Message(role="user", content=text))
         rendered = render_native if self.native else render_text
         return join_users([*messages, *rendered(turns, self.prompts.render("missing"))])
+
+    def transcript(self, turn: Turn) -> str:
+        """A turn as one text."""
+        return transcript(turn, self.prompts.render("missing"))
 
     def add_instruction(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages with the wish for a summary behind them."""
@@ -223,92 +246,8 @@ class Layout:
         """Whether a summary and so many tokens more fit behind the messages. Blocks."""
         return self.count(messages) + self.summary + spare <= self.window
 
-    def render_replacement(
-        self, template: Literal["stale", "duplicate"], call: str, handle: str
-    ) -> str:
-        """The line that stands for a result which a later one makes needless.
-
-        Args:
-            template: why.
-            call: the later one: tool and arguments.
-            handle: of the whole text.
-        """
-        call = self.neutraliser.safe(call)
-        return self.prompts.render(template, call=call, handle=handle, can_read=self.can_read)
-
     def render_gap(self, handle: str, start: int, end: int) -> str:
         """The line that stands for characters which are left out of a text."""
         return self.prompts.render(
             "clipped", handle=handle, start=start, end=end, can_read=self.can_read
         )
-
-
-def share_of_summary(whole: int) -> int:
-    """Most tokens of a summary, where the user does not say."""
-    return max(whole // SUMMARY_SHARE, MIN_SUMMARY)
-
-
-def make_layout(
-    prompt: tuple[Message, ...],
-    *,
-    prompts: SessionPrompts,
-    counter: TokenCounter,
-    archive: Archive,
-    tools: tuple[ToolSpec, ...],
-    is_native: bool,
-    idempotent: frozenset[str],
-    model: str,
-    windows: tuple[int | None, int | None],
-    working_context: int | None,
-    summary_tokens: int | None,
-) -> Layout:
-    """Resolves a session's settings. Blocks: the counter may be a server.
-
-    Args:
-        prompt: what stands first.
-        prompts: the wording.
-        counter: the model's.
-        archive: keeps what leaves.
-        tools: what the loop offers.
-        is_native: calls travel in fields of their own.
-        idempotent: names of the tools that may be called twice.
-        model: its name, for errors.
-        windows: what the model says of its window, and what the user says.
-        working_context: most tokens of prompt plus output, None for the window.
-        summary_tokens: most tokens of a summary, None for an eighth.
-
-    Raises:
-        WindowUnknown: nobody says how large the window is.
-        WindowTooSmall: no room for turns.
-        ConfigError: the prompt is empty, or holds results.
-    """
-    most = min((size for size in windows if size is not None), default=None)
-    if most is None:
-        raise WindowUnknown(
-            f"the model {model!r} does not say how large its window is: give it (window=)"
-        )
-    if not prompt:
-        raise ConfigError("there is no prompt: open a session with at least the task")
-    for message in prompt:
-        if message.role == "tool" or message.tool_calls:
-            raise ConfigError(
-                f"the prompt holds a message of role {message.role!r} with a call or its result: open with what "
-                f"stands before them, and append the others"
-            )
-    whole = most if working_context is None else min(most, working_context)
-    return Layout(
-        prompt=join_users(prompt),
-        prompts=prompts,
-        counter=counter,
-        neutraliser=Neutraliser(prompts.tags.names, counter.control_tokens),
-        spoken=Neutraliser(None, counter.control_tokens),
-        archive=archive,
-        tools=tools if is_native else (),
-        native=is_native,
-        can_read=any(tool.name == READ_ARCHIVED.name for tool in tools),
-        idempotent=idempotent,
-        window=whole,
-        most=most,
-        summary=share_of_summary(whole) if summary_tokens is None else summary_tokens,
-        fixed=summary_tokens is not None,
-    ).divide()

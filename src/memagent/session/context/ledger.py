@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from memagent.messages import ToolCall
 from memagent.prompts import Neutraliser
@@ -16,30 +15,13 @@ ARGUMENT_CHARS = 120
 """Longer arguments are cut: they tell one call from another, and are not to be read from here."""
 RESULT_CHARS = 60
 
-Kind = Literal["read", "done", "pending"]
-
-
-class Entry(NamedTuple):
-    """A call that left the context."""
-
-    kind: Kind
-    call: str
-    """`tool(arguments)`"""
-    result: str = ""
-    """The first words of what came of it (`done`)."""
-
-    @property
-    def line(self) -> str:
-        """As the model sees it."""
-        result = f" -> {self.result}" if self.result else ""
-        return f"{self.kind}: {self.call}{result}"
-
 
 @dataclass(frozen=True)
 class Ledger:
     """The calls that left the context, oldest first."""
 
-    entries: tuple[Entry, ...] = ()
+    lines: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What is said of each: `read`, `done` or `pending: tool(arguments)`, and the first words of what came of it."""
     more: int = 0
     """Calls that are too old to be listed."""
 
@@ -48,38 +30,37 @@ class Ledger:
     ) -> Ledger:
         """The ledger after turns left the context.
 
-        Args:
-            turns: that left.
-            idempotent: tools whose calls are `read`, unless they failed.
-            dropped: the turns left without being summarised: nothing of them was seen, so they are `pending`.
+        Calls of idempotent tools are `read`, unless they failed. Of turns that were dropped, not summarised, nothing
+        was seen, so they are `pending`.
         """
-        entries = {(entry.kind, entry.call): entry for entry in self.entries}
+        lines = dict(self.lines)
         for turn in turns:
             for call, result in turn.steps:
                 name = describe(call)
-                entries.pop(("pending", name), None)
+                came = ""
                 if dropped or result is None:
-                    entry = Entry("pending", name)
+                    kind = "pending"
                 elif call.name in idempotent and result.ok:
-                    entry = Entry("read", name)
+                    kind = "read"
                 else:
-                    entry = Entry("done", name, _short(result.text, RESULT_CHARS))
-                entries.pop((entry.kind, name), None)  # the newest stands last
-                entries[entry.kind, name] = entry
-        return Ledger(tuple(entries.values()), self.more)
+                    kind, came = "done", _short(result.text, RESULT_CHARS)
+                for old in ("pending", kind):
+                    lines.pop(f"{old}: {name}", None)  # the newest stands last
+                lines[f"{kind}: {name}"] = f" -> {came}" if came else ""
+        return Ledger(lines, self.more)
 
     def within(self, limit: int, counter: TokenCounter, neutraliser: Neutraliser) -> Ledger:
         """The ledger with as many of its newest calls as take at most `limit` tokens. Blocks."""
-        kept = Ledger(self.entries, self.more)
-        while kept.entries and counter.count(kept.text(neutraliser)) > limit:
+        kept = self
+        while kept.lines and counter.count(kept.text(neutraliser)) > limit:
             # Half a dozen counts for any length, for at most an eighth too much.
-            gone = max(1, len(kept.entries) // 8)
-            kept = Ledger(kept.entries[gone:], kept.more + gone)
+            gone = max(1, len(kept.lines) // 8)
+            kept = Ledger(dict(list(kept.lines.items())[gone:]), kept.more + gone)
         return kept
 
     def text(self, neutraliser: Neutraliser) -> str:
         """The lines, safe to show; empty without any."""
-        lines = [entry.line for entry in self.entries]
+        lines = [call + came for call, came in self.lines.items()]
         if self.more:
             lines.insert(0, f"and {self.more} more before these")
         return neutraliser.safe("\n".join(lines))

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from memagent.budget import JOINT_SLACK
 from memagent.chunking.fitting import within
-from memagent.errors import CompactionFailed
+from memagent.errors import CompactionFailed, MemagentError
 from memagent.messages import FinishReason, Message, Usage
 from memagent.run.caller import Caller
 from memagent.run.exchange import Exchange, Unusable
-from memagent.session.context.clip import clip_text
-from memagent.session.context.layout import Layout, Past
-from memagent.session.context.turns import Turn, fill_missing, join_users, transcript
+from memagent.session.context.layout import Layout, Past, State
+from memagent.session.context.tiers import clip_text
+from memagent.session.context.turns import Turn
 from memagent.threads import in_thread
 from memagent.trajectory import Conversation
-
-
-@dataclass
-class Spent:
-    """What summary calls have cost, and why some were sent again."""
-
-    usage: Usage = field(default_factory=Usage)
-    retried: list[str] = field(default_factory=list[str])
-
-    def take(self, other: Spent) -> None:
-        """Adds what the other one holds, and leaves it empty."""
-        self.usage, other.usage = self.usage + other.usage, Usage()
-        self.retried += other.retried
-        other.retried = []
 
 
 @dataclass(frozen=True)
@@ -42,72 +31,89 @@ class Summary:
     conversations: tuple[Conversation, ...] = ()
 
 
-_Through = tuple[tuple[Past, tuple[Turn, ...]], Summary, Past, tuple[Turn, ...], range]
-"""How far a summary has come whose turns do not fit one call: of what, what it says, and what is left to do."""
-
-
 class Summariser:
-    """Asks a model for the summaries of one session.
+    """Asks a model for the summaries of one session, and begins at most one before it is due.
 
-    Passes that are through are kept where a later one fails: asked again for the same turns it goes on from there.
+    Whoever wants the one that was begun waits for it, even where a new one would be as fast: so what a session does
+    depends on its messages and replies alone, not on how long they took. It is begun even where there may be no more
+    summaries, so that a session which is continued with more of them is the same up to there.
 
     Args:
         caller: makes the calls.
+        early: share of the limit from which a summary is begun; None begins none.
     """
 
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
+    def __init__(self, caller: Caller, early: float | None = None) -> None:
+        self._caller, self._share = caller, early
         self._written: Counter[str] = Counter()
         """Calls of each kind that are over: the next one's number."""
-        self._through: _Through | None = None
+        self._passes: list[tuple[tuple[Message, ...], Summary]] = []
+        """Passes of a summary that is not written yet: they are not made again where a later one fails."""
+        self._begun: tuple[State, asyncio.Task[Summary | None]] | None = None
+        self.usage = Usage()
+        """What calls have cost since the last compaction."""
+        self.retried: list[str] = []
+        """Why some were sent again."""
 
     async def summary(
-        self,
-        layout: Layout,
-        past: Past,
-        turns: tuple[Turn, ...],
-        spent: Spent,
-        *,
-        early: bool = False,
+        self, layout: Layout, past: Past, turns: tuple[Turn, ...], *, early: bool = False
     ) -> Summary:
         """Summarises turns, and what stands for those before them.
 
-        Args:
-            layout: the session's, as it is now.
-            past: what stands for the turns before.
-            turns: what is summarised.
-            spent: what it costs adds up here.
-            early: the requests say so (`parts`): nobody waits for them yet.
-
-        Raises:
-            CompactionFailed: no reply was a summary.
-            ModelError: a call failed.
-            LimitReached: a call was not sent.
+        The requests of an early one say so (`parts`): nobody waits for them yet. A reply that is none three times is a
+        `CompactionFailed`.
         """
-        stage, whole, summary = past.stage + 1, (past, turns), Summary("")
+        stage = past.stage + 1
         # They left: what has not come is not waited for.
-        turns = tuple(fill_missing(turn, layout.prompts.render("missing")) for turn in turns)
-        passes = range(len(turns) + 2)  # one more may be needed for what is shown again
-        if self._through is not None and self._through[0] == whole:
-            _, summary, past, turns, passes = self._through
-        for number in passes:
+        turns = tuple(turn.filled(layout.prompts.render("missing")) for turn in turns)
+        number = 0
+        while True:
             messages, taken = await in_thread(next_pass, layout, past, turns)
-            reply = await self._ask(layout, messages, spent, early=early)
-            summary = replace(
-                reply,
-                neutralised=summary.neutralised + reply.neutralised,
-                conversations=(*summary.conversations, *reply.conversations),
-            )
-            turns, self._through = turns[taken:], None
+            if number == len(self._passes) or self._passes[number][0] != messages:
+                del self._passes[number:]
+                self._passes.append((messages, await self._ask(layout, messages, early=early)))
+            reply, number, turns = self._passes[number][1], number + 1, turns[taken:]
             if not turns:
-                return summary
+                break
             past = replace(past, stage=stage, summary=reply.text, again="")
-            self._through = whole, summary, past, turns, passes[number - passes.start + 1 :]
-        raise CompactionFailed("a summary took more passes than there are turns")
+        replies, self._passes = [made for _, made in self._passes[:number]], []
+        return replace(
+            reply,
+            neutralised=sum(made.neutralised for made in replies),
+            conversations=tuple(part for made in replies for part in made.conversations),
+        )
 
-    async def _ask(
-        self, layout: Layout, messages: tuple[Message, ...], spent: Spent, *, early: bool
-    ) -> Summary:
+    def begin(self, layout: Layout, state: State) -> None:
+        """Begins a summary of the turns so far if it is time, and none is under way."""
+        if self._share is None or self._begun is not None or not state.turns or state.pending:
+            return
+        if self._share * layout.limit <= state.tokens < layout.limit:
+            self._begun = state, asyncio.create_task(self._early(layout, state))
+
+    async def begun(self) -> tuple[State, Summary] | None:
+        """The summary that was begun, once it is through, until it is forgotten; None without one, or if it failed."""
+        if self._begun is None:
+            return None
+        state, task = self._begun
+        await asyncio.wait([task])  # being cancelled here does not cancel it
+        summary = None if task.cancelled() else task.result()
+        return None if summary is None else (state, summary)
+
+    async def forget(self) -> None:
+        """Ends what is under way, and makes room for the next."""
+        begun, self._begun = self._begun, None
+        if begun is not None and not begun[1].done():
+            begun[1].cancel()
+            await asyncio.wait([begun[1]])
+
+    async def _early(self, layout: Layout, state: State) -> Summary | None:
+        try:
+            return await self.summary(layout, state.past, state.turns, early=True)
+        except MemagentError as error:  # it is made again when it is due
+            self.retried.append(f"{type(error).__name__}: {error}")
+            return None
+
+    async def _ask(self, layout: Layout, messages: tuple[Message, ...], *, early: bool) -> Summary:
         kind = "early" if early else "summary"
         exchange = Exchange(
             key=f"{kind}-{self._written[kind]}",
@@ -134,8 +140,8 @@ class Summariser:
             ) from error
         finally:
             self._written[kind] += over
-            spent.usage += exchange.usage
-            spent.retried += exchange.reasons
+            self.usage += exchange.usage
+            self.retried += exchange.reasons
         cut_off = reply.completion.finish_reason is FinishReason.LENGTH
         safe, joiners = await in_thread(layout.neutraliser, reply.value)
         text, after, before = await in_thread(
@@ -152,27 +158,24 @@ def next_pass(
     A turn that does not fit by itself is shown as one text, clipped. Where what is shown again leaves no room for
     that, no turn is taken: the summary makes the room.
     """
-    low, high = 0, len(turns)  # so many fit, so many may fit
-    middle = high
-    while low < high:
-        if layout.fits(layout.ask(past, turns[:middle])):
-            low = middle
-        else:
-            high = middle - 1
-        middle = (low + high + 1) // 2
-    again = past.again and not layout.fits(layout.ask(past), spare=2 * layout.line)
-    if low or again or not turns:
-        return layout.ask(past, turns[:low]), low
-    frame = layout.render(past, ())
+
+    def is_over(taken: int) -> bool:
+        return not layout.fits(layout.ask(past, turns[:taken]))
+
+    taken = len(turns)
+    if turns and is_over(taken):
+        taken = bisect_left(range(taken), True, lo=1, key=is_over) - 1
+    if (
+        taken
+        or not turns
+        or (past.again and not layout.fits(layout.ask(past), spare=2 * layout.line))
+    ):
+        return layout.ask(past, turns[:taken]), taken
     head = layout.prompts.render("step")
-    text = layout.neutraliser.safe(transcript(turns[0], layout.prompts.render("missing")))
 
-    def shown(short: str) -> tuple[Message, ...]:
-        return layout.add_instruction(join_users((*frame, Message(role="user", content=short))))
+    def shown(text: str) -> tuple[Message, ...]:
+        return layout.ask(past, (Turn(0, Message(role="user", content=text)),))
 
-    room = layout.window - layout.summary - layout.count(shown(head))
-    while True:
-        messages = shown(f"{head}\n{clip_text(layout, text, room)[0]}")
-        if room <= layout.line or layout.fits(messages):
-            return messages, 1
-        room = room * 7 // 8
+    room = layout.window - layout.summary - layout.count(shown(head)) - JOINT_SLACK
+    text = layout.neutraliser.safe(layout.transcript(turns[0]))
+    return shown(f"{head}\n{clip_text(layout, text, room)[0]}"), 1

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
-from typing import Literal
 
+from memagent.chunking.fitting import ends
 from memagent.compaction import Change, Tier
 from memagent.messages import ToolCall
-from memagent.session.context.clip import clip_result
-from memagent.session.context.layout import Layout, Past
+from memagent.session.context.archive import READ_ARCHIVED
+from memagent.session.context.layout import Layout, State
 from memagent.session.context.ledger import describe, normalise_json
-from memagent.session.context.turns import Turn
+from memagent.session.context.turns import ToolResult, Turn
 
 MIN_DUPLICATE = 20
 """Tokens: shorter texts are alike by chance, and a line in their place frees nothing."""
@@ -20,60 +21,53 @@ MIN_LONG = 64
 
 
 @dataclass(frozen=True)
-class Lighter:
-    """A state that was made smaller without a summary."""
+class Split:
+    """What a compaction is to do with each turn."""
 
-    turns: tuple[Turn, ...]
-    tokens: int
-    """Of the prompt."""
+    summarised: tuple[Turn, ...] = ()
+    left: Turn | None = None
+    """The last one, where it leaves without being summarised."""
+    again: str = ""
+    """As what it is shown behind the summary; empty where it is dropped."""
+    kept: tuple[Turn, ...] = ()
+    """Stay as turns."""
+    lines: tuple[Change, ...] = ()
+    """Results that became a line before."""
     changes: tuple[Change, ...] = ()
+    """To turns that are kept or shown again."""
     tiers: tuple[Tier, ...] = ()
-    enough: bool = False
-    """A tenth of the working context is free, and the prompt is well below the limit."""
+    """The cheap ones that counted."""
+    summary: bool = True
+    """False: what is kept is small enough without one."""
 
 
-def lighten(layout: Layout, past: Past, turns: tuple[Turn, ...], before: int) -> Lighter:
-    """What the cheap tiers make of a state. Blocks.
+def lighten(layout: Layout, state: State) -> Split | None:
+    """What the cheap tiers make of a state; None where a summary is needed. Blocks.
 
-    Where they are not enough nothing is clipped: the summary is to be made of the whole texts.
-
-    Args:
-        layout: the session's.
-        past: what stands for the turns that left.
-        turns: those since.
-        before: tokens of the prompt that they make.
+    Enough is a tenth of the working context, for a prompt that is well below the limit.
     """
-    turns, changes = drop_repetition(layout, turns)
-    tokens = layout.count(layout.render(past, turns)) if changes else before
-    tiers: tuple[Tier, ...] = ("stale",) if before - tokens >= layout.progress else ()
-    if tiers and tokens <= layout.calm:
-        return Lighter(turns, tokens, changes, tiers, enough=True)
-    plain = Lighter(turns, tokens, changes, tiers)
-    most = min(layout.calm, before - layout.progress)
+    turns, changes = drop_repetition(layout, state.turns)
+    tokens = layout.state(state.past, turns).tokens if changes else state.tokens
+    tiers: tuple[Tier, ...] = ("stale",) if changes else ()
+    most = min(layout.calm, state.tokens - layout.progress)
+    if tokens <= most:
+        return Split(kept=turns, changes=changes, tiers=tiers, summary=False)
     long = max(layout.window // LONG_SHARE, MIN_LONG)
-    clipped: list[Change] = []
+    limit = max(long // 2, 2 * layout.line)
+    clipped: tuple[Change, ...] = ()
     # Older ones first, and never the last turn: what a model has just asked for it is to see.
     for at, turn in enumerate(turns[:-1]):
-        for place, (call, result) in enumerate(turn.steps):
-            if result is None or result.handle or result.fixed:
-                continue
-            size = layout.counter.count(result.text)
-            if size <= long:
-                continue
-            shorter = clip_result(layout, call, result, max(long // 2, 2 * layout.line))
-            less = size - layout.counter.count(shorter.text)
-            if less <= 0:
-                continue
-            turns = (*turns[:at], turns[at].with_result(place, shorter), *turns[at + 1 :])
-            handle = shorter.handle or ""
-            clipped.append(turn.change("clipped", size, size - less, handle, place=place))
-            tokens -= less
-        if clipped and tokens <= most:
-            tokens = layout.count(layout.render(past, turns))
+        whole = ("" if r is None or r.handle or r.fixed else r.text for r in turn.results)
+        sizes = [layout.counter.count(text) for text in whole]
+        shorter, made = clip_results(layout, turn, sizes, long, limit)
+        turns, clipped = (*turns[:at], shorter, *turns[at + 1 :]), (*clipped, *made)
+        tokens -= sum(change.tokens_before - change.tokens_after for change in made)
+        if made and tokens <= most:
+            tokens = layout.state(state.past, turns).tokens
             if tokens <= most:
-                done: tuple[Tier, ...] = (*(("stale",) if changes else ()), "clip")
-                return Lighter(turns, tokens, (*changes, *clipped), done, enough=True)
-    return plain
+                changes = (*changes, *clipped)
+                return Split(kept=turns, changes=changes, tiers=(*tiers, "clip"), summary=False)
+    return None
 
 
 def drop_repetition(
@@ -86,7 +80,7 @@ def drop_repetition(
     """
     calls: set[tuple[str, str]] = set()
     texts: dict[tuple[bool, str], ToolCall] = {}
-    lines: list[tuple[int, int, Literal["stale", "duplicate"], ToolCall]] = []
+    changes: list[Change] = []
     for at in range(len(turns) - 1, -1, -1):
         if at == len(turns) - 1 and turns[at].pending:
             continue
@@ -94,36 +88,123 @@ def drop_repetition(
             call, result = turns[at].steps[place]
             if result is None or result.fixed:
                 continue
-            key = (call.name, normalise_json(call.arguments))
+            key, text = (call.name, normalise_json(call.arguments)), (result.ok, result.text)
+            what, later = "duplicate", texts.setdefault(text, call)
             # Of other tools each call may have told something else: the next page, another throw of a die.
             if key in calls and call.name in layout.idempotent:
-                lines.append((at, place, "stale", call))
-            elif (result.ok, result.text) in texts:
-                lines.append((at, place, "duplicate", texts[result.ok, result.text]))
+                what, later = "stale", call
+            elif later is call:
+                what = None
             if result.ok:
                 calls.add(key)
-            texts.setdefault((result.ok, result.text), call)
+            if what is None or (size := layout.counter.count(result.text)) < MIN_DUPLICATE:
+                continue
+            handle = result.handle or layout.archive.put(result.text)
+            said = layout.neutraliser.safe(describe(later))
+            line = layout.prompts.render(what, call=said, handle=handle, can_read=layout.can_read)
+            if (left := layout.counter.count(line)) < size:
+                changes.append(turns[at].change(what, size, left, handle, place=place))
+                short = replace(result, text=line, handle=handle, fixed=True)
+                turns = (*turns[:at], turns[at].with_result(place, short), *turns[at + 1 :])
+    return turns, tuple(reversed(changes))
+
+
+# --- clipping
+
+
+def clip_text(layout: Layout, text: str, limit: int) -> tuple[str, str]:
+    """Head and tail of a text, with a line between them that names the handle of the whole; and that handle. Blocks.
+
+    A text of at most `limit` tokens stays as it is. The line is there even if it takes more.
+    """
+    handle = layout.archive.put(text)
+    if layout.counter.count(text) <= limit:
+        return text, handle
+    first, last = ends(text, limit - layout.line, layout.counter)
+    line = layout.render_gap(handle, first, last)
+    return "\n".join(part for part in (text[:first], line, text[last:]) if part), handle
+
+
+def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) -> ToolResult:
+    """A result of at most so many tokens. Blocks.
+
+    What `read_archived` returned gets no handle of its own, but names that of the text that was read, and from where
+    to go on: else each reading would make a text that has to be read.
+    """
+    if result.fixed or layout.counter.count(result.text) <= limit:
+        return result
+    read = _span(call) if call.name == READ_ARCHIVED.name else None
+    if read is None:
+        whole = result.text if result.handle is None else layout.archive.get(result.handle)
+        text, handle = clip_text(layout, whole, limit)
+        return replace(result, text=text, handle=handle)
+    handle, start, end = read
+    first, _ = ends(result.text, limit - layout.line, layout.counter, tail=False)
+    stop = start + len(result.text) if end is None else end
+    line = layout.render_gap(handle, start + first, max(stop, start + first))
+    short = "\n".join(part for part in (result.text[:first], line) if part)
+    return replace(result, text=short, handle=handle)
+
+
+def clip_turn(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Change, ...]]:
+    """The turn with results that take so many tokens together, the longest made shorter; and their record. Blocks."""
+    sizes = [0 if result is None else layout.counter.count(result.text) for result in turn.results]
+    share = _level(sizes, limit)
+    return clip_results(layout, turn, sizes, share, share)
+
+
+def clip_results(
+    layout: Layout, turn: Turn, sizes: list[int], long: int, limit: int
+) -> tuple[Turn, tuple[Change, ...]]:
+    """The turn with its results that take more than `long` of their tokens clipped, and their record. Blocks."""
     changes: list[Change] = []
-    for at, place, what, call in reversed(lines):
-        _, result = turns[at].steps[place]
-        if result is None or (size := layout.counter.count(result.text)) < MIN_DUPLICATE:
+    for place, (call, result) in enumerate(turn.steps):
+        if result is None or sizes[place] <= long:
             continue
-        handle = result.handle or layout.archive.put(result.text)
-        line = layout.render_replacement(what, describe(call), handle)
-        left = layout.counter.count(line)
-        if left >= size:
-            continue
-        changes.append(turns[at].change(what, size, left, handle, place=place))
-        other = turns[at].with_result(place, replace(result, text=line, handle=handle, fixed=True))
-        turns = (*turns[:at], other, *turns[at + 1 :])
-    return turns, tuple(changes)
+        short = clip_result(layout, call, result, limit)
+        if (size := layout.counter.count(short.text)) < sizes[place]:
+            handle = short.handle or ""
+            changes.append(turn.change("clipped", sizes[place], size, handle, place=place))
+            turn = turn.with_result(place, short)
+    return turn, tuple(changes)
 
 
-def record_clips(layout: Layout, before: Turn, after: Turn) -> tuple[Change, ...]:
-    """A record of each result of a turn that was clipped. Blocks."""
-    count = layout.counter.count
-    return tuple(
-        before.change("clipped", count(old.text), count(new.text), new.handle or "", place=place)
-        for place, (old, new) in enumerate(zip(before.results, after.results, strict=True))
-        if old is not None and new is not None and old != new
-    )
+def show_again(layout: Layout, turn: Turn) -> tuple[str, Change]:
+    """A turn as one safe text that fits behind a summary, and the record of it. Blocks."""
+
+    def shown(turn: Turn) -> str:
+        return layout.neutraliser.safe(layout.transcript(turn))
+
+    text = whole = shown(turn)
+    if turn.results and layout.counter.count(whole) > layout.again:
+        bare = replace(turn, results=(ToolResult(""),) * len(turn.results))
+        room = layout.again - layout.counter.count(shown(bare)) - 4 * len(turn.results)
+        if room >= 2 * layout.line * len(turn.results):
+            text = shown(clip_turn(layout, turn, room)[0])
+    if (after := layout.counter.count(text)) > layout.again:
+        text, _ = clip_text(layout, whole, layout.again)
+        after = layout.counter.count(text)
+    before, handle = layout.counter.count(layout.transcript(turn)), layout.archive.put(whole)
+    return text, turn.change("shown_again", before, after, handle)
+
+
+def _level(sizes: list[int], limit: int) -> int:
+    """The size at which all larger ones have to be cut, so that their sum is at most `limit`."""
+    left, rest = limit, sorted(sizes)
+    while rest:
+        share = left // len(rest)
+        if rest[0] > share:
+            return max(share, 0)
+        left -= rest.pop(0)
+    return max(sizes, default=0)
+
+
+def _span(call: ToolCall) -> tuple[str, int, int | None] | None:
+    """What a call of `read_archived` asked for; None where that cannot be read."""
+    try:
+        values = json.loads(call.arguments)
+        handle, start, end = values["handle"], values.get("start") or 0, values.get("end")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    good = isinstance(handle, str) and isinstance(start, int)
+    return (handle, start, end) if good and (end is None or isinstance(end, int)) else None

@@ -6,12 +6,16 @@ right behind its message, and each result a call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from memagent.compaction import Change, What
 from memagent.messages import Message, ToolCall
+from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
+from memagent.texts import map_texts, repair_surrogates
 from memagent.tools.protocol import read_calls, write_call, write_result
 
 
@@ -42,11 +46,6 @@ class Turn:
     """One for each call, None for those still to come."""
 
     @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """Of its head."""
-        return self.head.tool_calls
-
-    @property
     def pending(self) -> bool:
         """Whether results are still to come."""
         return None in self.results
@@ -54,13 +53,17 @@ class Turn:
     @property
     def steps(self) -> tuple[tuple[ToolCall, ToolResult | None], ...]:
         """Each call with its result."""
-        return tuple(zip(self.calls, self.results, strict=True))
+        return tuple(zip(self.head.tool_calls, self.results, strict=True))
 
     def shown(self, missing: str | None) -> list[tuple[ToolCall, ToolResult]]:
         """Each call with its result: `missing` stands for one that has not come, None leaves its call out."""
         blank = None if missing is None else ToolResult(missing, fixed=True)
         filled = ((call, result or blank) for call, result in self.steps)
         return [(call, result) for call, result in filled if result is not None]
+
+    def filled(self, missing: str) -> Turn:
+        """The turn with a text for each result that has not come."""
+        return replace(self, results=tuple(result for _, result in self.shown(missing)))
 
     def with_result(self, place: int, result: ToolResult) -> Turn:
         """The turn with one result more, or another one."""
@@ -70,7 +73,7 @@ class Turn:
         self, what: What, before: int, after: int, handle: str, *, place: int | None = None
     ) -> Change:
         """The record of what became of the turn, or of the result at a place; tokens before and after."""
-        call = None if place is None else self.calls[place]
+        call = None if place is None else self.head.tool_calls[place]
         return Change(
             turn=self.number,
             what=what,
@@ -80,6 +83,56 @@ class Turn:
             tokens_after=after,
             handle=handle,
         )
+
+
+# --- messages become turns
+
+
+def neutralise(message: Message, results: Neutraliser, spoken: Neutraliser) -> Message:
+    """The message as it is safe to show; itself where it is safe already.
+
+    Results may hold neither control tokens nor the prompt's tags. What the model and the user say may hold tags, since
+    these are theirs to write: in the text protocol a call is one.
+    """
+    safe, name = spoken.safe, message.tool_call_id
+    calls = (
+        call.model_copy(
+            update={
+                "id": safe(call.id),
+                "name": safe(call.name),
+                "arguments": neutralise_arguments(spoken, call.arguments),
+                "extra": map_texts(dict(call.extra), safe),
+            }
+        )
+        for call in message.tool_calls
+    )
+    fields = {
+        "content": (results if message.role == "tool" else spoken).safe(message.content),
+        "tool_calls": tuple(calls),
+        "tool_call_id": name and safe(name),  # as the call's id
+        "extra": map_texts(dict(message.extra), safe),
+    }
+    return message.model_copy(update=fields)
+
+
+def neutralise_arguments(neutraliser: Neutraliser, text: str) -> str:
+    """Arguments without control tokens and half surrogate pairs: JSON stays JSON, of the same form but for those.
+
+    Templates may write the values instead of the JSON, so an escaped `<` is looked at as one.
+    """
+    try:
+        value = json.loads(text)
+        safe = map_texts(value, lambda part: neutraliser.safe(repair_surrogates(part)))
+        if safe != value:
+            text = json.dumps(safe, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return neutraliser.safe(text)
+    whole = neutraliser.safe(text)  # a look-alike may begin in one text and end in the next
+    try:
+        json.loads(whole)
+    except (ValueError, RecursionError):
+        return text
+    return whole
 
 
 def place_message(
@@ -95,12 +148,7 @@ def place_message(
     A result belongs to the open call of its id, else to the first open call of the last turn. Where there is none, it
     is one more text of the call of its id in the last turn, else of the last call there, else a user's message.
 
-    Args:
-        turns: so far.
-        message: to be added; a result's text is safe already.
-        number: of the next turn.
-        prompts: say what stands before a result without a call.
-        ok: False where a result tells of a failure.
+    `number` is that of the next turn; `ok` is False where a result, whose text is safe already, tells of a failure.
     """
     if message.role != "tool":
         calls = message.tool_calls if message.role == "assistant" else ()
@@ -111,11 +159,10 @@ def place_message(
         )
         head = message.model_copy(update={"tool_calls": tuple(named), "tool_call_id": None})
         return (*turns, Turn(number, head, ids, (None,) * len(ids)))
-    at = _turn_of(turns, message.tool_call_id)
-    if at is None or not turns[at].calls:
+    if (found := _home(turns, message.tool_call_id)) is None:
         text = f"{prompts.render('stray')}\n{message.content}"
         return (*turns, Turn(number, Message(role="user", content=text)))
-    place = _place_of(turns[at], message.tool_call_id)
+    at, place = found
     old = turns[at].results[place]
     added = ToolResult(message.content, ok=ok)
     if old is not None:
@@ -124,78 +171,76 @@ def place_message(
 
 
 def _unique(ids: tuple[str, ...], number: int) -> list[str]:
-    taken = set(ids)
-    unique: list[str] = []
-    for place, name in enumerate(ids):
-        own = place
-        # Nine letters and digits: what Mistral's templates want.
-        while not name.strip() or name in unique:
-            name = f"c{number % 100_000:05d}{own:03d}"
-            name, own = ("" if name in taken else name), own + 1
-        unique.append(name)
-    return unique
+    # Nine letters and digits: what Mistral's templates want.
+    made = (f"c{number % 100_000:05d}{place:03d}" for place in count())
+    fresh = (name for name in made if name not in ids)
+    return [
+        name if name.strip() and name not in ids[:place] else next(fresh)
+        for place, name in enumerate(ids)
+    ]
 
 
 def _named(turn: Turn, name: str | None) -> list[int]:
     """Places of the calls with an id."""
-    ids = enumerate(zip(turn.calls, turn.given, strict=True))
-    return [place for place, (call, given) in ids if name is not None and name in (call.id, given)]
+    ids = zip(turn.head.tool_calls, turn.given, strict=True)
+    return [place for place, (call, given) in enumerate(ids) if name in (call.id, given)]
 
 
-def _turn_of(turns: tuple[Turn, ...], name: str | None) -> int | None:
-    """Which turn a result belongs to: the last where a call of that name is open, else the last of all."""
+def _home(turns: tuple[Turn, ...], name: str | None) -> tuple[int, int] | None:
+    """The turn and the call that a result belongs to; None where the last turn has no calls."""
+    at = len(turns) - 1
     if name is not None and name.strip():
-        for at in range(len(turns) - 1, -1, -1):
-            if any(turns[at].results[place] is None for place in _named(turns[at], name)):
-                return at
-    return len(turns) - 1 if turns else None
-
-
-def _place_of(turn: Turn, name: str | None) -> int:
-    """Which call of a turn a result belongs to."""
-    named = _named(turn, name)
-    waiting = [place for place, result in enumerate(turn.results) if result is None]
+        for earlier in range(at, -1, -1):
+            if any(turns[earlier].results[place] is None for place in _named(turns[earlier], name)):
+                at = earlier
+                break
+    if not turns or not turns[at].results:
+        return None
+    named, last = _named(turns[at], name), len(turns[at].results) - 1
+    waiting = [place for place, result in enumerate(turns[at].results) if result is None]
     both = [place for place in named if place in waiting]
-    return (*both, *waiting, *named, len(turn.results) - 1)[0]
+    return at, (*both, *waiting, *named, last)[0]
 
 
-def fill_missing(turn: Turn, missing: str) -> Turn:
-    """The turn with a text for each result that has not come."""
-    return replace(turn, results=tuple(result for _, result in turn.shown(missing)))
+# --- turns become messages
 
 
 def render_native(turns: Sequence[Turn], missing: str) -> list[Message]:
     """The turns with calls and results in fields of their own.
 
-    Args:
-        turns: in order.
-        missing: stands for results that never came. The last turn's are left out, since they may still come.
+    `missing` stands for results that never came. The last turn's are left out, since they may still come.
     """
     messages: list[Message] = []
-    for place, turn in enumerate(turns, 1):
-        messages.append(turn.head)
-        messages += [
+    for turn, shown in _shown(turns, missing):
+        results = (
             Message(role="tool", content=result.text, tool_call_id=call.id)
-            for call, result in turn.shown(missing if place < len(turns) else None)
-        ]
+            for call, result in shown
+        )
+        messages += (turn.head, *results)
     return messages
 
 
 def render_text(turns: Sequence[Turn], missing: str) -> list[Message]:
     """The turns with calls and results in the text of messages; otherwise as `render_native`."""
     messages: list[Message] = []
-    for place, turn in enumerate(turns, 1):
+    for turn, shown in _shown(turns, missing):
         content = turn.head.content
-        if turn.calls and not read_calls(content)[1]:  # else they stand in it as they were written
-            content = "\n".join(filter(None, (content, *map(write_call, turn.calls))))
+        if (
+            turn.results and not read_calls(content)[1]
+        ):  # else they stand in it as they were written
+            content = "\n".join(filter(None, (content, *map(write_call, turn.head.tool_calls))))
         messages.append(Message(role=turn.head.role, content=content))
-        shown = [
-            write_result(call.name, result.text, ok=result.ok)
-            for call, result in turn.shown(missing if place < len(turns) else None)
-        ]
         if shown:
-            messages.append(Message(role="user", content="\n".join(shown)))
+            results = (write_result(call.name, r.text, ok=r.ok) for call, r in shown)
+            messages.append(Message(role="user", content="\n".join(results)))
     return messages
+
+
+def _shown(
+    turns: Sequence[Turn], missing: str
+) -> Iterator[tuple[Turn, list[tuple[ToolCall, ToolResult]]]]:
+    for place, turn in enumerate(turns, 1):
+        yield turn, turn.shown(missing if place < len(turns) else None)
 
 
 def transcript(turn: Turn, missing: str) -> str:

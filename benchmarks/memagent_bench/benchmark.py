@@ -1,0 +1,193 @@
+"""A benchmark from what was asked for to its end: the folder, what is left to do, limits, systems."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from memagent.memory.agent import MemoryAgent
+from memagent.memory.plan import MemoryPlan, MemorySettings
+from memagent.messages import Usage
+from memagent.models.base import ChatModel
+from memagent.models.limit import ConcurrencyLimit, Limits, UsageLimit
+from memagent.prompts import PromptSet
+from memagent.threads import in_thread
+from memagent_bench.costs import Forecast, Share, tokens_ratio
+from memagent_bench.folder import Folder, binding_of, check_folder, open_folder
+from memagent_bench.grid import Cell, Facts, Grid, Job, Key
+from memagent_bench.meter import Meter
+from memagent_bench.provenance import provenance
+from memagent_bench.records import RESULTS, every_record
+from memagent_bench.runner import Runner, Summary
+from memagent_bench.systems.base import Setting, Status, System
+from memagent_bench.systems.registry import open_system
+from memagent_bench.watch import Board, SilentWatcher
+
+QUESTION = "What is the special number that the text gives for the word?"
+"""A question of ordinary length: window, chunk and memory are named for it."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark as it is asked for."""
+
+    grid: Grid
+    model: ChatModel
+    """With its retries."""
+    prompts: PromptSet
+    settings: MemorySettings
+    out: Path
+    limits: Limits = field(default_factory=Limits)
+    """Of all runs of the command together, but for the seconds."""
+    concurrency: int = 16
+    """Samples at work at once, and calls."""
+
+    async def plan(self) -> MemoryPlan:
+        """Window, chunk and memory of an ordinary question: asks the server what it is.
+
+        Raises:
+            BudgetError: the window cannot be divided as asked.
+            ModelError: the server cannot be reached.
+        """
+        settings = dict(self.settings)
+        agent = MemoryAgent(self.model, prompts=self.prompts, store=None, **settings)
+        return await agent.plan((QUESTION,))
+
+    async def forecast(self, plan: MemoryPlan) -> Forecast:
+        """What samples will take."""
+        return Forecast(
+            plan, await plan.counting(tokens_ratio, plan.counter, self.grid.options.counter)
+        )
+
+    def left(self, plan: MemoryPlan | None = None) -> list[list[Job]]:
+        """What a folder that is not open has no record of. Blocks.
+
+        Args:
+            plan: with whose settings its records have to be made; None where the server was not asked.
+
+        Raises:
+            RunMismatch: they were made with others.
+        """
+        if plan is not None:
+            check_folder(self.out, binding_of(plan, self.grid.options))
+        if not (self.out / RESULTS).exists():
+            return list(self.grid.jobs())
+        return list(self.grid.jobs(_known(self.out, self.grid.suite)[0]))
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[OpenBenchmark]:
+        """Holds the folder, so that what is left can be done.
+
+        Raises:
+            RunBusy: another process holds it.
+            RunMismatch: its records were made with other settings.
+            MemagentError: see `plan` and `open_folder`.
+        """
+        plan = await self.plan()
+        binding = await in_thread(binding_of, plan, self.grid.options)
+        held = open_folder(self.out, binding)
+        folder = await in_thread(held.__enter__)
+        try:
+            yield OpenBenchmark(self, plan, folder)
+        finally:
+            await in_thread(held.__exit__, None, None, None)
+
+
+@dataclass(frozen=True)
+class OpenBenchmark:
+    """An open folder, and what is to be done in it."""
+
+    benchmark: Benchmark
+    plan: MemoryPlan
+    folder: Folder
+
+    async def run(
+        self,
+        watch: Callable[[Board], SilentWatcher],
+        *,
+        open_system: Callable[[str, Setting], System] = open_system,
+    ) -> Summary:
+        """Does what is left.
+
+        Args:
+            watch: shows how far it is.
+            open_system: makes a system of a name and a setting.
+
+        Raises:
+            MemagentError: see `Runner.run`.
+        """
+        bench, folder = self.benchmark, self.folder
+        done, facts = await in_thread(_known, folder.path, bench.grid.suite)
+        jobs = list(bench.grid.jobs(done))
+        if not jobs:
+            return Summary()
+        meter = Meter(await self._limit())
+        # The window as it is now: a server that comes back with another one must not change the records.
+        settings = bench.settings.model_copy(update={"window": self.plan.budget.window})
+        setting = Setting(meter, bench.prompts, settings, folder.store)
+        systems = {name: await in_thread(open_system, name, setting) for name in bench.grid.systems}
+        forecast = await bench.forecast(self.plan)
+        every = [job for several in jobs for job in several]
+        shares = await self.plan.counting(forecast.shares, every)
+        before = sum(map(len, bench.grid.jobs())) - len(every)
+        watcher = watch(Board(_weights(every, shares), before, meter))
+        runner = Runner(
+            *(bench.grid, systems, folder, meter, await provenance(bench.model, self.plan)),
+            watcher=watcher,
+            concurrency=bench.concurrency,
+            known=facts,
+        )
+        with watcher:
+            return await runner.run(jobs)
+
+    async def _limit(self) -> ChatModel:
+        """The model with its limits: a call is checked when its turn comes."""
+        bench, model = self.benchmark, self.benchmark.model
+        if bench.limits != Limits():
+            spent = await in_thread(sum_spent, self.folder, self.plan)
+            model = UsageLimit(model, bench.limits, spent=spent)
+        return ConcurrencyLimit(model, bench.concurrency)
+
+
+def sum_spent(folder: Folder, plan: MemoryPlan) -> Usage:
+    """What earlier runs of the command took of the benchmark's model.
+
+    That is: of the runs that are kept, unfinished ones too, of the other records, and of what else ended in order.
+    What a killed one sent for samples that keep no run is not known. Blocks.
+
+    Args:
+        folder: an open one.
+        plan: of a nominal question. The runs of a system with a model of its own are of another model or window.
+    """
+    total, shared = folder.spent, (plan.model, plan.counter.name, plan.budget.window)
+    kept: set[str] = set()
+    for run in folder.store.runs():
+        kept.add(run.id)
+        bound = run.binding
+        if (bound["model"], bound["counter"], bound["budget"]["window"]) == shared:
+            total += folder.store.usage(run.id)
+    for record in every_record(folder.path):
+        if record.run_id not in kept:
+            total += record.usage
+    return total
+
+
+def _known(path: Path, suite: str) -> tuple[frozenset[Key], dict[Cell, Facts]]:
+    """Keys whose last record is an answer (the others are tried again), and the data of a suite. Blocks."""
+    last: dict[Key, bool] = {}
+    facts: dict[Cell, Facts] = {}
+    for record in every_record(path):
+        last[record.key] = record.status is Status.ANSWERED
+        if record.suite == suite:
+            facts[record.task, record.length] = record.facts
+    return frozenset(key for key, answered in last.items() if answered), facts
+
+
+def _weights(jobs: Sequence[Job], shares: Sequence[Share]) -> dict[Job, float]:
+    """Tokens of each job. Without a call a text is read only, which is taken for a hundredth of the work."""
+    each = {
+        (share.system, share.length): share.each.tokens or share.length / 100 for share in shares
+    }
+    return {job: each[job.system, job.length] for job in jobs}

@@ -1,0 +1,150 @@
+"""What a source gives -> checked pieces of text: decompressed, decoded, even, without lone surrogates, not empty.
+
+Each filter is a generator over the one before it. For an empty item it gives what it has ready, and an empty one:
+so a source that has to be awaited can wait for its next item between two that the filters are given.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
+from typing import Any, TypeVar, cast
+
+from memagent.documents.base import PIECE_CHARS
+from memagent.documents.decoding import decode
+from memagent.errors import DecodingError, DocumentError, EmptyDocument
+
+BLOCK_BYTES = 65536
+"""Most bytes at once: a block that expands a thousandfold must not fill the memory."""
+T = TypeVar("T", str, bytes)
+_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS  # zlib's code for "expect a gzip header and check its CRC"
+
+
+def text_of(
+    items: Iterable[object], name: str, encoding: str | None, errors: str
+) -> Generator[str]:
+    """Turns str or bytes of any length into pieces of at most `PIECE_CHARS` characters, all but the last one full.
+
+    Raises:
+        DocumentError: an item is neither str nor bytes, or the two are mixed; and as the filters do.
+    """
+    items = iter(items)
+    first = next(items, "")
+    items = chain([first], items)
+    if isinstance(first, str):
+        texts = parts(items, str, name)
+    else:
+        texts = decode(gunzip(parts(items, bytes, name), name), name, encoding, errors)
+    yield from check(_even(texts), name)
+
+
+def parts(items: Iterable[object], kind: type[T], name: str) -> Generator[T]:
+    """The items, which must all be of one kind, in parts of bounded length."""
+    for item in items:
+        if not isinstance(item, (str, bytes, bytearray, memoryview)):
+            raise DocumentError(
+                f"{name!r} gave {item!r:.80} of type {type(item).__name__}; "
+                f"a document's items are str or bytes"
+            )
+        if isinstance(item, str) != (kind is str):
+            raise DocumentError(f"{name!r} gave both str and bytes; a document is one or the other")
+        whole = cast("Any", item)
+        if not isinstance(item, str):
+            view = memoryview(whole)
+            # Any layout is read as single bytes, without a copy where that is possible.
+            whole = view.cast("B") if view.contiguous and view.nbytes else view.tobytes()
+        for at in range(0, len(whole) or 1, BLOCK_BYTES):
+            yield kind(whole[at : at + BLOCK_BYTES])
+
+
+def check(pieces: Iterable[str], name: str) -> Generator[str]:
+    """Hands pieces on as they are; refuses lone surrogates, which no encoding can carry to a model, and empty texts."""
+    given, blank = 0, True
+    for piece in pieces:
+        try:
+            if not piece.isascii():
+                piece.encode()
+        except UnicodeEncodeError as error:
+            raise DecodingError(
+                f"character {given + error.start} of {name!r} is a lone surrogate "
+                f"({piece[error.start]!r}), which is no text: decode the source with "
+                f"errors='replace', or hand it in as bytes"
+            ) from error
+        given += len(piece)
+        blank = blank and not piece.strip()
+        yield piece
+    if blank:
+        what = "holds only white space: there is nothing" if given else "is empty: it has no text"
+        raise EmptyDocument(f"{name!r} {what} to read")
+
+
+def gunzip(blocks: Iterator[bytes], name: str) -> Generator[bytes]:
+    """Hands plain data on; decompresses gzip data of one or more members, as `gzip -d` would.
+
+    Zero bytes after the last member are padding (tapes and some tools write them); anything else
+    there is an error, because it means text that would silently be lost.
+    """
+    data = b""
+    for block in blocks:
+        data += block
+        if len(data) >= len(_MAGIC):
+            break
+        if not block:
+            yield b""
+    blocks = chain([data], blocks)
+    if not data.startswith(_MAGIC):
+        yield from blocks
+        return
+    member, ended, data = zlib.decompressobj(_GZIP_WINDOW), False, b""
+    for block in blocks:
+        data += block
+        full = False  # zlib may hold output although it has taken all the input
+        while data or full:
+            if ended:  # the next byte that is not zero has to begin another member
+                data = data.lstrip(b"\0")
+                if len(data) < len(_MAGIC):
+                    break
+                if not data.startswith(_MAGIC):
+                    raise DocumentError(
+                        f"{name!r} has something after its gzip data that is not gzip: "
+                        f"the file is damaged, or two files were joined"
+                    )
+                member = zlib.decompressobj(_GZIP_WINDOW)
+            try:
+                out = member.decompress(data, BLOCK_BYTES)
+            except zlib.error as error:
+                raise DocumentError(
+                    f"{name!r} is corrupt gzip data ({error}); fetch or compress it again"
+                ) from error
+            if out:
+                yield out
+            ended = member.eof
+            data = member.unused_data if ended else member.unconsumed_tail
+            full = len(out) == BLOCK_BYTES and not ended
+        if not block:
+            yield b""
+    if not ended or data:
+        raise DocumentError(
+            f"{name!r} is truncated gzip data: it ends before its last member does; "
+            f"fetch or compress it again"
+        )
+
+
+def _even(texts: Iterable[str]) -> Generator[str]:
+    """Pieces of the greatest length, and what is left at the end."""
+    held: list[str] = []
+    chars = 0
+    for text in texts:
+        at = 0
+        while chars + len(text) - at >= PIECE_CHARS:
+            end = at + PIECE_CHARS - chars
+            yield "".join([*held, text[at:end]])
+            held.clear()
+            at, chars = end, 0
+        held.append(text[at:])
+        chars += len(text) - at
+        if not text:
+            yield ""
+    yield "".join(held)

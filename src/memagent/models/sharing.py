@@ -1,0 +1,87 @@
+"""Values that tasks, threads and event loops share: one for all of them, or one for each event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class _LeaderLeftError(Exception):
+    """Whoever was asking was cancelled; one of those who wait takes over."""
+
+
+class Once(Generic[T]):
+    """Calls `make` for the first caller and gives the result to every other one.
+
+    A failure goes to all who waited for it and is not remembered: the next call asks again. When the
+    caller who asks is cancelled, one of those who wait asks in its place.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._future: Future[T] | None = None
+
+    async def get(self) -> T:
+        """The value; raises what `make` raised."""
+        while True:
+            with self._lock:
+                leads = self._future is None
+                future = self._future = self._future or Future()
+            if leads:
+                return await self._lead(future)
+            if future.done() and future.exception() is None:
+                return future.result()  # the usual case, without a turn of the event loop
+            try:
+                # shield: a waiter that is cancelled must not cancel the future for the others.
+                return await asyncio.shield(asyncio.wrap_future(future))
+            except _LeaderLeftError:
+                continue
+
+    async def _lead(self, future: Future[T]) -> T:
+        try:
+            value = await self._make()
+        except BaseException as error:
+            with self._lock:
+                self._future = None
+            future.set_exception(error if isinstance(error, Exception) else _LeaderLeftError())
+            raise
+        future.set_result(value)
+        return value
+
+
+class PerLoop(Generic[T]):
+    """Holds one value for each event loop that asks.
+
+    The sync API runs on a background loop and async callers on theirs, so one model may serve several
+    loops at once. A value (a semaphore, say) may hold its loop, which makes weak keys useless: closed
+    loops are dropped when the next loop comes instead.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._values: dict[asyncio.AbstractEventLoop, T] = {}
+
+    def get(self) -> T:
+        """The running loop's value, made on its first call."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if loop not in self._values:
+                for other in list(self._values):
+                    if other.is_closed():
+                        del self._values[other]
+                self._values[loop] = self._make()
+            return self._values[loop]
+
+    def take_all(self) -> list[tuple[asyncio.AbstractEventLoop, T]]:
+        """Removes and returns all values, each with its loop."""
+        with self._lock:
+            taken = list(self._values.items())
+            self._values.clear()
+        return taken

@@ -1,0 +1,112 @@
+"""One step of a session: what a reply says, and running its calls, each once, whatever happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from memagent.events import Event, ToolInterrupted, ToolReturned
+from memagent.messages import Completion, FinishReason, ToolCall, Usage
+from memagent.prompts import Neutraliser
+from memagent.prompts.reply import UnusableReply, visible
+from memagent.run.log import Log
+from memagent.run.sync import together
+from memagent.threads import in_thread
+from memagent.tools import ToolOutput, Toolset
+from memagent.tools.protocol import read_calls
+
+INTERRUPTED = (
+    "{name} was under way when the session was interrupted. Whether it had its effect is not known, and it was not "
+    "run again: find out before you repeat it."
+)
+
+
+@dataclass(frozen=True)
+class Act:
+    """What a reply of the model says."""
+
+    said: str
+    """Beside its calls, or as the answer; without reasoning."""
+    shown: str
+    """The reply as it stands in the context: without reasoning, with calls that are written as text."""
+    calls: tuple[ToolCall, ...] = ()
+    problem: str | None = None
+    """Why what was meant as a call is none, as the model is told."""
+    truncated: bool = False
+    """The reply was cut off by its token limit."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is the final answer."""
+        return not self.calls and self.problem is None
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether its token limit ended it before it called a tool or had answered."""
+        return self.truncated and not self.calls
+
+
+def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable[str] = ()) -> Act:
+    """What a reply says.
+
+    With `native`, calls come in fields of the server's own, else in the text, where `step` makes their ids. A model
+    whose call cannot be read is told the names of the `tools`.
+
+    Raises:
+        UnusableReply: it says nothing, broke off inside its reasoning, or was stopped by the engine.
+    """
+    cut = completion.finish_reason is FinishReason.LENGTH
+    if native:
+        try:
+            said = visible(completion)
+        except UnusableReply:  # beside calls nothing need be said
+            if not completion.tool_calls or completion.finish_reason is FinishReason.OTHER:
+                raise
+            said = ""
+        return Act(said, said, completion.tool_calls, truncated=cut)
+    text = visible(completion)
+    said, calls, problem = read_calls(text, tools)
+    # Ids by the step: within one context each is there once.
+    calls = tuple(
+        call.model_copy(update={"id": f"call-{step}-{place}"}) for place, call in enumerate(calls)
+    )
+    return Act(said, text, calls, problem, truncated=cut)
+
+
+class ToolCalls:
+    """Runs calls, and commits what came of them; the neutraliser counts what is made harmless in an output."""
+
+    def __init__(self, tools: Toolset, log: Log, neutraliser: Neutraliser) -> None:
+        self._tools, self._log, self._neutraliser = tools, log, neutraliser
+
+    async def run(self, step: int, calls: tuple[ToolCall, ...]) -> list[ToolOutput]:
+        """Runs the calls of one reply: together where none of them changes anything, else one after the other."""
+        if calls and all(self._idempotent(call) for call in calls):
+            return await together(self._once(step, *numbered) for numbered in enumerate(calls))
+        return [await self._once(step, *numbered) for numbered in enumerate(calls)]
+
+    def ends(self, call: ToolCall, output: ToolOutput) -> bool:
+        """Whether a call's output is the answer of the session."""
+        return output.ok and call.name in self._tools and self._tools[call.name].final
+
+    async def _once(self, step: int, place: int, call: ToolCall) -> ToolOutput:
+        key = f"tool-{step}-{place}"
+        begun = await self._log.begin(key)
+        if begun.body is not None:
+            return ToolOutput(**begun.body)
+        events: list[Event] = []
+        if begun.sent and not self._idempotent(call):
+            output = ToolOutput(INTERRUPTED.format(name=call.name), ok=False)
+            events.append(ToolInterrupted(step=step, call=call))
+        else:
+            output = await self._tools.run(call)
+        _, joiners = await in_thread(self._neutraliser, output.text)
+        returned = ToolReturned(
+            step=step, call=call, output=output.text, ok=output.ok, neutralised=len(joiners)
+        )
+        await self._log.commit(key, asdict(output), Usage(), [*events, returned])
+        return output
+
+    def _idempotent(self, call: ToolCall) -> bool:
+        # A tool that is not there does nothing, however often.
+        return call.name not in self._tools or self._tools[call.name].idempotent

@@ -1,0 +1,184 @@
+"""A connection to an MCP server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, cast
+
+from memagent.errors import ConfigError, MemagentError, ToolError
+from memagent.texts import clip, message, named
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import CallToolResult
+    from mcp_types import Tool as ServedTool
+
+logger = logging.getLogger("memagent")
+
+SAID_LINES = 20
+"""Of a server's error output, told of where it fails."""
+LAST_WORDS = 0.2
+"""Seconds in which the error output of a server that has ended is read to its end."""
+PAGES = 100
+"""Of a server's list of tools: one that never ends is cut."""
+
+
+class Log:
+    """The error output of a server: its last lines are kept, and all go to the log at level DEBUG."""
+
+    def __init__(self, who: str) -> None:
+        self._lines: deque[str] = deque(maxlen=SAID_LINES)
+        read, write = os.pipe()
+        self.output = os.fdopen(write, "w", encoding="utf-8")
+        """Closed here when the connection ends. What the server still writes is read until it ends."""
+        self._thread = threading.Thread(target=self._follow, args=(who, read), daemon=True)
+        self._thread.start()
+
+    def said(self) -> str:
+        """What a server that has ended said last, as the end of a sentence. Blocks for `LAST_WORDS`."""
+        self._thread.join(LAST_WORDS)
+        last = clip("\n".join(self._lines))
+        return f"; its error output ends with:\n{last}" if last else ""
+
+    def _follow(self, who: str, pipe: int) -> None:
+        with os.fdopen(pipe, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                self._lines.append(clip(line.rstrip(), 500))
+                logger.debug("%s: %s", who, line.rstrip())
+
+
+Connect = Callable[[Log], AbstractAsyncContextManager["Client"]]
+"""Opens a connection to a server; what that says goes to the log."""
+
+
+class Connection:
+    """One connection, held by a task: await its methods on the background loop.
+
+    The cancel scopes of the client have to be left by the task that entered them, and its streams belong to one event
+    loop.
+
+    Args:
+        who: the server, as errors name it.
+        connect: opens the connection.
+        timeout: seconds for connecting.
+    """
+
+    def __init__(self, who: str, connect: Connect, timeout: float) -> None:
+        self._who, self._connect, self._timeout = who, connect, timeout
+        self._client: Client | None = None
+        self._ending = asyncio.Event()
+        self._holding: asyncio.Task[BaseException | None] | None = None
+
+    async def open(self) -> list[ServedTool]:
+        """Connects, and lists the server's tools.
+
+        Raises:
+            ConfigError: it cannot be started.
+            ToolError: there is no connection; the message says why.
+        """
+        log = Log(self._who)
+        opened: asyncio.Future[list[ServedTool]] = asyncio.get_running_loop().create_future()
+        self._holding = asyncio.create_task(self._hold(log, opened))
+        await asyncio.wait([self._holding, opened], return_when=asyncio.FIRST_COMPLETED)
+        if opened.done():
+            return opened.result()
+        error = _leaf(self._holding.result() or asyncio.CancelledError())
+        raise self._translated(error, await asyncio.to_thread(log.said)) from error
+
+    async def close(self) -> None:
+        """Ends the connection. Returns when all of it is gone, the server's process too."""
+        self._ending.set()
+        if self._holding is not None:
+            if self._client is None:
+                self._holding.cancel()  # not open yet: nobody waits for it any more
+            await asyncio.wait([self._holding])
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+        """Calls a tool. Cancelling cancels it at the server.
+
+        Raises:
+            ToolError: the server is gone, or refuses.
+        """
+        if self._client is None or self._holding is None or self._ending.is_set():
+            raise ToolError(f"the connection to {self._who} is closed, so its tools cannot be used")
+        work = asyncio.ensure_future(self._client.call_tool(name, dict(arguments)))
+        try:
+            # Not every call ends with its connection.
+            await asyncio.wait([work, self._holding], return_when=asyncio.FIRST_COMPLETED)
+            if not work.done() or work.cancelled():
+                raise ToolError(f"the connection to {self._who} ended while it ran")
+            if error := work.exception():
+                raise ToolError(f"{self._who}: {_reason(error)}") from error
+            return work.result()
+        finally:
+            work.cancel()
+            # Looked at, so that nobody reports it as lost.
+            work.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _hold(
+        self, log: Log, opened: asyncio.Future[list[ServedTool]]
+    ) -> BaseException | None:
+        """Opens the connection, and closes it when it is told to: one task does both. Returns what went wrong."""
+        try:
+            async with asyncio.timeout(self._timeout) as limit, self._connect(log) as client:
+                opened.set_result(await _listed(client))
+                limit.reschedule(None)
+                self._client = client
+                await self._ending.wait()
+        except (Exception, asyncio.CancelledError, BaseExceptionGroup) as error:  # noqa: BLE001
+            if opened.done():
+                logger.warning("the connection to %s broke: %s", self._who, _reason(error))
+            return error
+        finally:
+            self._client = None
+            log.output.close()
+
+    def _translated(self, error: BaseException, said: str) -> MemagentError:
+        match error:
+            case ImportError():
+                return ConfigError(
+                    f"MCP servers need the package mcp, 2.0 or newer ({error}): pip install 'memagent[mcp]'"
+                )
+            case TimeoutError():
+                what = f"{self._who} did not answer within {self._timeout:g} seconds"
+                return ToolError(what + said)
+            case FileNotFoundError() | PermissionError():
+                return ConfigError(f"{self._who} cannot be started: {named(error)}")
+            case asyncio.CancelledError():
+                return ToolError(f"the connection to {self._who} was closed before it was open")
+            case _:
+                return ToolError(f"{self._who} cannot be connected to: {_reason(error)}{said}")
+
+
+async def _listed(client: Client) -> list[ServedTool]:
+    """All pages of the server's list of tools."""
+    tools: list[ServedTool] = []
+    cursor: str | None = None
+    for _ in range(PAGES):
+        page = await client.list_tools(cursor=cursor)
+        tools += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return tools
+
+
+def _leaf(error: BaseException) -> BaseException:
+    """The first real error of groups within groups, which task groups make."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, by its message alone where that is the server's."""
+    from mcp import MCPError
+
+    cause = _leaf(error)
+    return message(cause) if isinstance(cause, MCPError) and message(cause) else named(cause)

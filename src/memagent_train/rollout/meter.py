@@ -1,0 +1,113 @@
+"""How well an engine is used: idle share, tokens a second, conversations in flight."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Utilization:
+    """How well an engine was used between two `Meter.read`s."""
+
+    seconds: float
+    idle_share: float
+    """Of the seconds, those in which the engine computed nothing, from 0 to 1."""
+    calls: int
+    """Calls that were answered."""
+    prompt_tokens: int
+    sampled_tokens: int
+    tokens_per_second: float
+    """Sampled tokens over all seconds, idle ones too."""
+    in_flight_mean: float
+    """Calls that waited for a reply, over time."""
+    in_flight_max: int
+
+    def as_metrics(self) -> dict[str, float]:
+        """The figures by their names."""
+        return {name: float(value) for name, value in asdict(self).items()}
+
+
+class Meter:
+    """Adds up an engine's work. Thread-safe.
+
+    Args:
+        clock: seconds, from anywhere.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._in_flight = self._working = 0
+        self._start(clock())
+
+    def _start(self, now: float) -> None:
+        self._started = self._last = now
+        self._busy = self._waiting = 0.0
+        self._most = self._in_flight
+        self._calls = self._prompt = self._sampled = 0
+
+    def read(self) -> Utilization:
+        """The figures since the last call; what is under way counts in both. Starts the next one."""
+        with self._lock:
+            now = self._pass()
+            seconds = now - self._started
+            share = 1 - self._busy / seconds if seconds > 0 else 1.0
+            measured = Utilization(
+                seconds=seconds,
+                idle_share=min(max(share, 0.0), 1.0),
+                calls=self._calls,
+                prompt_tokens=self._prompt,
+                sampled_tokens=self._sampled,
+                tokens_per_second=self._sampled / seconds if seconds > 0 else 0.0,
+                in_flight_mean=self._waiting / seconds if seconds > 0 else 0.0,
+                in_flight_max=self._most,
+            )
+            self._start(now)
+            return measured
+
+    @contextmanager
+    def computing(self) -> Generator[None]:
+        """The engine computes inside the block; blocks may overlap."""
+        with self._lock:
+            self._pass()
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pass()
+                self._working -= 1
+
+    @contextmanager
+    def call(self) -> Generator[None]:
+        """A call waits for its reply inside the block."""
+        with self._lock:
+            self._pass()
+            self._in_flight += 1
+            self._most = max(self._most, self._in_flight)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pass()
+                self._in_flight -= 1
+
+    def answered(self, prompt_tokens: int, sampled_tokens: int) -> None:
+        """Counts an answered call."""
+        with self._lock:
+            self._calls += 1
+            self._prompt += prompt_tokens
+            self._sampled += sampled_tokens
+
+    def _pass(self) -> float:
+        """Adds the time since the last change to what went on in it."""
+        now = self._clock()
+        passed = now - self._last
+        self._busy += passed * (self._working > 0)
+        self._waiting += passed * self._in_flight
+        self._last = now
+        return now

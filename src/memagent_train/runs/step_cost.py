@@ -1,0 +1,144 @@
+"""What a step of a training will take, roughly: rollouts, conversations, tokens and memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memagent.budget import DEFAULT_WINDOW
+from memagent.terminal import amount
+from memagent_train.agents import MEMORY
+from memagent_train.config.train import TrainConfig
+from memagent_train.rollout.settings import SERVERS
+from memagent_train.runs.estimate import GIB, Load, Memory, memory
+from memagent_train.runs.shapes import shape_of
+
+CHUNK_SHARE, MEMORY_SHARE = 5000 / 8192, 1024 / 8192
+"""Of the window, as the published system divides it (arXiv 2507.02259) and `ContextBudget` does by default."""
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """The amounts of one step."""
+
+    rollouts: int
+    """Of all processes, without refills."""
+    most_rollouts: int
+    """With as many refills as dynamic sampling may make."""
+    conversations: tuple[int, int] | None
+    """Of all rollouts, at the shortest and the longest length; None where nobody can tell."""
+    tokens: tuple[int, int] | None
+    """Prompt and sampled tokens, at most, at those lengths."""
+    updates: int
+    rows: int | None
+    """Conversations in one pass of one process, at the longest length."""
+    window: int
+    """Tokens of the longest conversation."""
+    memory: Memory | None
+    """Of each device; None where the model's shape is not known."""
+    device_gib: float | None
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The amounts in words: name and value."""
+        lines = [("rollouts a step", _span((self.rollouts, self.most_rollouts)))]
+        unknown = "unknown: data or agent do not say how long they are"
+        spans = {"conversations a step": self.conversations, "tokens a step": self.tokens}
+        lines += [(name, unknown if span is None else _span(span)) for name, span in spans.items()]
+        lines.append(("updates a step", str(self.updates)))
+        rows = (
+            "unknown" if self.rows is None else f"{self.rows:,} of at most {self.window:,} tokens"
+        )
+        lines.append(("conversations a pass", rows))
+        if self.memory is None:
+            return [*lines, ("memory", "unknown: the shape of the model is not known here")]
+        lines += [(f"memory: {name}", size) for name, size in self.memory.lines()]
+        if self.device_gib is not None:
+            fits = self.memory.peak / GIB <= self.device_gib
+            lines.append(
+                (f"fits {self.device_gib:g} GiB", "yes, by this estimate" if fits else "NO")
+            )
+        return lines
+
+
+def step_cost(config: TrainConfig) -> StepCost:
+    """Works the amounts out from the settings alone.
+
+    Raises:
+        ConfigError: a model folder's config.json cannot be read.
+    """
+    batch, processes = config.batch, config.resources.processes
+    rollouts = batch.groups * processes * batch.group_size
+    refills = config.algorithm.max_refills if config.algorithm.dynamic_sampling else 0
+    window = config.agent.window or min(config.rollout.window or DEFAULT_WINDOW, DEFAULT_WINDOW)
+    lengths = _lengths(config)
+    calls = [_calls(config, window, length) for length in lengths]
+    rows = None
+    if calls:
+        share = calls[-1] * batch.groups * batch.group_size
+        rows = math.ceil(share / (batch.updates * batch.micro_batches))
+    each = [_tokens(config, window, length, n) for length, n in zip(lengths, calls, strict=True)]
+    return StepCost(
+        rollouts=rollouts,
+        most_rollouts=rollouts * (1 + refills),
+        conversations=_ends([rollouts * one for one in calls]),
+        tokens=_ends([rollouts * one for one in each]),
+        updates=batch.updates_per_step,
+        rows=rows,
+        window=window,
+        memory=_memory(config, window, rows or 1),
+        device_gib=config.resources.device_gib,
+    )
+
+
+def _lengths(config: TrainConfig) -> list[int]:
+    """Lengths of training samples in order; none where an agent of one's own reads them, or data are files."""
+    if config.agent.use != MEMORY:
+        return []
+    named = [getattr(source, "lengths", ()) for source in config.data.source]
+    return sorted({length for lengths in named for length in lengths}) if all(named) else []
+
+
+def _calls(config: TrainConfig, window: int, length: int) -> int:
+    """Conversations of a memory agent: one a chunk and the answer."""
+    chunk = config.agent.chunk_tokens or int(window * CHUNK_SHARE)
+    calls = math.ceil(length / max(1, chunk - config.agent.overlap)) + 1
+    return min(calls, config.agent.max_calls or calls)
+
+
+def _tokens(config: TrainConfig, window: int, length: int, calls: int) -> int:
+    """Of one rollout: the document once, and in every call a memory that is read and one that is written."""
+    size = config.agent.memory_tokens or int(window * MEMORY_SHARE)
+    return length + 2 * calls * size
+
+
+def _memory(config: TrainConfig, window: int, rows: int) -> Memory | None:
+    shape = shape_of(config.model.path)
+    if shape is None:
+        return None
+    lora, engine = config.lora, config.rollout
+    on_gpu = config.resources.device != "cpu"
+    precision = config.optimizer.precision
+    load = Load(
+        shape=shape,
+        weight_bytes=4 if config.model.dtype == "float32" else 2,
+        half=precision == "bf16" or (precision == "auto" and on_gpu),
+        adapter_rank=None if lora is None else lora.rank,
+        reference=config.algorithm.beta > 0 and lora is None,
+        row_tokens=window,
+        rows=rows,
+        checkpointing=config.resources.gradient_checkpointing,
+        conversations=0 if engine.engine in SERVERS else min(engine.concurrency, engine.max_batch),
+        devices=config.resources.processes,
+        sharding=config.resources.sharding,
+    )
+    return memory(load)
+
+
+def _ends(values: Sequence[int]) -> tuple[int, int] | None:
+    return (values[0], values[-1]) if values else None
+
+
+def _span(span: tuple[int, int]) -> str:
+    low, high = span
+    return amount(low) if low == high else f"{amount(low)} to {amount(high)}"

@@ -1,0 +1,106 @@
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from memagent.errors import ServerBusy
+from memagent.models.sharing import Once, PerLoop
+
+
+class Source:
+    """Answers slowly, and counts how often it is asked."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+
+    async def __call__(self) -> object:
+        self.asked += 1
+        await asyncio.sleep(0.01)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def test_asks_once_for_all() -> None:
+    source = Source("x")
+    once = Once(source)
+    assert await asyncio.gather(*(once.get() for _ in range(9))) == ["x"] * 9
+    assert await once.get() == "x"
+    assert source.asked == 1
+
+
+async def test_a_failure_goes_to_all_and_is_forgotten() -> None:
+    source = Source(ServerBusy("busy"), "x")
+    once = Once(source)
+    results = await asyncio.gather(*(once.get() for _ in range(3)), return_exceptions=True)
+    assert [type(result) for result in results] == [ServerBusy] * 3
+    assert await once.get() == "x"
+    assert source.asked == 2
+
+
+async def test_a_waiter_takes_over_from_a_cancelled_leader() -> None:
+    source = Source("x", "y")
+    once = Once(source)
+    leader, *waiters = [asyncio.create_task(once.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    leader.cancel()
+    assert await asyncio.gather(*waiters) == ["x"] * 2
+    with pytest.raises(asyncio.CancelledError):
+        await leader
+    assert source.asked == 2
+
+
+async def test_a_cancelled_waiter_harms_nobody() -> None:
+    once = Once(Source("x"))
+    leader, waiter, other = [asyncio.create_task(once.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiter.cancel()
+    assert await asyncio.gather(leader, other) == ["x"] * 2
+    assert waiter.cancelled()
+
+
+def test_loops_in_threads_share_the_answer() -> None:
+    source = Source("x")
+    once = Once(source)
+    got: list[object] = []
+    threads = [
+        threading.Thread(target=lambda: got.append(asyncio.run(once.get()))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == ["x"] * 4
+    assert source.asked == 1
+
+
+# --- one for each loop
+
+
+async def got(holder: PerLoop[Any]) -> tuple[object, object]:
+    return holder.get(), holder.get()
+
+
+def test_each_loop_has_its_own_value() -> None:
+    holder = PerLoop(object)
+    first, again = asyncio.run(got(holder))
+    assert first is again
+    other, _ = asyncio.run(got(holder))
+    assert other is not first
+
+
+def test_closed_loops_are_dropped_though_their_values_hold_them() -> None:
+    holder = PerLoop(asyncio.get_running_loop)
+    for _ in range(5):
+        asyncio.run(got(holder))
+    (only,) = holder.take_all()
+    assert only[0] is only[1]
+    assert holder.take_all() == []
+
+
+def test_without_a_loop() -> None:
+    with pytest.raises(RuntimeError):
+        PerLoop(object).get()

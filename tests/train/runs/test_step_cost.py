@@ -1,0 +1,83 @@
+"""The cost of a step, worked by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.train.runs.tiny import write_run
+
+from memagent_train.config.train import load_train
+from memagent_train.runs.policy import load_model
+from memagent_train.runs.step_cost import StepCost, step_cost
+
+QWEN = """
+[model]
+path = "Qwen/Qwen2.5-7B-Instruct"
+[[data.source]]
+kind = "hotpotqa"
+lengths = [10_000, 30_000]
+[agent]
+window = 8192
+chunk_tokens = 5000
+memory_tokens = 1024
+[batch]
+groups = 4
+group_size = 8
+micro_batches = 8
+updates = 2
+iterations = 2
+"""
+
+
+def cost(tmp_path: Path, *overrides: str) -> StepCost:
+    file = tmp_path / "train.toml"
+    file.write_text(QWEN)
+    return step_cost(load_train(file, overrides))
+
+
+def test_a_step_by_hand(tmp_path: Path) -> None:
+    found = cost(tmp_path)
+    assert (found.rollouts, found.most_rollouts) == (32, 96)
+    assert found.conversations == (32 * 3, 32 * 7)  # two and six chunks, and the answer
+    assert found.tokens == (32 * (10_000 + 2 * 3 * 1024), 32 * (30_000 + 2 * 7 * 1024))
+    assert found.updates == 4
+    assert found.rows == 14  # 224 conversations in two updates of eight passes
+    assert found.window == 8192
+
+
+def test_processes_multiply_rollouts_and_not_passes(tmp_path: Path) -> None:
+    found = cost(tmp_path, "resources.processes=4", "algorithm.dynamic_sampling=false")
+    assert found.rollouts == found.most_rollouts == 128
+    assert found.rows == 14
+
+
+def test_an_agent_of_ones_own_cannot_be_planned(tmp_path: Path) -> None:
+    file = tmp_path / "train.toml"
+    file.write_text(QWEN.split("[agent]")[0] + '[agent]\nuse = "mine:agent"\n')
+    found = step_cost(load_train(file))
+    assert found.conversations is None
+    lines = dict(found.lines())
+    assert lines["conversations a step"].startswith("unknown")
+    assert lines["conversations a pass"] == "unknown"
+
+
+def test_calls_end_at_their_limit(tmp_path: Path) -> None:
+    assert cost(tmp_path, "agent.max_calls=4").conversations == (32 * 3, 32 * 4)
+
+
+def test_memory_is_estimated_where_the_shape_is_known(tmp_path: Path) -> None:
+    lines = dict(cost(tmp_path, "resources.device_gib=80").lines())
+    assert lines["memory: weights"] == "28.4 GiB"
+    assert lines["fits 80 GiB"] == "NO"
+    assert dict(cost(tmp_path, "model.path=someone/x").lines())["memory"].startswith("unknown")
+    server = ["rollout.engine=vllm", "rollout.base_url=http://x"]
+    assert dict(cost(tmp_path, *server).lines())["memory: cache"] == "0.0 GiB"
+    lora = dict(cost(tmp_path, "lora.rank=8", "model.dtype=bfloat16").lines())
+    assert (lora["memory: weights"], lora["memory: reference"]) == ("14.2 GiB", "0.0 GiB")
+
+
+def test_a_model_folder_has_its_own_shape(tmp_path: Path) -> None:
+    config = load_train(write_run(tmp_path))
+    found = step_cost(config)
+    assert found.memory is not None
+    assert found.memory.weights == 4 * load_model(config.model).num_parameters()
