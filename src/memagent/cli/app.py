@@ -5,6 +5,7 @@ from __future__ import annotations
 from memagent.cli.ask import NOT_ESTIMATED, Resume, ask, estimate, resume
 from memagent.cli.demo import demo
 from memagent.cli.exits import EXIT_CODES
+from memagent.cli.fetch import fetch
 from memagent.cli.options import command_of
 from memagent.cli.probe import Probe, probe
 from memagent.cli.runs import runs
@@ -26,3 +27,4 @@ app.command("resume")(command_of(Resume, resume))
 app.add_typer(runs, name="runs")
 app.command()(show)
 app.command()(demo)
+app.command()(fetch)

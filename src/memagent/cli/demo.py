@@ -11,6 +11,7 @@ import typer
 from memagent.cli import options as opt
 from memagent.cli.ask import run
 from memagent.cli.exits import NO_ANSWER, WRONG, Outcome, reported
+from memagent.cli.fetch import fetched
 from memagent.cli.needle import BOOK, BOOK_TOKENS, Length, hide
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
@@ -104,7 +105,7 @@ def find_needle(model: str, length: Length, seed: int, outcome: Outcome) -> None
     # The gate is off, so that nothing but the policy itself carries the memory on.
     with (
         closing(RunStore(None)) as store,
-        closing(MemoryAgent(model, gate="off", seed=seed, store=store)) as agent,
+        closing(MemoryAgent(fetched(model), gate="off", seed=seed, store=store)) as agent,
     ):
         document = open_document(needle.text, name="War and Peace, with a needle")
         chunks = plural(drive(agent.aestimate(document, needle.question)).chunks, "chunk")

@@ -58,7 +58,10 @@ _of_model = partial(option, panel=MODEL)
 _of_budget = partial(option, panel=BUDGET)
 _of_run = partial(option, panel=RUN)
 
-MODEL_HELP = "vllm:NAME, sglang:NAME, openai:NAME, transformers:FOLDER, nano or extractive. Default: MEMAGENT_MODEL."
+MODEL_HELP = (
+    "vllm:NAME, sglang:NAME, openai:NAME, transformers:FOLDER, smol, nano or extractive. "
+    "Default: MEMAGENT_MODEL."
+)
 TOKENIZER_HELP = (
     "What counts tokens: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's."
 )

