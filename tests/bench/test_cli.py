@@ -180,7 +180,7 @@ def test_what_was_forecast_is_what_it_takes(invoke: Invoke, tmp_path: Path) -> N
     args = (*args, "--out", tmp_path / "out", "--display", "json")
     forecast = only_json(invoke(*args, "--dry-run").stdout)["forecast"]
     done = invoke(*args)
-    assert done.exit_code == 6, "extractive answers memagent's own kinds of calls only"
+    assert done.exit_code == 0
     for share in forecast["shares"]:
         records = [
             r
