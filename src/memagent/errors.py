@@ -28,10 +28,6 @@ class PromptSetError(ConfigError):
     """A prompt set cannot be found, read, or rendered."""
 
 
-class FetchFailed(MemagentError):
-    """A model could not be downloaded or converted; nothing was kept."""
-
-
 class TokenizerError(ConfigError):
     """A tokenizer cannot be found or loaded."""
 
@@ -157,6 +153,10 @@ class PromptTruncated(ModelError):
 
 class DeviceFull(ModelError):
     """The prompt does not fit the memory of the device that the model runs on."""
+
+
+class FetchFailed(ModelError):
+    """A model could not be downloaded or converted; nothing was kept."""
 
 
 class RequestRefused(ModelError):

@@ -23,7 +23,6 @@ from memagent.errors import (
 from memagent.events import Event, event_adapter
 from memagent.trajectory import Conversation
 
-
 WITH_SYNC_ENTRY = pytest.mark.parametrize(
     "job", [job for job in AGENTS if job.run is not None], ids=lambda job: job.name
 )
