@@ -61,4 +61,4 @@ def _ask(folder: Path) -> None:
 
 
 def _say(line: str) -> None:
-    say("smol:", line)
+    say("smol:", line, style="dim")

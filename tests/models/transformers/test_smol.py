@@ -107,7 +107,7 @@ def test_a_file_becomes_a_folder_that_answers(gguf: Path, cache: Path) -> None:
     assert model.name == f"smol:{gguf}"
 
     async def ask() -> tuple[int, int]:
-        request = ChatRequest(messages=[Message(role="user", content="abc 12.")], max_tokens=4)
+        request = ChatRequest(messages=(Message(role="user", content="abc 12."),), max_tokens=4)
         drawn = (await model.complete(request)).usage.completion_tokens
         counter = await model.counter()
         await model.aclose()
