@@ -32,6 +32,9 @@ class ReadingSettings(Leaf):
     """Tokens of a chunk that the next one repeats."""
     gate: Gate = "off"
     """`update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off`."""
+    degenerate: Degenerate = "retry"
+    """What to do with a memory that repeats itself or collapses: ask again, up to twice (`retry`), then `keep` the old one
+    instead; `take` takes it as it comes."""
     trust: Literal["neutral", "exact"] = "neutral"
     """`neutral` makes look-alikes of prompt fields and control tokens harmless; `exact` leaves field tags alone."""
 
