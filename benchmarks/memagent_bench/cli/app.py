@@ -8,6 +8,7 @@ from memagent_bench.cli.generate import generate
 from memagent_bench.cli.measure import measure
 from memagent_bench.cli.options import Generate, Measure, MeasureFile, Reproduce
 from memagent_bench.cli.pages import diagnose, report, systems, tasks
+from memagent_bench.cli.quick import LEFT_OUT, Quick, quick
 from memagent_bench.cli.reproduce import reproduce
 from memagent_bench.cli.score import score
 from memagent_bench.cli.session_options import Sessions
@@ -67,6 +68,7 @@ app.command("samples")(
     command_of(MeasureFile, measure("samples", OWN_SAMPLES), without=WITHOUT["samples"])
 )
 app.command("sessions")(command_of(Sessions, sessions))
+app.command("quick")(command_of(Quick, quick, without=LEFT_OUT))
 app.command()(score)
 app.command("generate")(command_of(Generate, generate))
 app.command("reproduce")(command_of(Reproduce, reproduce))

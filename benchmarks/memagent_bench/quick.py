@@ -1,0 +1,125 @@
+"""What a memory is worth with one model and server: scores, speed and a verdict out of records."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memagent.messages import Usage
+from memagent.models.limit import Limits
+from memagent.tasks.statistics import Estimate, estimate
+from memagent_bench.lengths import show_length
+from memagent_bench.record import Record
+from memagent_bench.significance import paired_difference
+
+MEMORY = ("memory", "memory-gate")
+OTHERS = ("direct", "bm25-model")
+TASKS = {"ruler": "niah_single_2", "qa": "squad"}
+"""A needle in a book, and a question about one paragraph among many: by suite."""
+PER = 100_000
+"""Tokens of documents that times and costs are told for."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system at one length, over both tasks."""
+
+    system: str
+    length: int
+    score: Estimate
+    shown: float
+    """Mean share of the document that the model saw."""
+    prompt_tokens: float
+    """For `PER` tokens of documents."""
+    completion_tokens: float
+    seconds: float
+    """Likewise, of wall time: the median over samples, which may be at work at once."""
+    cost: float | None
+    """Likewise, where prices are known."""
+
+
+def rows(records: Sequence[Record], limits: Limits | None = None) -> list[Row]:
+    """Scores and expense of each system at each length, in the order of the systems.
+
+    Args:
+        records: the last one of each sample under each system.
+        limits: with the prices, if there are any.
+    """
+    cells: dict[tuple[int, str], list[Record]] = defaultdict(list)
+    for record in records:
+        cells[record.length, record.system].append(record)
+    lengths = sorted({length for length, _ in cells})
+    places = [(length, system) for length in lengths for system in (*MEMORY, *OTHERS)]
+    return [_row(cells[place], limits) for place in places if place in cells]
+
+
+def _row(records: Sequence[Record], limits: Limits | None) -> Row:
+    by_task: dict[str, list[float | None]] = defaultdict(list)
+    for record in records:
+        by_task[record.task].append(record.score)
+    share = PER / sum(record.tokens for record in records)
+    usage = sum((record.usage for record in records), Usage())
+    price = None if limits is None else limits.price(usage)
+    return Row(
+        system=records[0].system,
+        length=records[0].length,
+        score=estimate(by_task.values()),
+        shown=statistics.mean(record.shown for record in records),
+        prompt_tokens=usage.prompt_tokens * share,
+        completion_tokens=usage.completion_tokens * share,
+        seconds=statistics.median(PER * record.seconds / record.tokens for record in records),
+        cost=None if price is None else price * share,
+    )
+
+
+def verdict(records: Sequence[Record]) -> str:
+    """One sentence: from which length on a memory pays, or what to use instead.
+
+    A memory pays at a length if the better one of the two beats each of the others there: the 95% interval of the
+    paired difference lies above 0.
+    """
+    by_cell: dict[tuple[int, str], dict[tuple[str, int], float]] = defaultdict(dict)
+    for record in records:
+        by_cell[record.length, record.system][record.task, record.index] = record.score or 0.0
+    lengths = sorted({length for length, _ in by_cell})
+    better: list[int] = []
+    worse: list[int] = []
+    for length in lengths:
+        mine = max((by_cell[length, name] for name in MEMORY), key=_mean)
+        against = [_difference(mine, by_cell[length, name]) for name in OTHERS]
+        if all(low > 0 for low, _ in against):
+            better.append(length)
+        elif any(high < 0 for _, high in against):
+            worse.append(length)
+    if better and better == [length for length in lengths if length >= better[0]]:
+        before = [length for length in lengths if length < better[0]]
+        past = show_length(before[-1]) if before else f"less than {show_length(better[0])}"
+        return f"memory pays beyond {past} tokens"
+    longest = lengths[-1] if lengths else 0
+    best = max(OTHERS, key=lambda name: _mean(by_cell[longest, name]))
+    if longest in worse:
+        return f"use {best}: at {show_length(longest)} it beats both memories"
+    samples = len(by_cell[longest, best])
+    return (
+        f"use {best}: {samples} samples of {show_length(longest)} do not show that a memory does better, and it takes "
+        f"fewer calls"
+    )
+
+
+def _mean(scores: Mapping[tuple[str, int], float]) -> float:
+    return statistics.mean(scores.values()) if scores else -1.0
+
+
+def _difference(
+    mine: Mapping[tuple[str, int], float], other: Mapping[tuple[str, int], float]
+) -> tuple[float, float]:
+    """The interval of the mean difference over the samples that both have; all of -1 to 1 where there are none."""
+    strata: dict[str, list[float]] = defaultdict(list)
+    for task, index in mine.keys() & other.keys():
+        strata[task].append(mine[task, index] - other[task, index])
+    if not strata:
+        return -1.0, 1.0
+    found = paired_difference(strata.values())
+    return found.low, found.high
