@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -47,6 +48,13 @@ def smol(start_server: StartServer, request: pytest.FixtureRequest) -> EngineSer
     model = (commands.MODEL_FLAG[engine], str(folder), "--dtype", "bfloat16")
     flags = (*commands.REPORTING[engine], *model, *SIZES[engine])
     return start_server(window=8192, api_key=API_KEY, flags=flags)
+
+
+@pytest.fixture
+def store() -> Iterator[RunStore]:
+    store = RunStore(None)
+    yield store
+    store.close()
 
 
 def model_of(server: EngineServer) -> ChatModel:

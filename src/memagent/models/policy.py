@@ -13,6 +13,7 @@ from memagent.errors import ConfigError
 from memagent.messages import Leaf, Sampling
 from memagent.prompts import Gate, PromptSet
 
+Degenerate = Literal["retry", "keep", "take"]
 FILE = "memagent.toml"
 """Where they are, beside the weights."""
 
@@ -33,8 +34,8 @@ class ReadingSettings(Leaf):
     gate: Gate = "off"
     """`update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off`."""
     degenerate: Degenerate = "retry"
-    """What to do with a memory that repeats itself or collapses: ask again, up to twice (`retry`), then `keep` the old one
-    instead; `take` takes it as it comes."""
+    """What becomes of a memory that says nothing: `retry` asks again, up to twice, before it is taken; `keep` keeps the
+    old one then; `take` takes it at once."""
     trust: Literal["neutral", "exact"] = "neutral"
     """`neutral` makes look-alikes of prompt fields and control tokens harmless; `exact` leaves field tags alone."""
 

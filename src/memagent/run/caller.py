@@ -86,11 +86,11 @@ class Caller:
                 if exchange.tool_choice and completion.tool_calls:  # a server without tool_choice
                     exchange.tools, exchange.tool_choice = (), None
                 continue
-            if exchange.doubts is not None and attempt < UNUSABLE_RETRIES:
-                if (why := exchange.doubts(value)) is not None:
-                    detail, exchange.warm = why, True
-                    exchange.charge(waste(completion.usage))
-                    continue
+            why = exchange.doubts(value) if exchange.doubts and attempt < UNUSABLE_RETRIES else None
+            if why is not None:
+                detail, exchange.warm = why, True
+                exchange.charge(waste(completion.usage))
+                continue
             cost = completion.usage
             if exchange.rejects is not None and (why := exchange.rejects(value)) is not None:
                 exchange.note(why)
