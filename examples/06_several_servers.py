@@ -29,7 +29,9 @@ def served(url: str) -> float:
 
 
 async def read(chapters: list[str]) -> list[list[Result]]:
-    agent = MemoryAgent()  # the environment names the model and its servers; base_url= takes a list
+    agent = (
+        MemoryAgent()
+    )  # the environment names the model and its servers; open_model(base_url=) takes a list
     results = await asyncio.gather(*(agent.aask_many(text, QUESTIONS) for text in chapters))
     await agent.aclose()
     return results

@@ -278,7 +278,7 @@ class ParallelAgent(Agent[MemorySettings]):
         store: RunStore | str | Path | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(model, base_url=None, concurrency=16, limits=limits, store=store)
+        super().__init__(model, concurrency=16, limits=limits, store=store)
         self.prompts = PromptSet.load("plain")
         self.settings = MemorySettings.choose({}, **settings)
 

@@ -98,6 +98,16 @@ class Settled(_QuestionEvent):
     chunk: int
 
 
+class MemoryDegenerate(_QuestionEvent):
+    """A new memory still said nothing when it had been asked for again (see `MemoryAgent(degenerate=)`)."""
+
+    type: Literal["degenerate"] = "degenerate"
+    chunk: int
+    problem: str
+    kept: bool
+    """The memory before it was kept; else it was taken as it is."""
+
+
 class Retried(_QuestionEvent):
     """A call was sent again; `chunk` is None for the answer call."""
 
@@ -195,6 +205,7 @@ Event = Annotated[
     | ChunkRead
     | Neutralised
     | MemoryUpdated
+    | MemoryDegenerate
     | MemoryKept
     | MemoryTruncated
     | Settled

@@ -20,7 +20,7 @@ from memagent.memory.agent import MemoryAgent
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
-from memagent.models.policy import ReadingSettings
+from memagent.models.policy import Degenerate, ReadingSettings
 from memagent.models.scripted import ScriptedModel
 from memagent.run.result import Result
 from memagent.runstore import RunStore
@@ -75,6 +75,8 @@ class AgentSettings(ReadingSettings):
     prompts: str = "plain"
     """A shipped prompt set, or a TOML file."""
     cuts: Cuts = "exact"
+    degenerate: Degenerate = "take"
+    """Rewards say what a memory that says nothing is worth, and a reply asked for again is not the policy's."""
     max_calls: int | None = Field(default=None, gt=0)
     """Calls after which a rollout is stopped without an answer, as one that took too long."""
 

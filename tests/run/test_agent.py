@@ -50,7 +50,6 @@ class Plain(Agent[Settings]):
 
 def agent(model: ScriptedModel | str | None = None, **settings: Any) -> Plain:
     fields: dict[str, Any] = {
-        "base_url": None,
         "concurrency": 4,
         "limits": None,
         "store": None,

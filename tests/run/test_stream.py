@@ -28,7 +28,7 @@ class Host(Agent[Settings]):
     """An agent that calls no model."""
 
     def __init__(self, store: RunStore) -> None:
-        super().__init__(ScriptedModel([]), base_url=None, concurrency=1, limits=None, store=store)
+        super().__init__(ScriptedModel([]), concurrency=1, limits=None, store=store)
 
     def recipe(self) -> dict[str, Any]:
         return {}

@@ -192,6 +192,7 @@ def _settings(policy: Policy, given: Measure) -> MemorySettings:
         memory_tokens=given.memory_tokens,
         cuts=given.cuts or policy.reading().get("cuts", "exact"),
         trust=given.trust,
+        degenerate=given.degenerate,
         sampling=dict(policy.sampling or Sampling()) | said,
         seed=given.seed,
     )

@@ -248,6 +248,7 @@ class Measure(RunChoice):
     ] = None
     prompts: opt.Prompts = None
     trust: opt.TrustOption = None
+    degenerate: opt.DegenerateOption = None
     temperature: opt.Temperature = None
     top_p: Annotated[
         float | None,

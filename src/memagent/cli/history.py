@@ -15,6 +15,7 @@ from memagent.events import (
     ChunkRead,
     Compacted,
     Event,
+    MemoryDegenerate,
     MemoryKept,
     MemoryTruncated,
     MemoryUpdated,
@@ -36,6 +37,12 @@ def sent_again(event: Retried) -> str:
     """That a call was sent again, after which wait, and why."""
     waited = f" after {event.waited:.1f} s" if event.waited else ""
     return f"sent again{waited}: {event.reason}"
+
+
+def degenerated(event: MemoryDegenerate) -> str:
+    """What became of a memory that says nothing."""
+    became = "the old one was kept" if event.kept else "it was taken as it is"
+    return f"{event.problem}; {became}"
 
 
 def made_harmless(count: int) -> str:
@@ -74,6 +81,8 @@ class History:
             case Retried():
                 where = "answer" if event.chunk is None else f"chunk {event.chunk}"
                 self._note(f"{where} {sent_again(event)}", "yellow")
+            case MemoryDegenerate():
+                self._note(f"chunk {event.chunk}: {degenerated(event)}", "yellow")
             case Settled():
                 self._note(f"settled after chunk {event.chunk}: the rest was not read", "cyan")
             case Neutralised():

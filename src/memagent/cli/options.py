@@ -31,6 +31,7 @@ class Display(StrEnum):
 Cuts = Literal["sentence", "exact"]
 Gate = Literal["off", "update", "exit", "both"]
 Trust = Literal["neutral", "exact"]
+Degenerate = Literal["retry", "keep", "take"]
 
 MODEL, BUDGET, TEXT, RUN = "Model", "Budget and wording", "Document", "Run"
 
@@ -68,6 +69,10 @@ TOKENIZER_HELP = (
 GATE_HELP = (
     "update lets the model keep its memory in a few tokens, exit lets it stop early. Default: the "
     "policy's, else off."
+)
+DEGENERATE_HELP = (
+    "A memory that repeats itself or collapses is asked for again, up to twice, and then taken (retry); keep keeps the "
+    "old one, take does not ask. Default: retry."
 )
 TRUST_HELP = (
     "neutral makes look-alikes of prompt fields harmless; exact leaves them, for trained checkpoints. Default: the "
@@ -116,6 +121,7 @@ Prompts = Annotated[
     _of_budget("plain, boxed, or a TOML file. Default: the policy's, else plain.", "NAME|FILE"),
 ]
 GateOption = Annotated[Gate | None, _of_budget(GATE_HELP)]
+DegenerateOption = Annotated[Degenerate | None, _of_budget(DEGENERATE_HELP)]
 TrustOption = Annotated[Trust | None, _of_budget(TRUST_HELP)]
 
 Store = Annotated[

@@ -103,6 +103,7 @@ class Ask(Served):
     prompts: opt.Prompts = None
     gate: opt.GateOption = None
     trust: opt.TrustOption = None
+    degenerate: opt.DegenerateOption = None
     encoding: Annotated[
         str | None, option("The document's encoding. Default: detected.", "NAME", panel=TEXT)
     ] = None

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from memagent import events
 from memagent.cli.changes import gist, marked
-from memagent.cli.history import made_harmless, sent_again
+from memagent.cli.history import degenerated, made_harmless, sent_again
 from memagent.cli.options import Display
 from memagent.cli.progress import Notebook, Tally
 from memagent.cli.session import drive
@@ -76,6 +76,8 @@ class PlainWatcher:
                     return f"{self._where(event)}{became:<10}{event.tokens:>6,} tokens  {change}"
             case events.MemoryKept() if not self._changes_only:
                 return f"{self._where(event)}kept"
+            case events.MemoryDegenerate():
+                return f"{self._where(event)}{shorten(degenerated(event), PIPE_WIDTH)}"
             case events.Neutralised():
                 return f"chunk {event.chunk:<5} {made_harmless(event.count)}"
             case events.Retried():
@@ -87,7 +89,12 @@ class PlainWatcher:
         return ""
 
     def _where(
-        self, event: events.MemoryUpdated | events.MemoryKept | events.Retried | events.Settled
+        self,
+        event: events.MemoryDegenerate
+        | events.MemoryUpdated
+        | events.MemoryKept
+        | events.Retried
+        | events.Settled,
     ) -> str:
         place = "answer" if event.chunk is None else f"chunk {event.chunk}"
         if len(self.tally.notebooks) > 1:

@@ -14,7 +14,7 @@ from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
-from memagent.models.policy import policy_of
+from memagent.models.policy import Degenerate, policy_of
 from memagent.prompts import Gate, PromptSet
 from memagent.run.agent import Agent, OnEvent
 from memagent.run.result import Estimate, Result
@@ -31,9 +31,7 @@ class MemoryAgent(Agent[MemorySettings]):
 
     Args:
         model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `transformers:FOLDER`, `nano`, `extractive`), any
-            `ChatModel`, or None for `MEMAGENT_MODEL`. Keys, headers, timeouts and tokenizers: `open_model`.
-        base_url: the server's address, or a list of several that serve the same model; default as
-            `memagent.models.spec.open_model` finds it.
+            `ChatModel`, or None for `MEMAGENT_MODEL`. Addresses, keys, headers, timeouts and tokenizers: `open_model`.
         prompts: a shipped prompt set (`plain`, `boxed`), a TOML file, or a `PromptSet`; default `plain`.
         window: tokens of prompt plus output; default the smaller of the server's window and 8192.
         chunk_tokens: tokens of a chunk; default as `ContextBudget` divides the window.
@@ -44,6 +42,9 @@ class MemoryAgent(Agent[MemorySettings]):
             default).
         trust: `neutral` (the default) makes look-alikes of prompt fields and control tokens harmless; `exact` leaves
             field tags alone, for checkpoints trained on untouched text.
+        degenerate: what to do with a new memory that repeats itself, or lost nearly all words of the old one for no
+            reason in the chunk. `retry` (the default) asks again, up to twice, and then takes it; `keep` keeps the old
+            memory then; `take` takes it at once.
         sampling: temperature and top_p.
         seed: of the run; each call's seed is derived from it.
         limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money; what a resumed run
@@ -61,7 +62,6 @@ class MemoryAgent(Agent[MemorySettings]):
         self,
         model: str | ChatModel | None = None,
         *,
-        base_url: str | Sequence[str] | None = None,
         prompts: str | Path | PromptSet | None = None,
         window: int | None = None,
         chunk_tokens: int | None = None,
@@ -70,15 +70,14 @@ class MemoryAgent(Agent[MemorySettings]):
         overlap: int | None = None,
         gate: Gate | None = None,
         trust: Literal["neutral", "exact"] | None = None,
+        degenerate: Degenerate | None = None,
         sampling: Sampling | None = None,
         seed: int = 0,
         limits: Limits | None = None,
         concurrency: int = 16,
         store: RunStore | str | Path | None = "default",
     ) -> None:
-        super().__init__(
-            model, base_url=base_url, concurrency=concurrency, limits=limits, store=store
-        )
+        super().__init__(model, concurrency=concurrency, limits=limits, store=store)
         policy = policy_of(self.model)
         self.prompts = PromptSet.load((policy.prompts or "plain") if prompts is None else prompts)
         self.settings = MemorySettings.choose(
@@ -90,6 +89,7 @@ class MemoryAgent(Agent[MemorySettings]):
             overlap=overlap,
             gate=gate,
             trust=trust,
+            degenerate=degenerate,
             sampling=sampling,
             seed=seed,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +14,7 @@ from memagent.events import (
     Answered,
     ChunkRead,
     Event,
+    MemoryDegenerate,
     MemoryKept,
     MemoryTruncated,
     MemoryUpdated,
@@ -22,6 +23,7 @@ from memagent.events import (
     Settled,
     Stopped,
 )
+from memagent.memory.degenerate import collapsed, repetition
 from memagent.memory.plan import MemoryPlan
 from memagent.memory.state import State, read_results, restore
 from memagent.messages import Usage
@@ -34,6 +36,7 @@ from memagent.run.result import Result
 from memagent.run.stream import Loop
 from memagent.run.sync import prefetch, together
 from memagent.runstore import RunRecord
+from memagent.texts import quote
 from memagent.threads import in_thread
 from memagent.trajectory import StopReason
 
@@ -177,6 +180,7 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("update", question, state.tokens, chunk.tokens),
             parts=plan.parts(question, state.memory, chunk.text),
+            doubts=None if plan.settings.degenerate == "take" else partial(_problem, state, chunk),
             record=partial(self._updated, state, chunk),
             question=question,
             chunk=chunk.index,
@@ -189,6 +193,13 @@ class MemoryLoop(Loop[list[Result]]):
         body: dict[str, Any] = {
             "conversation": conversation.model_dump(mode="json", exclude_defaults=True)
         }
+        keeps, problem = self.plan.settings.degenerate, _problem(state, chunk, update)
+        if problem is not None and keeps != "take":
+            kept = keeps == "keep"
+            events.append(
+                MemoryDegenerate(question=question, chunk=chunk.index, problem=problem, kept=kept)
+            )
+            update = replace(update, memory=None) if kept else update
         if update.memory is None:
             events.append(MemoryKept(question=question, chunk=chunk.index, usage=reply.usage))
         else:
@@ -281,3 +292,14 @@ class MemoryLoop(Loop[list[Result]]):
                 if state.stopped is StopReason.LIMIT and state.memory
             ]
             await self._ask(*exchanges, caller=self._caller.over(self.host.model))
+
+
+def _problem(state: State, chunk: Chunk, update: Update) -> str | None:
+    """Why a new memory says nothing, None if it seems to."""
+    if update.memory is None:
+        return None
+    if (piece := repetition(update.memory)) is not None:
+        return f"the new memory says {quote(piece)} over and over"
+    if collapsed(state.memory, update.memory, chunk.text):
+        return f"hardly a word of the memory is left, and the chunk is no reason: {quote(update.memory)}"
+    return None

@@ -13,6 +13,7 @@ from memagent.errors import ConfigError
 from memagent.messages import Leaf, Sampling
 from memagent.prompts import Gate, PromptSet
 
+Degenerate = Literal["retry", "keep", "take"]
 FILE = "memagent.toml"
 """Where they are, beside the weights."""
 
@@ -32,6 +33,9 @@ class ReadingSettings(Leaf):
     """Tokens of a chunk that the next one repeats."""
     gate: Gate = "off"
     """`update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off`."""
+    degenerate: Degenerate = "retry"
+    """What becomes of a memory that says nothing: `retry` asks again, up to twice, before it is taken; `keep` keeps the
+    old one then; `take` takes it at once."""
     trust: Literal["neutral", "exact"] = "neutral"
     """`neutral` makes look-alikes of prompt fields and control tokens harmless; `exact` leaves field tags alone."""
 

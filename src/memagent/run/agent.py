@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
@@ -51,15 +51,13 @@ class Agent(ABC, Generic[S]):
         self,
         model: str | ChatModel | None,
         *,
-        base_url: str | Sequence[str] | None,
         concurrency: int,
         limits: Limits | None,
         store: RunStore | str | Path | None,
     ) -> None:
         if limits is not None and not isinstance(cast("object", limits), Limits):
             raise ConfigError(f"limits={limits!r}: give a memagent.Limits")
-        opened = open_model(model, base_url=base_url)
-        self.model = ConcurrencyLimit(opened, concurrency)
+        self.model = ConcurrencyLimit(open_model(model), concurrency)
         self.limits = limits
         self._concurrency = concurrency
         self._store = store

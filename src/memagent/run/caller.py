@@ -23,6 +23,8 @@ UNUSABLE_RETRIES = 2
 """How often a call is sent again when its reply is empty, cut off inside its reasoning, or not what was asked for."""
 NOT_EMPTY = r"\S[\s\S]*"
 """What a reply has to match after one that was unusable."""
+WARM = Sampling()
+"""For a reply that is doubted: a greedy one would be the same again."""
 T = TypeVar("T")
 
 
@@ -84,6 +86,11 @@ class Caller:
                 if exchange.tool_choice and completion.tool_calls:  # a server without tool_choice
                     exchange.tools, exchange.tool_choice = (), None
                 continue
+            why = exchange.doubts(value) if exchange.doubts and attempt < UNUSABLE_RETRIES else None
+            if why is not None:
+                detail, exchange.warm = why, True
+                exchange.charge(waste(completion.usage))
+                continue
             cost = completion.usage
             if exchange.rejects is not None and (why := exchange.rejects(value)) is not None:
                 exchange.note(why)
@@ -121,7 +128,7 @@ class Caller:
         request = ChatRequest(
             messages=exchange.messages,
             max_tokens=room,
-            sampling=self._sampling,
+            sampling=WARM if exchange.warm and not self._sampling.temperature else self._sampling,
             seed=seed_of(self._seed, exchange.key, attempt),
             thinking=thinking,
             # With calls of the server's own, a pattern would keep the model from making them.

@@ -82,10 +82,14 @@ class Exchange(Generic[T]):
     """What is committed with the reply, in the same transaction. It runs in a thread and may block."""
     rejects: Callable[[T], str | None] | None = None
     """Why a reply is committed and yet asked for again, under another key: it counts as wasted. None: it doesn't."""
+    doubts: Callable[[T], str | None] | None = None
+    """Why a usable reply is asked for again while attempts are left; the last one is taken. None: it isn't."""
     keeps_failure: bool = False
     """A failure is committed too, and met again by a replay."""
     attempts: int = 0
     """Attempts made before under another key."""
+    warm: bool = False
+    """A reply was doubted."""
     question: int = 0
     chunk: int | None = None
     """For the events of what was sent again."""

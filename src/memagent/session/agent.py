@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,6 @@ class ToolAgent(Agent[ToolSettings]):
         instructions: stands behind memagent's own in the system message.
         early: share of the limit from which a summary is begun in the background; default: when it is due.
         prompts: the wording: a TOML file or `SessionPrompts`; default memagent's own.
-        base_url: the server's address, or a list of several; default as `memagent.models.spec.open_model` finds it.
         sampling: temperature and top_p.
         seed: of the run; each call's seed is derived from it.
         limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money.
@@ -69,7 +68,6 @@ class ToolAgent(Agent[ToolSettings]):
         instructions: str | None = None,
         early: float | None = None,
         prompts: SessionPrompts | str | PathLike[str] | None = None,
-        base_url: str | Sequence[str] | None = None,
         sampling: Sampling | None = None,
         seed: int = 0,
         limits: Limits | None = None,
@@ -94,9 +92,7 @@ class ToolAgent(Agent[ToolSettings]):
             sampling=sampling,
             seed=seed,
         )
-        super().__init__(
-            model, base_url=base_url, concurrency=concurrency, limits=limits, store=store
-        )
+        super().__init__(model, concurrency=concurrency, limits=limits, store=store)
 
     def run(
         self, task: str, *, run_id: str | None = None, on_event: OnEvent | None = None

@@ -1,0 +1,45 @@
+"""Memories that say nothing: a line over and over, or nearly nothing left of what was known."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+LONGEST_PERIOD = 300
+"""Characters of a piece that is looked for over and over at the end of a text."""
+LEAST_TAIL = 80
+"""Characters that such pieces take together at least: a ruled line or three dots are no sign of anything."""
+TIMES = 4
+LEAST_WORDS = 8
+"""Of a memory that can collapse: shorter ones are rewritten whole by right."""
+_WORD = re.compile(r"\w{4,}|\d+")
+
+
+def repetition(text: str) -> str | None:
+    """What a text says over and over, None if it doesn't: the same piece to its end, or most of its lines the same."""
+    for period in range(1, min(LONGEST_PERIOD, len(text) // TIMES) + 1):
+        times = max(TIMES, -(-LEAST_TAIL // period))
+        piece = text[-period:]
+        if text.endswith(piece * times) and any(map(str.isalnum, piece)):
+            return " ".join(piece.split())
+    lines = Counter(line.strip() for line in text.splitlines() if line.strip())
+    for line, count in lines.most_common(1):
+        if count >= TIMES and 2 * count > lines.total() and any(map(str.isalnum, line)):
+            return line
+    return None
+
+
+def collapsed(old: str, new: str, chunk: str) -> bool:
+    """Whether a memory lost most of its words, and the chunk is no reason: few of the words that are left stand in it.
+
+    A memory of suspects that becomes the culprit's name has the name from the chunk; one that becomes "nothing
+    relevant" has its words from nowhere.
+    """
+    before, after = _words(old), _words(new)
+    if len(before) < LEAST_WORDS or 4 * len(after) >= len(before):
+        return False
+    return 2 * len(after & _words(chunk)) < len(after) or not after
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.lower()))
