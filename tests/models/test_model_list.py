@@ -87,7 +87,9 @@ async def test_a_base_url_that_leads_nowhere_says_so_before_a_run_is_made(
 ) -> None:
     server.models = page
     base = server.url.removesuffix("/v1")
-    async with MemoryAgent("openai:tiny", base_url=base, store=tmp_path / "runs") as agent:
+    async with MemoryAgent(
+        open_model("openai:tiny", base_url=base), store=tmp_path / "runs"
+    ) as agent:
         with pytest.raises((RequestRefused, BadResponse), match=r"ends? in /v1|base URL lead"):
             await agent.aask("Some text.", "Who?", run_id="dead")
         assert await asyncio.to_thread(agent.store.find, "dead") is None
@@ -126,7 +128,7 @@ async def test_a_window_that_is_given_wins_at_once(
 async def test_without_a_window_a_bad_list_is_an_error_at_once(server: Script, models: Any) -> None:
     server.models = models
     start = time.monotonic()
-    async with MemoryAgent("openai:tiny", base_url=server.url, store=None) as agent:
+    async with MemoryAgent(open_model("openai:tiny", base_url=server.url), store=None) as agent:
         with pytest.raises((RequestRefused, BadResponse, WindowUnknown)):
             await agent.aask("Natasha marries Pierre.", "Whom does Natasha marry?")
     assert time.monotonic() - start < 3
@@ -142,7 +144,7 @@ async def test_a_wrong_name_is_found_before_a_run_is_made(
     server.serve_models(*({"id": name, "owned_by": owner} for name in served))
     window = None if owner == "me" else 3000
     async with MemoryAgent(
-        "openai:tiny", base_url=server.url, window=window, store=tmp_path / "runs"
+        open_model("openai:tiny", base_url=server.url), window=window, store=tmp_path / "runs"
     ) as agent:
         with pytest.raises(ModelNotFound, match="it serves 'big"):
             await agent.aask("Some text.", "Who?", run_id="dead")
@@ -163,7 +165,9 @@ async def test_names_that_a_server_may_know_are_tried(
     server: Script, owner: str, served: list[str]
 ) -> None:
     server.serve_models(*({"id": name, "owned_by": owner} for name in served))
-    async with MemoryAgent("openai:tiny", base_url=server.url, window=3000, store=None) as agent:
+    async with MemoryAgent(
+        open_model("openai:tiny", base_url=server.url), window=3000, store=None
+    ) as agent:
         assert (await agent.aask("Some text.", "Who?")).answer == "hello"
 
 

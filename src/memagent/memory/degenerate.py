@@ -35,6 +35,8 @@ def collapsed(old: str, new: str, chunk: str) -> bool:
     A memory of suspects that becomes the culprit's name has the name from the chunk; one that becomes "nothing
     relevant" has its words from nowhere.
     """
+    if 2 * len(new) >= len(old):
+        return False
     before, after = _words(old), _words(new)
     if len(before) < LEAST_WORDS or 4 * len(after) >= len(before):
         return False
