@@ -75,7 +75,7 @@ test-extra: $(STAMP_EXTRA) ## Check and test what needs other frameworks; writes
 demo-nano: $(STAMP_TRAIN) ## Have the shipped policy find a fact in 64 thousand tokens of a book (TOKENS=64k)
 	OMP_NUM_THREADS=1 $(TRAIN)/memagent demo --model nano --tokens $(TOKENS)
 
-train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (10 minutes)
+train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (6 minutes)
 	OMP_NUM_THREADS=1 $(TRAIN)/python -m memagent_train.smoke
 
 pico: SEEDS ?= 0,1,2,3,4
