@@ -15,9 +15,19 @@ from tests.engines import commands
 from tests.engines.fixtures import API_KEY, StartServer
 from tests.engines.servers import EngineServer
 
-from memagent import ChatRequest, MemoryAgent, Message, RunStore, Sampling, StopReason, open_model
+from memagent import (
+    ChatRequest,
+    MemoryAgent,
+    Message,
+    Result,
+    RunStore,
+    Sampling,
+    StopReason,
+    open_model,
+)
 from memagent.models.base import ChatModel
 from memagent.models.smol import smol_folder
+from memagent.trajectory import Conversation
 from memagent_bench.perf.chunks import book
 
 WINDOW, CHUNK, MEMORY = 2048, 512, 64
@@ -97,35 +107,41 @@ async def test_counts_are_the_servers(smol: EngineServer, text: str) -> None:
     await model.aclose()
 
 
-async def test_a_needle_and_a_question_are_read_end_to_end(
-    smol: EngineServer, store: RunStore
-) -> None:
+def test_a_needle_and_a_question_are_read_end_to_end(smol: EngineServer, store: RunStore) -> None:
     """So small a model may well lose the needle: what counts is that all of it was read, within the window."""
     before = smol.requests()
-    async with reader(smol, store) as agent:
-        result = await agent.aask(TEXT[:2500] + NEEDLE + TEXT[2500:], QUESTION, run_id="r")
+    with reader(smol, store) as agent:
+        result = agent.ask(TEXT[:2500] + NEEDLE + TEXT[2500:], QUESTION, run_id="r")
     assert result.stop_reason is StopReason.ANSWERED
     assert result.answer
     chunks = [event for event in store.events("r") if event.type == "chunk_read"]
     assert len(chunks) >= 3
     assert chunks[-1].last
-    assert any(NEEDLE in text for text in (c.messages[0].content for c in store.conversations("r")))
-    assert result.usage.calls == len(chunks) + 1 == smol.requests() - before
-    assert result.usage.retries == 0
+    assert any(NEEDLE in prompt_of(conversation) for conversation in store.conversations("r"))
+    # A reply of so small a model may be degenerate, and is asked for again.
+    usage = result.usage
+    assert usage.calls == len(chunks) + 1 + usage.retries == smol.requests() - before
 
 
-async def test_several_readings_at_once_do_not_mix(smol: EngineServer, store: RunStore) -> None:
+def prompt_of(conversation: Conversation) -> str:
+    return " ".join(message.content for message in conversation.messages)
+
+
+def test_several_readings_at_once_do_not_mix(smol: EngineServer, store: RunStore) -> None:
     names = ("red", "blue", "green")
-    async with reader(smol, store) as agent:
-        asked = [
-            agent.aask(TEXT[:2000], f"What is the code of the {name} door?", run_id=name)
-            for name in names
-        ]
-        results = await asyncio.gather(*asked)
-    for name, result in zip(names, results, strict=True):
+
+    async def read() -> list[Result]:
+        async with reader(smol, store) as agent:
+            asked = [
+                agent.aask(TEXT[:2000], f"What is the code of the {name} door?", run_id=name)
+                for name in names
+            ]
+            return await asyncio.gather(*asked)
+
+    for name, result in zip(names, asyncio.run(read()), strict=True):
         assert result.stop_reason is StopReason.ANSWERED
         for conversation in store.conversations(name):
-            assert f"the {name} door" in " ".join(m.content for m in conversation.messages)
+            assert f"the {name} door" in prompt_of(conversation)
 
 
 def test_a_killed_reading_goes_on(smol: EngineServer, tmp_path: Path) -> None:
@@ -157,4 +173,4 @@ def _updates(path: Path) -> int:
     if not path.is_file():
         return 0
     with closing(RunStore(path)) as store:
-        return 0 if store.find("r") is None else store.count("r", "update")
+        return 0 if store.find("r") is None else store.count("r", "update/q0")

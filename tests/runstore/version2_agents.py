@@ -75,6 +75,7 @@ def memory_agent(
         prompts=PromptSet.parse((DATA / "plain.toml").read_bytes()),
         chunk_tokens=250,
         memory_tokens=100,
+        degenerate="take",  # as version 2 did
         store=store,
         **settings,
     )

@@ -72,7 +72,7 @@ GATE_HELP = (
 )
 DEGENERATE_HELP = (
     "A memory that repeats itself or collapses is asked for again, up to twice, and then taken (retry); keep keeps the "
-    "old one, take does not ask. Default: retry."
+    "old one, take does not ask. Default: the policy's, else retry."
 )
 TRUST_HELP = (
     "neutral makes look-alikes of prompt fields harmless; exact leaves them, for trained checkpoints. Default: the "

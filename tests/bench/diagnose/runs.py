@@ -41,6 +41,7 @@ async def read(
         store=folder / RUNS,
         chunk_tokens=CHUNK,
         cuts="exact",
+        degenerate="take",
         **settings,
     )
     async with agent:
