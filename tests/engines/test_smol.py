@@ -120,7 +120,7 @@ def test_a_needle_and_a_question_are_read_end_to_end(smol: EngineServer, store: 
     assert any(NEEDLE in prompt_of(conversation) for conversation in store.conversations("r"))
     # A reply of so small a model may be degenerate, and is asked for again.
     usage = result.usage
-    assert usage.calls == len(chunks) + 1 + usage.retries == smol.requests() - before
+    assert usage.calls == len(chunks) + 1 == smol.requests() - before - usage.retries
 
 
 def prompt_of(conversation: Conversation) -> str:
@@ -164,7 +164,7 @@ def test_a_killed_reading_goes_on(smol: EngineServer, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     with closing(RunStore(path)) as store:
         usage = store.usage("r")
-    assert smol.requests() - before <= usage.calls + 1, (
+    assert smol.requests() - before - usage.retries <= usage.calls + 1, (
         "at most the call of the kill was sent twice"
     )
 
