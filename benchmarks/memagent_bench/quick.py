@@ -95,8 +95,9 @@ def verdict(records: Sequence[Record]) -> str:
             worse.append(length)
     if better and better == [length for length in lengths if length >= better[0]]:
         before = [length for length in lengths if length < better[0]]
-        past = show_length(before[-1]) if before else f"less than {show_length(better[0])}"
-        return f"memory pays beyond {past} tokens"
+        if not before:
+            return f"memory pays from {show_length(better[0])} tokens on, the shortest length that was measured"
+        return f"memory pays beyond {show_length(before[-1])} tokens"
     longest = lengths[-1] if lengths else 0
     best = max(OTHERS, key=lambda name: _mean(by_cell[longest, name]))
     if longest in worse:

@@ -34,7 +34,7 @@ def scores(memory: float, gate: float, direct: float, bm25: float) -> Scores:
     ("short", "long", "said"),
     [
         (scores(0.9, 0.9, 1, 0.9), scores(0.9, 0.5, 0.3, 0.4), "memory pays beyond 4K tokens"),
-        (scores(0.5, 0.9, 0.3, 0.2), scores(0.5, 0.9, 0.3, 0.2), "beyond less than 4K tokens"),
+        (scores(0.5, 0.9, 0.3, 0.2), scores(0.5, 0.9, 0.3, 0.2), "memory pays from 4K tokens on"),
         (
             scores(0.9, 0.9, 1, 0.9),
             scores(0.9, 0.9, 0.3, 0.95),

@@ -51,7 +51,8 @@ class Quick(Measure):
         str, typer.Option(metavar="L,L", help="Lengths of the documents, in tokens.")
     ] = "4k,16k"
     minutes: Annotated[
-        float, typer.Option(metavar="N", min=0.1, help="Begin no sample after this time.")
+        float,
+        typer.Option(metavar="N", min=0.1, help="Begin no round that would end after this time."),
     ] = 10.0
 
 
@@ -134,10 +135,11 @@ def _show(paper: Paper, table: list[Row], said: str, records: list[Record]) -> N
     found: list[tuple[str, str]] = []
     for row in table:
         score = row.score
+        missing = f", {score.unscored} without an answer" if score.unscored else ""
         cost = "" if row.cost is None else f", costs {row.cost:.3g}"
         words = (
-            f"{score.mean:.2f} ({score.low:.2f} to {score.high:.2f}, n={score.n}), saw {row.shown:.0%}; per 100K "
-            f"tokens {duration(row.seconds)}, {amount(round(row.prompt_tokens))} prompt and "
+            f"{score.mean:.2f} ({score.low:.2f} to {score.high:.2f}, n={score.n}{missing}), saw {row.shown:.0%}; per "
+            f"100K tokens {duration(row.seconds)}, {amount(round(row.prompt_tokens))} prompt and "
             f"{amount(round(row.completion_tokens))} completion tokens{cost}"
         )
         found.append((f"{row.system} at {show_length(row.length)}", words))

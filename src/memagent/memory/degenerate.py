@@ -11,7 +11,7 @@ LEAST_TAIL = 80
 """Characters that such pieces take together at least: a ruled line or three dots are no sign of anything."""
 TIMES = 4
 LEAST_WORDS = 8
-"""Of a memory that can collapse: shorter ones are rewritten whole by right."""
+"""Of a memory that can collapse: a shorter one may well be rewritten whole."""
 _WORD = re.compile(r"\w{4,}|\d+")
 
 

@@ -193,9 +193,10 @@ class MemoryLoop(Loop[list[Result]]):
         body: dict[str, Any] = {
             "conversation": conversation.model_dump(mode="json", exclude_defaults=True)
         }
-        keeps, problem = self.plan.settings.degenerate, _problem(state, chunk, update)
-        if problem is not None and keeps != "take":
-            kept = keeps == "keep"
+        choice = self.plan.settings.degenerate
+        problem = None if choice == "take" else _problem(state, chunk, update)
+        if problem is not None:
+            kept = choice == "keep"
             events.append(
                 MemoryDegenerate(question=question, chunk=chunk.index, problem=problem, kept=kept)
             )
