@@ -42,7 +42,7 @@ def _open_streams() -> None:
     # None, whatever their types say, where the stream was closed.
     streams: tuple[object, object] = sys.stdout, sys.stderr
     if streams[1] is None:
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open until the process ends
     if streams[0] is None:
         print("error: standard output is closed", file=sys.stderr)
         raise SystemExit(1)
