@@ -33,7 +33,7 @@ TEXT = "\n\n".join(
 
 
 def agent(engine: EngineServer, store: Path | RunStore | None, **options: Any) -> MemoryAgent:
-    options = {"window": 1024, "api_key": engine.api_key, **options}
+    options = {"window": 1024, "degenerate": "take", "api_key": engine.api_key, **options}
     model = open_model(
         f"{engine.engine}:{engine.model}", base_url=engine.url, api_key=options.pop("api_key")
     )
@@ -86,7 +86,7 @@ async def test_a_server_killed_in_the_middle_of_a_run_comes_back_and_the_run_fin
         open_model(f"{engine.engine}:{engine.model}", base_url=engine.url, api_key=engine.api_key),
         engine,
     )
-    reader = MemoryAgent(model, window=1024, store=tmp_path / "runs.sqlite")
+    reader = MemoryAgent(model, window=1024, degenerate="take", store=tmp_path / "runs.sqlite")
     planned = await reader.aestimate(TEXT, QUESTION)
     stream = reader.stream(TEXT, QUESTION)
     retried = 0
@@ -183,7 +183,7 @@ from typing import Any
 from memagent import MemoryAgent, open_model
 url, model, key, folder = sys.argv[1:]
 served = open_model(model, base_url=url, api_key=key or None)
-agent = MemoryAgent(served, window=1024, store=Path(folder) / "runs.sqlite")
+agent = MemoryAgent(served, window=1024, degenerate="take", store=Path(folder) / "runs.sqlite")
 print(agent.ask(Path(folder) / "text.txt", "Where was he in 1812?", run_id="r").answer)
 """
 

@@ -27,6 +27,7 @@ async def test_a_dead_server_is_left_out_and_comes_back(
     agent = MemoryAgent(
         model,
         window=1024,
+        degenerate="take",
         store=tmp_path / "runs.sqlite",
     )
 
