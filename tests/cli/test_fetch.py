@@ -1,14 +1,23 @@
 """`memagent fetch`: asks before it downloads, and never where nobody can answer."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Invoke
+from tests.cli.pseudo_terminal import converse, texts
 
 
 @pytest.fixture(autouse=True)
 def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Path:
+    path = tmp_path / "a.txt"
+    path.write_text("Some text.")
+    return path
 
 
 def test_without_a_terminal_it_wants_yes(invoke: Invoke, tmp_path: Path) -> None:
@@ -24,9 +33,37 @@ def test_other_models_are_not_fetched(invoke: Invoke) -> None:
     assert "'smol' can" in done.stderr
 
 
-def test_a_model_that_was_not_fetched_names_the_command(invoke: Invoke, tmp_path: Path) -> None:
-    document = tmp_path / "a.txt"
-    document.write_text("Some text.")
+def test_a_model_that_was_not_fetched_names_the_command(invoke: Invoke, document: Path) -> None:
     done = invoke("ask", document, "What?", "--model", "smol")
     assert done.exit_code == 2
     assert "`memagent fetch smol`" in done.stderr
+
+
+COMMANDS = {
+    "ask": ("memagent", "ask", "a.txt", "What?", "--model", "smol"),
+    "demo": ("memagent", "demo", "--model", "smol"),
+    "bench": ("memagent_bench", "quick", "--model", "smol", "--out", "out"),
+    "fetch": ("memagent", "fetch"),
+}
+NO = "'smol' was not fetched, as you asked"
+
+
+@pytest.mark.parametrize(
+    ("command", "typed", "code", "said"),
+    [
+        *((command, b"n\r", 2, NO) for command in COMMANDS),
+        ("fetch", b"\r", 2, NO),
+        ("fetch", b"\x03", 130, "interrupted."),
+        ("fetch", b"\x04", 130, "interrupted."),
+    ],
+)
+def test_on_a_terminal_it_asks(
+    command: str, typed: bytes, code: int, said: str, document: Path, tmp_path: Path
+) -> None:
+    line = [sys.executable, "-m", *COMMANDS[command]]
+    found, screen = converse(line, document.parent, until="[y/N]:", typed=typed)
+    assert found == code, screen
+    for words in ("93 MB are downloaded", said):
+        assert words in " ".join(texts(screen).split())
+    assert not (tmp_path / "memagent").exists(), "nothing was made"
+    assert not (tmp_path / "out").exists()

@@ -1,20 +1,12 @@
 """The display on a terminal, drawn onto a pseudo-terminal by a process of its own."""
 
-import fcntl
 import io
-import os
-import pty
-import re
-import select
-import struct
-import subprocess
 import sys
-import termios
-import time
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import FACT, QUESTION
+from tests.cli.pseudo_terminal import converse, texts
 
 from memagent.cli.progress import Tally
 from memagent.cli.watch import LiveWatcher
@@ -61,11 +53,6 @@ def drawn(
         for event in events:
             tally.add(event)
     return texts(stream.getvalue())
-
-
-def texts(screen: str) -> str:
-    """What was drawn, without the sequences that move the cursor and set styles."""
-    return re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", screen)
 
 
 def test_progress_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,30 +123,9 @@ def test_the_bar_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_on_a_real_terminal(book: Path, tmp_path: Path) -> None:
     ask = ["ask", str(book), QUESTION, "--model", "extractive", "--window", "2048"]
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 90, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "memagent", *ask],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=tmp_path,
-        env=os.environ | {"TERM": "xterm"},
-    )
-    os.close(theirs)
-    seen = b""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and select.select([ours], [], [], 30)[0]:
-        try:
-            piece = os.read(ours, 65536)
-        except OSError:  # Linux says so when the other side is closed
-            break
-        if not piece:
-            break
-        seen += piece
-    os.close(ours)
-    assert process.wait(10) == 0
-    assert seen.rindex(b"\x1b[?25h") > seen.rindex(b"\x1b[?25l")  # the cursor is given back
-    screen = texts(seen.decode())
+    code, seen = converse([sys.executable, "-m", "memagent", *ask], tmp_path)
+    assert code == 0
+    assert seen.rindex("\x1b[?25h") > seen.rindex("\x1b[?25l")  # the cursor is given back
+    screen = texts(seen)
     assert "100%" in screen
     assert FACT in screen[screen.index(f"╭─ {QUESTION}") :]

@@ -132,12 +132,13 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     Raises:
         ConfigError: an option is wrong.
     """
+    from memagent.cli.fetch import fetched
     from memagent.models.policy import policy_of
     from memagent.models.spec import open_model
     from memagent.prompts import PromptSet
     from memagent_bench.benchmark import Benchmark
 
-    model = open_model(given.model, tokenizer=given.tokenizer, **given.server())
+    model = open_model(fetched(given.model), tokenizer=given.tokenizer, **given.server())
     policy = policy_of(model)
     return Benchmark(
         grid=_grid(suite, given),

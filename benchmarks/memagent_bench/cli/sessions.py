@@ -113,6 +113,7 @@ def bench_of(given: Sessions) -> SessionBench:
     Raises:
         ConfigError: an option is wrong.
     """
+    from memagent.cli.fetch import fetched
     from memagent.models.spec import open_model
     from memagent_bench.games import names
     from memagent_bench.sessions.arms import ABOUT, arms
@@ -133,7 +134,7 @@ def bench_of(given: Sessions) -> SessionBench:
     )
     model = None
     if given.model is not None:
-        model = open_model(given.model, tokenizer=given.tokenizer, **given.server())
+        model = open_model(fetched(given.model), tokenizer=given.tokenizer, **given.server())
     return SessionBench(
         grid,
         given.out,

