@@ -10,6 +10,7 @@ import typer
 
 from memagent.cli import options as opt
 from memagent.cli.ask import run
+from memagent.cli.chapter import read_chapter
 from memagent.cli.exits import NO_ANSWER, WRONG, Outcome, reported
 from memagent.cli.fetch import fetched
 from memagent.cli.needle import BOOK, BOOK_TOKENS, Length, hide
@@ -23,6 +24,8 @@ from memagent.errors import ConfigError
 from memagent.terminal import amount, plural
 
 EXTRACTIVE = "extractive"
+NOTE_KEEPERS = ("nano", "transformers")
+"""Policies that are trained on facts like the hidden one, and read little else."""
 QUESTION = "When did Natasha marry?"
 WHAT = """\
 All of War and Peace, read through a memory of about 1,000 bytes.
@@ -39,7 +42,7 @@ def demo(
         str,
         opt.option(
             "extractive answers a question about the book; nano, or transformers:FOLDER, has to find a fact that is "
-            "hidden in it.",
+            "hidden in it; smol and others answer three questions about a chapter.",
             "SPEC",
             default=True,
         ),
@@ -47,7 +50,7 @@ def demo(
     tokens: Annotated[
         Length | None,
         typer.Option(
-            help="Length of the text that hides the fact, in GPT-2 tokens. Default: 256k.",
+            help="Hide a fact in a text of this length, in GPT-2 tokens. Default for nano: 256k.",
             case_sensitive=False,
             show_default=False,
         ),
@@ -58,16 +61,20 @@ def demo(
 ) -> None:
     """Watch War and Peace being read, without a server, and get a question about it answered.
 
-    With [b]--model nano[/] a small trained policy looks for a fact that is hidden in the text.
+    With [b]--model nano[/] a small trained policy looks for a fact that is hidden in the text, with [b]--model smol[/]
+    a small language model answers three questions about a chapter.
     """
     outcome = Outcome(chosen_display(display, json=json))
     with reported(outcome):
         if model.strip() != EXTRACTIVE:
             if question is not None:
                 raise ConfigError(
-                    f"the question {question!r} needs --model extractive: the demo itself hides what it asks {model!r}"
+                    f"the question {question!r} needs --model extractive: the demo brings its own for {model!r}"
                 )
-            find_needle(model, tokens or Length.K256, seed, outcome)
+            if tokens is not None or model.partition(":")[0].strip() in NOTE_KEEPERS:
+                find_needle(model, tokens or Length.K256, seed, outcome)
+            else:
+                read_chapter(model, seed, outcome)
         elif tokens is not None:
             raise ConfigError(
                 f"--tokens {tokens.value} has no effect with --model extractive, which reads the whole book: leave "

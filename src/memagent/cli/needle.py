@@ -53,17 +53,22 @@ class Needle:
         return answer is not None and set(re.findall(r"\d+", answer)) == {str(self.count)}
 
 
+def book() -> str:
+    """All of the shipped book."""
+    return gzip.decompress(resources.files("memagent").joinpath(BOOK).read_bytes()).decode()
+
+
 def hide(length: Length, seed: int) -> Needle:
     """Hides a fact in about `length` tokens of the book. The same seed hides it in the same place.
 
     The text begins somewhere in the book and continues, where that is used up, from another place of it.
     """
     rng = Random(f"{length} {seed}")
-    book = gzip.decompress(resources.files("memagent").joinpath(BOOK).read_bytes()).decode()
-    chars = round(length.tokens * len(book) / BOOK_TOKENS)
+    whole = book()
+    chars = round(length.tokens * len(whole) / BOOK_TOKENS)
     text = ""
     while len(text) < chars:
-        text += book[_paragraph(book, rng.randrange(len(book) // 2)) :]
+        text += whole[_paragraph(whole, rng.randrange(len(whole) // 2)) :]
     text = text[:chars]
     who, count = rng.choice(NAMES), rng.choice(COUNTS)
     fact = FACT.format(who=who, count=count)
