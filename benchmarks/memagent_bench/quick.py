@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from memagent.messages import Usage
 from memagent.models.limit import Limits
@@ -16,6 +17,7 @@ from memagent_bench.significance import paired_difference
 
 MEMORY = ("memory", "memory-gate")
 OTHERS = ("direct", "bm25-model")
+SYSTEMS = (*MEMORY, *OTHERS)
 TASKS = {"ruler": "niah_single_2", "qa": "squad"}
 """A needle in a book, and a question about one paragraph among many: by suite."""
 PER = 100_000
@@ -29,6 +31,8 @@ class Row:
     system: str
     length: int
     score: Estimate
+    tasks: dict[str, Estimate]
+    """Of each task by itself."""
     shown: float
     """Mean share of the document that the model saw."""
     prompt_tokens: float
@@ -38,6 +42,26 @@ class Row:
     """Likewise, of wall time: the median over samples, which may be at work at once."""
     cost: float | None
     """Likewise, where prices are known."""
+
+
+def comparable(records: Sequence[Record]) -> list[Record]:
+    """The records of samples that each system has one of: an interrupted round leaves others."""
+    systems: dict[tuple[str, int, int], set[str]] = defaultdict(set)
+    for record in records:
+        systems[record.task, record.length, record.index].add(record.system)
+    return [r for r in records if len(systems[r.task, r.length, r.index]) == len(SYSTEMS)]
+
+
+def tokens_per_second(records: Sequence[Record]) -> float:
+    """Prompt and completion tokens of records a second of the time in which at least one sample was at work."""
+    busy = until = 0.0
+    for begun, seconds in sorted(
+        (datetime.fromisoformat(r.started).timestamp(), r.seconds) for r in records
+    ):
+        busy += max(0.0, begun + seconds - max(begun, until))
+        until = max(until, begun + seconds)
+    tokens = sum(r.usage.prompt_tokens + r.usage.completion_tokens for r in records)
+    return tokens / busy if busy else 0.0
 
 
 def rows(records: Sequence[Record], limits: Limits | None = None) -> list[Row]:
@@ -51,7 +75,7 @@ def rows(records: Sequence[Record], limits: Limits | None = None) -> list[Row]:
     for record in records:
         cells[record.length, record.system].append(record)
     lengths = sorted({length for length, _ in cells})
-    places = [(length, system) for length in lengths for system in (*MEMORY, *OTHERS)]
+    places = [(length, system) for length in lengths for system in SYSTEMS]
     return [_row(cells[place], limits) for place in places if place in cells]
 
 
@@ -66,6 +90,7 @@ def _row(records: Sequence[Record], limits: Limits | None) -> Row:
         system=records[0].system,
         length=records[0].length,
         score=estimate(by_task.values()),
+        tasks={task: estimate([scores]) for task, scores in by_task.items()},
         shown=statistics.mean(record.shown for record in records),
         prompt_tokens=usage.prompt_tokens * share,
         completion_tokens=usage.completion_tokens * share,
@@ -98,15 +123,23 @@ def verdict(records: Sequence[Record]) -> str:
         if not before:
             return f"memory pays from {show_length(better[0])} tokens on, the shortest length that was measured"
         return f"memory pays beyond {show_length(before[-1])} tokens"
-    longest = lengths[-1] if lengths else 0
-    best = max(OTHERS, key=lambda name: _mean(by_cell[longest, name]))
+    if not lengths:
+        return "none yet: no sample has a reply of each system"
+    longest = lengths[-1]
+    at = {name: by_cell[longest, name] for name in SYSTEMS}
+    means = {name: _mean(scores) for name, scores in at.items()}
+    best, memory = max(OTHERS, key=means.__getitem__), max(MEMORY, key=means.__getitem__)
+    where, samples = show_length(longest), len(at[best])
+    if not any(means.values()):
+        return f"none: this model has no answer right at {where}, by whatever means ({samples} samples)"
     if longest in worse:
-        return f"use {best}: at {show_length(longest)} it beats both memories"
-    samples = len(by_cell[longest, best])
-    return (
-        f"use {best}: {samples} samples of {show_length(longest)} do not show that a memory does better, and it takes "
-        f"fewer calls"
-    )
+        return f"use {best}: at {where} it beats both memories"
+    if (lead := means[memory] - means[best]) > 0:
+        return (
+            f"undecided: at {where} {memory} is ahead of {best} by {lead:.2f}, which may be chance with {samples} "
+            f"samples; repeat the command to add some"
+        )
+    return f"use {best}: {samples} samples of {where} do not show that a memory does better, and it takes fewer calls"
 
 
 def _mean(scores: Mapping[tuple[str, int], float]) -> float:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from tests.bench.report.made import K, record
+from tests.models.chat_server import Script, say, slow
 
 from memagent import Limits
-from memagent_bench.quick import OTHERS, rows, verdict
+from memagent_bench.quick import OTHERS, comparable, rows, tokens_per_second, verdict
 from memagent_bench.record import Record
 
 Scores = dict[str, float]
@@ -50,9 +51,38 @@ def test_the_verdict_follows_from_paired_intervals(short: Scores, long: Scores, 
 
 
 def test_few_samples_show_nothing() -> None:
-    assert "use direct: 2 samples" in verdict(
-        records(scores(1, 1, 0, 0), scores(1, 1, 0, 0), samples=1)
+    few = records(scores(1, 1, 0, 0), scores(1, 1, 0, 0), samples=1)
+    said = verdict(few)
+    assert "undecided: at 16K memory is ahead of direct by 1.00" in said
+    assert "2 samples; repeat the command" in said
+    assert verdict(few[:0]).startswith("none yet")
+
+
+def test_a_model_that_has_nothing_right_decides_nothing() -> None:
+    assert "none: this model has no answer right at 16K" in verdict(
+        records(scores(1, 1, 0, 0), scores(0, 0, 0, 0))
     )
+
+
+def test_samples_that_some_systems_lack_are_left_out() -> None:
+    every = records(scores(1, 1, 0, 0), scores(1, 1, 0, 0), samples=2)
+    lacking = [r for r in every if (r.system, r.length, r.index) != ("direct", 16 * K, 1)]
+    found = rows(comparable(lacking))
+    assert {(row.length, row.score.n) for row in found} == {(4 * K, 4), (16 * K, 2)}
+    assert {n.n for row in found for n in row.tasks.values()} == {1, 2}
+
+
+def test_speed_counts_the_time_in_which_anything_is_at_work() -> None:
+    at = "2026-01-01T00:00:{:02}+00:00".format
+    made = [
+        record("squad", index=0, seconds=10.0, started=at(0)),
+        record("squad", index=1, seconds=4.0, started=at(2)),
+        record("squad", index=2, seconds=5.0, started=at(20)),
+    ]
+    usage = made[0].usage
+    wanted = 3 * (usage.prompt_tokens + usage.completion_tokens) / 15
+    assert tokens_per_second(made) == pytest.approx(wanted)
+    assert tokens_per_second([]) == 0
 
 
 def test_times_and_costs_are_per_100k_tokens_of_documents() -> None:
@@ -94,3 +124,44 @@ def test_a_round_is_a_sample_of_each_task_under_each_system(
     assert before % 16 == 0
     again = invoke(*line, "--display", "json")
     assert json.loads(again.stdout)["verdict"]
+
+
+def served(server: Script, out: Path, *more: str | Path) -> tuple[str | Path, ...]:
+    line = ("quick", "--model", "openai:x", "--base-url", server.url, "--out", out)
+    return (*line, "--tokenizer", "bytes", "--window", "4096", *more)
+
+
+def test_with_a_server_lengths_go_by_the_window(
+    invoke: Callable[..., Any], tmp_path: Path, server: Script
+) -> None:
+    server.default = say("17")
+    done = invoke(*served(server, tmp_path, "--minutes", "0.1"))
+    assert done.exit_code == 0, done.stderr
+    assert "documents of 2K and 8K tokens; window 4,096" in done.stderr
+    assert "verdict: none: this model has no answer right at 8K" in done.stdout
+    result = json.loads((tmp_path / "quick.json").read_text())
+    assert {row["length"] for row in result["rows"]} == {2048, 8192}
+    assert {row["tasks"]["squad"]["n"] for row in result["rows"]} == {
+        row["score"]["n"] // 2 for row in result["rows"]
+    }
+    assert server.url not in json.dumps(result), "it can be shared"
+    assert result["made"]["server"] == "plain"
+
+
+def test_a_round_that_takes_too_long_is_foreseen_ended_and_resumed(
+    invoke: Callable[..., Any], tmp_path: Path, server: Script
+) -> None:
+    server.default = slow(0.4)
+    line = served(server, tmp_path, "--concurrency", "2")
+    done = invoke(*line, "--minutes", "0.1")
+    assert done.exit_code in (0, 6), done.stderr
+    assert "slow: a round may take " in done.stderr
+    assert "stopped: the limit seconds=" in done.stderr
+    assert "resume with: memagent-bench" in done.stderr
+    kept = (tmp_path / "results.jsonl").read_text().count("\n")
+    assert 0 < kept < 16
+    server.default = say("17")
+    again = invoke(*line, "--minutes", "0.1")
+    assert again.exit_code == 0, again.stderr
+    assert "2K" in again.stdout
+    assert "8K" in again.stdout

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,19 +14,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.exits import reported
+from memagent.cli.exits import NO_ANSWER, reported
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
 from memagent.terminal import Paper, amount, duration, plural, say
 from memagent_bench.cli.measure import Going, benchmark_of
 from memagent_bench.cli.options import Measure
-from memagent_bench.lengths import show_length
+from memagent_bench.cli.results import show_gaps
+from memagent_bench.lengths import parse_lengths, show_length
 
 if TYPE_CHECKING:
     from memagent_bench.benchmark import Benchmark
+    from memagent_bench.grid import Grid
     from memagent_bench.quick import Row
     from memagent_bench.record import Record
+    from memagent_bench.runner import Summary
+    from memagent_bench.watch import Board, SilentWatcher
 
 LEFT_OUT = (
     *("tasks", "systems", "samples", "first", "no_context", "allow_repeats", "nested", "frames"),
@@ -33,6 +40,10 @@ LEFT_OUT = (
 MOST_ROUNDS = 50
 SAMPLE = Path(__file__).parents[1] / "data" / "squad_sample.json"
 RESULT = "quick.json"
+NAMES = {"ruler": "needles", "qa": "questions"}
+ADDRESS = re.compile(r" at \S+?(?=,|$)")
+TELLING = 0.1
+"""Of a round: before so much of it is done, its pace says little."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +59,18 @@ class Quick(Measure):
         ),
     ] = Path("quick")
     lengths: Annotated[
-        str, typer.Option(metavar="L,L", help="Lengths of the documents, in tokens.")
-    ] = "4k,16k"
+        str,
+        typer.Option(
+            metavar="L,L",
+            help="Lengths of the documents, in tokens. Default: half of the window, and twice the window.",
+            show_default=False,
+        ),
+    ] = ""
     minutes: Annotated[
         float,
-        typer.Option(metavar="N", min=0.1, help="Begin no round that would end after this time."),
+        typer.Option(
+            metavar="N", min=0.1, help="No call begins after this time, and no round that would."
+        ),
     ] = 10.0
 
 
@@ -65,65 +83,148 @@ def quick(given: Quick) -> None:
     display = chosen_display(given.display)
     going = Going(display)
     with reported(going):
-        from memagent_bench.quick import rows, verdict
-        from memagent_bench.records import read_records
+        from memagent_bench.quick import comparable, rows, tokens_per_second, verdict
+        from memagent_bench.records import RESULTS, read_records
 
-        rounds = drive(_run(given, going))
-        records = read_records(given.out)
+        session = Session(given, going)
+        drive(session.run())
+        every = read_records(given.out) if (given.out / RESULTS).exists() else []
+        records = comparable(every)
         table, said = rows(records, given.limits()), verdict(records)
-        _save(given, table, said, records)
+        speed = tokens_per_second(records)
+        _save(given, table, said, speed, records)
         going.told = True
         if display is Display.JSON:
             print((given.out / RESULT).read_text(encoding="utf-8"), end="")
-            return
-        _show(Paper(colour=display is Display.FULL), table, said, records)
-        say("done:", f"{plural(rounds, 'round')}; {given.out / RESULT} can be shared", style="dim")
+        elif display is Display.NONE:
+            print(said)
+        else:
+            _show(Paper(colour=display is Display.FULL), table, said, given.concurrency, speed)
+        if session.close() or not records:
+            raise typer.Exit(NO_ANSWER)
 
 
-async def _run(given: Quick, going: Going) -> int:
+class Session:
     """Rounds of one sample of each task and length, until the time is over."""
-    from memagent.threads import in_thread
-    from memagent_bench.quick import MEMORY, OTHERS, TASKS
-    from memagent_bench.watch import Board, SilentWatcher
 
-    def watch(board: Board) -> SilentWatcher:
-        going.begun = True
-        return SilentWatcher(board)
+    def __init__(self, given: Quick, going: Going) -> None:
+        from memagent_bench.quick import SYSTEMS, TASKS
 
-    started, rounds = time.monotonic(), 0
-    given = replace(
-        given,
-        systems=",".join((*MEMORY, *OTHERS)),
-        squad=given.squad or SAMPLE,
-        allow_repeats=True,
-        samples=1,
-    )
-    model = None
-    try:
-        for index in range(MOST_ROUNDS):
-            for suite, task in TASKS.items():
-                wanted = replace(given, tasks=task, first=index)
-                bench: Benchmark = await in_thread(benchmark_of, suite, wanted)
-                model = model or bench.model
-                async with replace(bench, model=model).open() as session:
-                    await session.run(watch)
-            rounds += 1
-            spent = time.monotonic() - started
-            say("round", f"{rounds} took {duration(spent / rounds)} on average", style="dim")
-            # The next one is begun only if it should end in time.
-            if spent * (rounds + 1) / rounds > 60 * given.minutes:
-                break
-    finally:
-        if model is not None:
-            await model.aclose()
-    return rounds
+        self._given, self._going = given, going
+        self._started = time.monotonic()
+        self._rounds = 0
+        """That were finished, and had something to do."""
+        self._summaries: list[Summary] = []
+        self._boards: list[Board] = []
+        given = replace(
+            given,
+            systems=",".join(SYSTEMS),
+            squad=given.squad or SAMPLE,
+            lengths=given.lengths or "1k",  # until the window is known
+            allow_repeats=True,
+            samples=1,
+        )
+        self._benches = [
+            benchmark_of(suite, replace(given, tasks=task)) for suite, task in TASKS.items()
+        ]
+        self._model = self._benches[0].model
+
+    @property
+    def _spent(self) -> float:
+        return time.monotonic() - self._started
+
+    @property
+    def _limit(self) -> str | None:
+        return self._summaries[-1].limit if self._summaries else None
+
+    async def run(self) -> None:
+        """Does rounds."""
+        try:
+            say("opening", self._model.name, style="dim")
+            plan = await replace(self._benches[0], model=self._model).plan()
+            window, chunk, memory = plan.budget.window, plan.budget.chunk, plan.budget.memory
+            lengths = parse_lengths(self._given.lengths or f"{window // 2},{window * 2}")
+            say(
+                "reading",
+                f"documents of {' and '.join(map(show_length, lengths))} tokens; window {window:,}, chunk {chunk:,}, "
+                f"memory {memory:,}",
+                style="dim",
+            )
+            for index in range(MOST_ROUNDS):
+                boards = len(self._boards)
+                for bench in self._benches:
+                    if self._limit is None:
+                        await self._measure(
+                            bench, replace(bench.grid, lengths=lengths, first=index)
+                        )
+                if self._limit is not None:
+                    break
+                self._rounds += len(self._boards) > boards
+                # The next one is begun only if it should end in time.
+                each = self._spent / max(1, self._rounds)
+                if self._rounds and self._spent + each > 60 * self._given.minutes:
+                    break
+        finally:
+            await self._model.aclose()
+
+    async def _measure(self, bench: Benchmark, grid: Grid) -> None:
+        """One suite's part of a round, no longer than there is time."""
+        from memagent_bench.watch import watcher
+
+        left = max(0.0, 60 * self._given.minutes - self._spent)
+        limits = bench.limits.model_copy(update={"seconds": round(left, 1)})
+        wanted = replace(bench, grid=grid, model=self._model, limits=limits)
+        title = f"round {self._rounds + 1}: {NAMES[grid.suite]} · {self._model.name}"
+
+        def watch(board: Board) -> SilentWatcher:
+            self._going.begun = True
+            if not self._boards:
+                self._foresee(board)
+            self._boards.append(board)
+            return watcher(self._going.display, board, title)
+
+        async with wanted.open() as opened:
+            self._summaries.append(await opened.run(watch))
+
+    def _foresee(self, board: Board) -> None:
+        """Says that the first round will not end in time, once its pace is known."""
+        left, minutes = board.left, self._given.minutes
+        if left is None or board.fraction < TELLING:
+            asyncio.get_running_loop().call_later(1, self._foresee, board)
+        elif (whole := len(self._benches) * (board.elapsed + left)) > 60 * minutes:
+            say(
+                "slow:",
+                f"a round may take {duration(whole)}, and --minutes {minutes:g} ends it before. Records are kept: "
+                f"repeat the command to go on, give more --minutes, or start anew with a smaller --window or --lengths",
+                style="yellow",
+            )
+
+    def close(self) -> bool:
+        """Says what is missing, and how to go on. Whether samples lack an answer, or a limit of the user's was met."""
+        missing = [record for summary in self._summaries for record in summary.missing]
+        impossible = {k: why for s in self._summaries for k, why in s.impossible.items()}
+        if self._summaries:
+            last = replace(self._summaries[-1], missing=missing, impossible=impossible)
+            show_gaps(last, self._going.resume_command(None))
+        say(
+            "done:",
+            f"{plural(self._rounds, 'round')} in {duration(self._spent)}; {self._given.out / RESULT} can be shared; "
+            f"repeat the command for more samples",
+            style="dim",
+        )
+        return bool(missing) or (self._limit is not None and "seconds=" not in self._limit)
 
 
-def _save(given: Quick, table: list[Row], said: str, records: list[Record]) -> None:
+def _save(
+    given: Quick, table: list[Row], said: str, speed: float, records: Sequence[Record]
+) -> None:
     made = records[-1].provenance.model_dump(mode="json") if records else {}
+    if made.get("server"):  # its address is nobody else's business
+        made["server"] = ADDRESS.sub("", made["server"])
     result = {
         "verdict": said,
         "rows": [asdict(row) for row in table],
+        "tokens_per_second": speed,
         "concurrency": given.concurrency,
         "made": made,
     }
@@ -131,22 +232,33 @@ def _save(given: Quick, table: list[Row], said: str, records: list[Record]) -> N
     (given.out / RESULT).write_text(text + "\n", encoding="utf-8")
 
 
-def _show(paper: Paper, table: list[Row], said: str, records: list[Record]) -> None:
-    found: list[tuple[str, str]] = []
+def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: float) -> None:
+    from memagent_bench.quick import TASKS
+
+    head = ["system", "at", "right (95%)", *NAMES.values(), "saw", "time", "tokens"]
+    lines = [[*head, "cost"] if any(row.cost is not None for row in table) else head]
     for row in table:
-        score = row.score
-        missing = f", {score.unscored} without an answer" if score.unscored else ""
-        cost = "" if row.cost is None else f", costs {row.cost:.3g}"
-        words = (
-            f"{score.mean:.2f} ({score.low:.2f} to {score.high:.2f}, n={score.n}{missing}), saw {row.shown:.0%}; per "
-            f"100K tokens {duration(row.seconds)}, {amount(round(row.prompt_tokens))} prompt and "
-            f"{amount(round(row.completion_tokens))} completion tokens{cost}"
+        score, parts = row.score, [row.tasks.get(task) for task in TASKS.values()]
+        lines.append(
+            [
+                row.system,
+                show_length(row.length),
+                f"{score.mean:.2f} ({score.low:.2f} to {score.high:.2f})",
+                *("-" if part is None else f"{part.mean * part.n:g} of {part.n}" for part in parts),
+                f"{row.shown:.0%}",
+                duration(row.seconds),
+                amount(row.prompt_tokens + row.completion_tokens),
+                *([] if row.cost is None else [f"{row.cost:.3g}"]),
+            ]
         )
-        found.append((f"{row.system} at {show_length(row.length)}", words))
-    paper.table(found)
-    tokens = sum(r.usage.prompt_tokens + r.usage.completion_tokens for r in records)
-    seconds = sum(record.seconds for record in records)
-    paper.line(
-        f"{amount(round(tokens / seconds)) if seconds else 0} tokens/s for one sample at a time"
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    paper.line("")
+    for line in lines:
+        paper.line("  ".join(map(str.ljust, line, widths)).rstrip())
+    at_once = min(concurrency, len(table))
+    note = (
+        f"per 100K tokens of documents: wall time with up to {plural(at_once, 'sample')} at work at once, tokens of "
+        f"calls; {amount(speed)} tokens/s in all"
     )
+    paper.line((note, "dim"))
     paper.line(("verdict: ", "bold"), said)

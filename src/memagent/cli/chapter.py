@@ -100,7 +100,7 @@ def trace(events: Iterable[Event], text: str, asked: Asked, number: int) -> Trac
 
 
 def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
-    """Has a model read the chapter once for all questions, and says what it got right; exits if an answer is missing."""
+    """Has a model read the chapter once for all questions, and says what it got right; exits if it lacks an answer."""
     from memagent.documents import open_document
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore
