@@ -20,7 +20,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
+.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-server bench-generate docs lock lock-train clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -74,6 +74,12 @@ test-extra: $(STAMP_EXTRA) ## Check and test what needs other frameworks; writes
 
 demo-nano: $(STAMP_TRAIN) ## Have the shipped policy find a fact in 64 thousand tokens of a book (TOKENS=64k)
 	OMP_NUM_THREADS=1 $(TRAIN)/memagent demo --model nano --tokens $(TOKENS)
+
+demo-smol: smol ## Have `smol` answer three questions about a chapter of a book, and see what its memory kept
+	$(TRAIN)/memagent demo --model smol
+
+quick-smol: smol ## The shortest useful run of memagent-bench quick, with `smol` (2 minutes; OUT=DIR)
+	$(TRAIN)/memagent-bench quick --model smol --window 1024 --minutes 2 --out $(or $(OUT),build/quick-smol)
 
 train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (6 minutes)
 	OMP_NUM_THREADS=1 $(TRAIN)/python -m memagent_train.smoke

@@ -27,6 +27,8 @@ PACKAGES = (
     "pydantic",
     "tiktoken",
     "tokenizers",
+    "torch",
+    "transformers",
     "wonderwords",
 )
 """What can change samples, prompts, counts or answers."""

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 EXIT_CODES = (
     "Exit codes: 0 answered; 1 unexpected error, or the output cannot be written; 2 wrong usage or a bad setting; "
     "3 the document cannot be read; 4 the model fails; 5 the run store fails; 6 stopped without an answer (can be "
-    "resumed); 7 wrong answer in the demo; 130 interrupted; 143 terminated; 141 the reader of the output is gone."
+    "resumed); 7 the demo's hidden fact was not found; 130 interrupted; 143 terminated; 141 the reader of the output "
+    "is gone."
 )
 UNFORESEEN, NO_ANSWER, WRONG, BROKEN_PIPE = 1, 6, 7, 141
 CODES: dict[type[errors.MemagentError], int] = {
