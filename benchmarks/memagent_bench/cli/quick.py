@@ -116,6 +116,7 @@ class Session:
         """That were finished, and had something to do."""
         self._summaries: list[Summary] = []
         self._boards: list[Board] = []
+        self._slow = False
         given = replace(
             given,
             systems=",".join(SYSTEMS),
@@ -188,21 +189,29 @@ class Session:
 
     def _foresee(self, board: Board) -> None:
         """Says that the first round will not end in time, once its pace is known."""
-        left, minutes = board.left, self._given.minutes
+        left = board.left
         if left is None or board.fraction < TELLING:
             asyncio.get_running_loop().call_later(1, self._foresee, board)
-        elif (whole := len(self._benches) * (board.elapsed + left)) > 60 * minutes:
+        elif (whole := len(self._benches) * (board.elapsed + left)) > 60 * self._given.minutes:
+            self._say_slow(f"may take {duration(whole)}")
+
+    def _say_slow(self, takes: str) -> None:
+        if not self._slow:
+            self._slow = True
             say(
                 "slow:",
-                f"a round may take {duration(whole)}, and --minutes {minutes:g} ends it before. Records are kept: "
-                f"repeat the command to go on, give more --minutes, or start anew with a smaller --window or --lengths",
+                f"one round {takes}, and --minutes {self._given.minutes:g} ends it before. Records are kept: repeat "
+                f"the command to go on, give more --minutes, or start anew with a smaller --window or --lengths",
                 style="yellow",
             )
 
     def close(self) -> bool:
         """Says what is missing, and how to go on. Whether samples lack an answer, or a limit of the user's was met."""
+        limited = self._limit is not None and "seconds=" not in self._limit
         missing = [record for summary in self._summaries for record in summary.missing]
         impossible = {k: why for s in self._summaries for k, why in s.impossible.items()}
+        if self._limit is not None and not limited and not self._rounds:
+            self._say_slow("takes longer")
         if self._summaries:
             last = replace(self._summaries[-1], missing=missing, impossible=impossible)
             show_gaps(last, self._going.resume_command(None))
@@ -212,7 +221,7 @@ class Session:
             f"repeat the command for more samples",
             style="dim",
         )
-        return bool(missing) or (self._limit is not None and "seconds=" not in self._limit)
+        return bool(missing) or limited
 
 
 def _save(
@@ -235,6 +244,7 @@ def _save(
 def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: float) -> None:
     from memagent_bench.quick import TASKS
 
+    paper.line("")
     head = ["system", "at", "right (95%)", *NAMES.values(), "saw", "time", "tokens"]
     lines = [[*head, "cost"] if any(row.cost is not None for row in table) else head]
     for row in table:
@@ -251,14 +261,11 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
                 *([] if row.cost is None else [f"{row.cost:.3g}"]),
             ]
         )
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    paper.line("")
-    for line in lines:
-        paper.line("  ".join(map(str.ljust, line, widths)).rstrip())
-    at_once = min(concurrency, len(table))
-    note = (
-        f"per 100K tokens of documents: wall time with up to {plural(at_once, 'sample')} at work at once, tokens of "
-        f"calls; {amount(speed)} tokens/s in all"
-    )
-    paper.line((note, "dim"))
+    if table:
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for line in lines:
+            paper.line("  ".join(map(str.ljust, line, widths)).rstrip())
+        at_once = plural(min(concurrency, len(table)), "sample")
+        note = f"per 100K tokens of documents: wall time with up to {at_once} at work at once, tokens of calls"
+        paper.line((f"{note}; {amount(speed)} tokens/s in all", "dim"))
     paper.line(("verdict: ", "bold"), said)

@@ -20,7 +20,7 @@ from memagent.cli.show import as_json, costs
 from memagent.cli.watch import watch
 from memagent.events import ChunkRead, Event, MemoryKept, MemoryUpdated
 from memagent.tasks.scores import string_match_part
-from memagent.terminal import duration, plural
+from memagent.terminal import duration, plural, shorten
 
 DATA = "samples/chapter.toml"
 HEADING = "\nCHAPTER "
@@ -30,6 +30,8 @@ UNTRAINED = (
     "smol has 135 million parameters and is not trained to keep notes, so expect it to be wrong. "
 )
 POINT = "The point is the record: it says of each answer where it was kept or lost."
+SHOWN = 500
+"""Characters of a memory: all of it, unless it is full of long words."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +108,18 @@ def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
     from memagent.runstore import RunStore
 
     read = chapter()
-    sizes = {"window": WINDOW, "chunk_tokens": CHUNK, "memory_tokens": MEMORY}
     with (
         closing(RunStore(None)) as store,
-        closing(MemoryAgent(fetched(model), **sizes, seed=seed, store=store)) as agent,
+        closing(
+            MemoryAgent(
+                fetched(model),
+                window=WINDOW,
+                chunk_tokens=CHUNK,
+                memory_tokens=MEMORY,
+                seed=seed,
+                store=store,
+            )
+        ) as agent,
     ):
         if outcome.for_people:
             outcome.paper.line(
@@ -163,7 +173,7 @@ def _show(results: Iterable[dict[str, Any]], outcome: Outcome) -> None:
                 ),
                 ("in the text", _chunks(result["said"])),
                 ("in memory", f"{_chunks(result['remembered'], 'after ')}: {result['fate']}"),
-                ("last memory", result["memory"].strip() or "(empty)"),
+                ("last memory", shorten(result["memory"], SHOWN) or "(empty)"),
             ]
         )
     outcome.paper.line("")
