@@ -115,8 +115,10 @@ class Session:
         self._rounds = 0
         """That were finished, and had something to do."""
         self._summaries: list[Summary] = []
-        self._boards: list[Board] = []
+        self._begun = 0
+        """Suites of rounds that had something to do."""
         self._slow = False
+        self._again = "repeat the command for more samples"
         given = replace(
             given,
             systems=",".join(SYSTEMS),
@@ -152,7 +154,7 @@ class Session:
                 style="dim",
             )
             for index in range(MOST_ROUNDS):
-                boards = len(self._boards)
+                begun = self._begun
                 for bench in self._benches:
                     if self._limit is None:
                         await self._measure(
@@ -160,11 +162,13 @@ class Session:
                         )
                 if self._limit is not None:
                     break
-                self._rounds += len(self._boards) > boards
+                self._rounds += self._begun > begun
                 # The next one is begun only if it should end in time.
                 each = self._spent / max(1, self._rounds)
                 if self._rounds and self._spent + each > 60 * self._given.minutes:
                     break
+            else:
+                self._again = "there are no more samples"
         finally:
             await self._model.aclose()
 
@@ -179,9 +183,9 @@ class Session:
 
         def watch(board: Board) -> SilentWatcher:
             self._going.begun = True
-            if not self._boards:
+            if not self._begun:
                 self._foresee(board)
-            self._boards.append(board)
+            self._begun += 1
             return watcher(self._going.display, board, title)
 
         async with wanted.open() as opened:
@@ -218,7 +222,7 @@ class Session:
         say(
             "done:",
             f"{plural(self._rounds, 'round')} in {duration(self._spent)}; {self._given.out / RESULT} can be shared; "
-            f"repeat the command for more samples",
+            f"{self._again}",
             style="dim",
         )
         return bool(missing) or limited

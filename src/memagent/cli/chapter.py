@@ -81,7 +81,8 @@ def chapter() -> Chapter:
     """The shipped chapter."""
     data = tomllib.loads(resources.files("memagent").joinpath(DATA).read_text(encoding="utf-8"))
     asked = [Asked(each["question"], tuple(each["answers"])) for each in data["questions"]]
-    text = HEADING + book().split(HEADING)[data["number"]]
+    number: int = data["number"]
+    text = HEADING + book().split(HEADING)[number]
     return Chapter(data["title"], text.strip(), tuple(asked))
 
 
