@@ -254,6 +254,8 @@ class ChatRequest(Leaf):
     """False asks a reasoning model to answer without reasoning; None leaves its default."""
     pattern: str | None = None
     """A regular expression that the whole text has to match, where the engine can hold it to one; else ignored."""
+    stop: tuple[str, ...] = ()
+    """The engine stops behind the first of these strings, where it can; whoever reads the reply cuts it there."""
     tools: tuple[ToolSpec, ...] = ()
     """Tools that the model may call by the server's own means."""
     tool_choice: Literal["none"] | None = None

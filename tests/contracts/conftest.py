@@ -50,7 +50,7 @@ def served(request: pytest.FixtureRequest) -> Subject:
     return _served(request)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def nano_server(request: pytest.FixtureRequest, start_server: StartServer) -> EngineServer:
     """The package's own policy at the engine that `--engine` names."""
     engine: str = request.config.getoption("--engine") or ""

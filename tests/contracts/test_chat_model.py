@@ -70,6 +70,20 @@ async def test_a_reply_keeps_to_its_limit_and_says_what_it_cost(subject: Subject
     await model.aclose()
 
 
+async def test_a_reply_ends_at_a_stop_sequence(subject: Subject) -> None:
+    model = subject.make()
+    whole = await model.complete(request(subject.talk, max_tokens=12))
+    middle = len(whole.text) // 2
+    stop = whole.text[middle : middle + 2]
+    before = whole.text[: whole.text.index(stop)]
+    reply = await model.complete(request(subject.talk, max_tokens=12, stop=(stop, "\u2603\u2603")))
+    if subject.name not in ("extractive", "scripted"):  # these draw nothing
+        assert reply.text.partition(stop)[0] == before
+        assert reply.usage.completion_tokens <= whole.usage.completion_tokens
+        assert reply.finish_reason is FinishReason.STOP
+    await model.aclose()
+
+
 async def miscounted(
     model: ChatModel, texts: list[str], thinks: bool
 ) -> list[tuple[str, int, int]]:

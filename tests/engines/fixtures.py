@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from tests.engines import venvs
@@ -42,37 +43,53 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
-@pytest.fixture(scope="session")
-def start_server(
+@contextmanager
+def starting(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[StartServer]:
-    """Starts a server with the options of `EngineServer`; it is stopped when the tests end."""
+    """What starts a server with the options of `EngineServer`; it is stopped when the block ends."""
     engine: str | None = request.config.getoption("--engine")
     if engine is None:
         raise pytest.UsageError("this test needs a real server: pytest --engine vllm, or sglang")
     logs = tmp_path_factory.mktemp("engines")
-    servers = request.config.stash[SERVERS]
+    every, mine = request.config.stash[SERVERS], list[EngineServer]()
 
     def start(**options: object) -> EngineServer:
-        server = EngineServer(engine, logs / f"{engine}-{len(servers)}.log", **options)  # pyright: ignore[reportArgumentType]
-        servers.append(server)
+        server = EngineServer(engine, logs / f"{engine}-{len(every)}.log", **options)  # pyright: ignore[reportArgumentType]
+        every.append(server)
+        mine.append(server)
         return server.start()
 
     yield start
-    for server in servers:
+    for server in mine:
         server.stop()
 
 
+@pytest.fixture(scope="module")
+def start_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartServer]:
+    """Starts servers that are stopped behind a module's last test: idle ones take a tenth of a core each."""
+    with starting(request, tmp_path_factory) as start:
+        yield start
+
+
 @pytest.fixture(scope="session")
-def first_server(start_server: StartServer) -> EngineServer:
+def first_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EngineServer]:
     """The server of `engine`."""
-    return start_server(window=WINDOW, api_key=API_KEY)
+    with starting(request, tmp_path_factory) as start:
+        yield start(window=WINDOW, api_key=API_KEY)
 
 
 @pytest.fixture(scope="session")
-def second_server(start_server: StartServer) -> EngineServer:
+def second_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EngineServer]:
     """The server of `second_engine`."""
-    return start_server(window=WINDOW, api_key=API_KEY)
+    with starting(request, tmp_path_factory) as start:
+        yield start(window=WINDOW, api_key=API_KEY)
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ async def test_twenty_documents_cost_what_was_estimated(engine: EngineServer) ->
     )
     agent = MemoryAgent(model, store=None, degenerate="take")
     text = await asyncio.to_thread(lambda: gzip.decompress(BOOK.read_bytes()).decode())
-    for place in range(20):
+
+    async def check(place: int) -> None:
         start = 40_000 * place
         document = text[start : start + 12_000 + 900 * place]
         planned = await agent.aestimate(document, QUESTION)
@@ -37,4 +38,6 @@ async def test_twenty_documents_cost_what_was_estimated(engine: EngineServer) ->
         assert usage.prompt_tokens <= planned.prompt_tokens <= 1.10 * usage.prompt_tokens
         assert usage.completion_tokens <= planned.completion_tokens
         assert planned.completion_tokens <= 1.10 * usage.completion_tokens
+
+    await asyncio.gather(*map(check, range(20)))
     await agent.aclose()

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from tests.engines import commands
 from tests.engines.fixtures import API_KEY, StartServer
 from tests.engines.servers import EngineServer
@@ -47,17 +48,21 @@ NEEDLE = "The code of the blue door is 4761."
 QUESTION = "What is the code of the blue door?"
 GREEDY = Sampling(temperature=0.0)
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def smol(start_server: StartServer, request: pytest.FixtureRequest) -> EngineServer:
+def smol(start_server: StartServer, request: pytest.FixtureRequest) -> Iterator[EngineServer]:
+    """One such server at a time, also where engines are tested side by side: two are slow on two cores."""
     engine = str(request.config.getoption("--engine"))
     folder = smol_folder()
     assert folder.is_dir(), "the model is missing: make smol"
     model = (commands.MODEL_FLAG[engine], str(folder), "--dtype", "bfloat16")
     flags = (*commands.REPORTING[engine], *model, *SIZES[engine])
-    return start_server(window=8192, api_key=API_KEY, flags=flags)
+    with FileLock(folder.with_name(f"{folder.name}.served.lock")):
+        server = start_server(window=8192, api_key=API_KEY, flags=flags)
+        yield server
+        server.stop()  # while the lock is held
 
 
 @pytest.fixture

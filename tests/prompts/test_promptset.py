@@ -107,6 +107,9 @@ def test_hash_is_that_of_the_normalised_bytes() -> None:
         (('question = "q"', 'question = "q>"'), "tags.question"),
         (('name = "small"', 'name = "small'), "not TOML"),
         (('name = "small"', 'name = "small"\nnames = 1'), "names is unknown"),
+        (("[tags]", '[stop]\nupdate = [""]\n[tags]'), "stop.update"),
+        (("[tags]", '[stop]\nupdate = "\\n"\n[tags]'), "stop.update"),
+        (("[tags]", "[stop]\nanswer = ['1', '2', '3', '4', '5']\n[tags]"), "stop.answer"),
     ],
 )
 def test_a_broken_set_says_what_is_wrong(change: tuple[str, str], says: str) -> None:

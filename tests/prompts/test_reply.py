@@ -126,6 +126,17 @@ def test_a_literal_answers_nothing(text: str) -> None:
         read_answer(reply(text), PROMPTS)
 
 
+def test_a_reply_is_read_up_to_its_first_stop_sequence() -> None:
+    stop = {"update": ("\n\n", "Text:"), "answer": ("\n",)}
+    prompts = PromptSet.model_validate(PROMPTS.model_dump() | {"stop": stop})
+    text = "\n\nHe is old. \nHe rides. Text: more\n\nand more"
+    update = read_update(reply(text, cut=True), prompts, "off")
+    assert (update.memory, update.cut_off) == ("He is old. \nHe rides.", False)
+    answer = read_answer(reply(text, cut=True), prompts)
+    assert (answer.text, answer.truncated) == ("He is old.", False)
+    assert read_update(reply("He is", cut=True), prompts, "off").cut_off
+
+
 def test_an_answer_that_was_cut_off_says_so() -> None:
     assert read_answer(reply("In 18", cut=True), PROMPTS).truncated
 

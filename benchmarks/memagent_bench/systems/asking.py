@@ -157,6 +157,7 @@ class Asker:
             messages=messages,
             read=read,
             most=self.plan.budget.output,
+            stop=getattr(self.plan.prompts.stop, kind, ()),
             parts=parts,
         )
         try:

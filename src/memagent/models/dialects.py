@@ -47,6 +47,8 @@ class Dialect:
         fields: dict[str, object] = {self.limit: request.max_tokens, **dict(request.sampling)}
         if request.seed is not None:
             fields["seed"] = request.seed
+        if request.stop:
+            fields["stop"] = list(request.stop)
         if request.thinking is not None and self.engine:
             fields[TEMPLATE_KWARGS] = {"enable_thinking": request.thinking}
         if request.pattern is not None and self.pattern is not None:

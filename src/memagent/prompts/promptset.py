@@ -29,6 +29,20 @@ class Tags(Leaf):
     chunk: str = Field(pattern=r"^[A-Za-z][\w-]*$")
 
 
+class Stop(Leaf):
+    """Strings that end a reply; what stands behind the first of them is dropped. OpenAI takes four at most."""
+
+    update: tuple[str, ...] = Field(default=(), max_length=4)
+    answer: tuple[str, ...] = Field(default=(), max_length=4)
+
+    @field_validator("update", "answer")
+    @classmethod
+    def _not_empty(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in value:
+            raise ValueError("must not hold an empty string")
+        return value
+
+
 class Turn(Leaf):
     """One message of a prompt: a role and a Jinja template."""
 
@@ -55,6 +69,7 @@ class PromptSet(Wording):
     done: str = Field(default="[done]", min_length=1)
     """Alone on the last line, this ends the reading (exit gate)."""
     answer_form: AnswerForm = "plain"
+    stop: Stop = Stop()
 
     @field_validator("keep", "done", "empty_memory")
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memagent.messages import Completion, FinishReason
@@ -82,7 +83,7 @@ def read_update(completion: Completion, prompts: PromptSet, gate: Gate) -> Updat
     Raises:
         UnusableReply: see `visible`.
     """
-    text = visible(completion)
+    text, cut_off = _read(completion, prompts.stop.update)
     done = False
     if gate in ("exit", "both"):
         before, _, last = text.rpartition("\n")
@@ -90,7 +91,7 @@ def read_update(completion: Completion, prompts: PromptSet, gate: Gate) -> Updat
             text, done = before.strip(), True
     if (done and not text) or (gate in ("update", "both") and text == prompts.keep):
         return Update(memory=None, done=done, cut_off=False)
-    return Update(memory=text, done=done, cut_off=completion.finish_reason is FinishReason.LENGTH)
+    return Update(memory=text, done=done, cut_off=cut_off)
 
 
 def read_answer(completion: Completion, prompts: PromptSet) -> Answer:
@@ -99,15 +100,24 @@ def read_answer(completion: Completion, prompts: PromptSet) -> Answer:
     Raises:
         UnusableReply: see `visible`; or it is `keep` or `done`, which answer nothing.
     """
-    text = visible(completion)
+    text, cut_off = _read(completion, prompts.stop.answer)
     if text in (prompts.keep, prompts.done):
         raise UnusableReply(f"the reply is {text!r} and no answer")
     found = find_answer(text, prompts.answer_form)
     return Answer(
         text=text if found is None else found,
         form_found=found is not None,
-        truncated=completion.finish_reason is FinishReason.LENGTH,
+        truncated=cut_off,
     )
+
+
+def _read(completion: Completion, stops: Sequence[str]) -> tuple[str, bool]:
+    """The text up to the first stop sequence, and whether its token limit cut it off."""
+    text = visible(completion)
+    ends = [at for stop in stops if (at := text.find(stop)) >= 0]
+    if ends:
+        return text[: min(ends)].rstrip(), False
+    return text, completion.finish_reason is FinishReason.LENGTH
 
 
 def find_answer(text: str, form: AnswerForm) -> str | None:

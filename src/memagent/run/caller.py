@@ -133,6 +133,7 @@ class Caller:
             thinking=thinking,
             # With calls of the server's own, a pattern would keep the model from making them.
             pattern=NOT_EMPTY if attempt and not exchange.tools else None,
+            stop=exchange.stop,
             tools=exchange.tools,
             tool_choice=exchange.tool_choice,
             kind=exchange.kind,

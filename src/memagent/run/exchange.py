@@ -74,6 +74,8 @@ class Exchange(Generic[T]):
     """Counts the messages in place of the counter where more is known of the prompt. Takes `thinking`; may block."""
     near: int = NEAR
     """Tokens below the limit from which `bound` is not relied on, and the prompt counted whole."""
+    stop: tuple[str, ...] = ()
+    """Strings that end the reply."""
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: Literal["none"] | None = None
     """`none`: the tools stand in the prompt, and may not be called; they are left out once a reply calls one."""

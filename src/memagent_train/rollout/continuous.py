@@ -250,4 +250,5 @@ class _Engine:
             if is_out_of_memory(RuntimeError(result.error)):
                 return DeviceFull(f"{words}; use a smaller max_batch or window")
             return ModelError(words)
-        return read_drawn(result.generated_tokens, result.logprobs, self._ends)
+        ids, logprobs = result.generated_tokens, result.logprobs
+        return read_drawn(ids, logprobs, len(ids), self._ends)

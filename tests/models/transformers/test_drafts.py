@@ -1,4 +1,4 @@
-"""Guessed replies: what is right of a guess is taken, and a reply never depends on it."""
+"""Drafts: what is right of one is taken, and a reply never depends on it."""
 
 import asyncio
 import random
@@ -11,73 +11,80 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, Pre
 
 from memagent.messages import Sampling
 from memagent.models.transformers import drafts
-from memagent.models.transformers.batching import Request
-from memagent.models.transformers.drafts import KEPT, Drafts
 from memagent.models.transformers.padded import PaddedSampler
 from memagent.models.transformers.sampler import Sampled
 
-
-def noted(*replies: list[int]) -> Drafts:
-    made = Drafts()
-    for reply in replies:
-        made.note(reply)
-    return made
+GREEDY = Sampling(temperature=0.0, top_p=1.0)
+VERIFIES = "memagent.models.transformers.padded.verifies"
 
 
 @pytest.mark.parametrize(
-    ("prompt", "guess"),
+    ("text", "followed"),
     [
-        ([1, 5, 6, 7, 8, 9, 2], [5, 6, 7, 8, 9]),  # the whole reply stands there
-        ([1, 5, 6, 7, 8, 3, 2], [5, 6, 7, 8, 9]),  # its beginning does
-        ([1, 5, 6, 7, 3, 8, 9], []),  # too little of it
-        ([7, 8, 9], []),
-        ([], []),
+        ("the old prince, the old ", "prince, the old "),  # where it stood first
+        ("ab1 ab2 xab", "1 ab2 xab"),
+        ("ab1 xab2 xab", "2 xab"),  # the longer one counts
+        ("aaaa", "a"),
+        ("abc", ""),
+        ("a", ""),
+        ("", ""),
+        ("\ud800\U0003ffff1\ud800\U0003ffff", "1\ud800\U0003ffff"),  # ids of all kinds
     ],
 )
-def test_a_reply_that_begins_in_the_prompt_is_guessed(prompt: list[int], guess: list[int]) -> None:
-    assert noted([5, 6, 7, 8, 9]).guess(prompt, 10) == guess
+def test_a_draft_is_what_followed_the_same_words(text: str, followed: str) -> None:
+    assert drafts.guess(text, 20) == followed
+    assert drafts.guess(text, 2) == followed[:2]
+    assert drafts.guess(text, 0) == ""
 
 
-def test_a_short_reply_is_guessed_where_all_of_it_stands() -> None:
-    assert noted([5]).guess([3, 5, 4], 10) == [5]
-    assert noted([5, 6]).guess([3, 5, 4], 10) == []
+def reply(
+    model: PreTrainedModel,
+    prompts: list[list[int]],
+    limits: list[int],
+    sampling: Sampling = GREEDY,
+) -> list[Sampled]:
+    sampler = PaddedSampler(model, tokenizer())
+
+    async def together() -> list[Sampled]:
+        calls = enumerate(zip(prompts, limits, strict=True))
+        return await asyncio.gather(
+            *(sampler.sample(p, max_tokens=n, sampling=sampling, seed=at) for at, (p, n) in calls)
+        )
+
+    with sampler.generating():
+        return asyncio.run(together())
 
 
-def test_of_several_the_one_with_most_in_the_prompt_and_then_the_latest() -> None:
-    assert noted([5], [5, 6, 7, 8, 9], [5, 6]).guess([5, 6, 7, 8, 9], 10) == [5, 6, 7, 8, 9]
-    assert noted([5, 6, 7, 8, 1], [5, 6, 7, 8, 2]).guess([5, 6, 7, 8], 10)[-1] == 2
-    assert noted([5, 6, 7, 8, 1], [5, 6, 7, 8, 2], [5, 6, 7, 8, 1]).guess([5, 6, 7, 8], 10)[-1] == 1
+def undrafted(
+    model: PreTrainedModel,
+    prompts: list[list[int]],
+    limits: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    sampling: Sampling = GREEDY,
+) -> list[Sampled]:
+    """Replies of transformers' own `generate`."""
+    with monkeypatch.context() as patch:
+        patch.setattr(VERIFIES, lambda _: False)
+        return reply(model, prompts, limits, sampling)
 
 
-def test_no_more_than_asked_for_is_guessed() -> None:
-    assert noted([5, 6, 7, 8, 9]).guess([5, 6, 7, 8, 9], 2) == [5, 6]
-    assert noted([5]).guess([5], 0) == []
+def draft(
+    monkeypatch: pytest.MonkeyPatch,
+    prompts: list[list[int]],
+    replies: list[Sampled],
+    chance: random.Random,
+) -> None:
+    """Has drafts be right for a while, and then wrong: the reply is known."""
+    whole = [
+        "".join(map(chr, [*prompt, *reply.ids]))
+        for prompt, reply in zip(prompts, replies, strict=True)
+    ]
 
+    def guess(text: str, longest: int) -> str:
+        right = next((w[len(text) :] for w in whole if w.startswith(text)), "")
+        return (right[: chance.randrange(9)] + chance.choice(["", "abc"]))[:longest]
 
-def test_ids_of_large_vocabularies_and_surrogates_are_ids_like_others() -> None:
-    assert noted([0xD800, 262_143]).guess([1, 0xD800, 262_143, 1], 10) == [0xD800, 262_143]
-
-
-def test_old_replies_are_forgotten_and_empty_ones_never_known() -> None:
-    made = noted([1], [2], [])
-    for one in range(3, KEPT + 2):
-        made.note([one])
-    assert made.guess([1], 10) == []
-    assert made.guess([2], 10) == [2]
-
-
-GREEDY = Sampling(temperature=0.0, top_p=1.0)
-
-
-class Told(Drafts):
-    """Guesses what it is told to."""
-
-    def __init__(self, guesses: dict[tuple[int, ...], list[int]] | None = None) -> None:
-        super().__init__()
-        self.guesses = guesses or {}
-
-    def guess(self, prompt_ids: Any, most: int) -> list[int]:
-        return self.guesses.get(tuple(prompt_ids), [])[:most]
+    monkeypatch.setattr(drafts, "guess", guess)
 
 
 class Counted:
@@ -91,81 +98,68 @@ class Counted:
         self.passes += 1
 
 
-def sampler(model: PreTrainedModel, guesses: dict[tuple[int, ...], list[int]]) -> PaddedSampler:
-    made = PaddedSampler(model, tokenizer())
-    made.drafts = Told(guesses)
-    return made
-
-
-def reply(one: PaddedSampler, prompts: list[list[int]], limits: list[int]) -> list[Sampled]:
-    async def together() -> list[Sampled]:
-        calls = zip(prompts, limits, strict=True)
-        return await asyncio.gather(
-            *(one.sample(p, max_tokens=n, sampling=GREEDY, seed=None) for p, n in calls)
-        )
-
-    with one.generating():
-        return asyncio.run(together())
-
-
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=0.7, top_p=0.9)], ids=str)
 @pytest.mark.parametrize("seed", range(3))
-def test_no_reply_depends_on_what_was_guessed(seed: int) -> None:
-    draw = random.Random(seed)
-    prompts = [[draw.randrange(3, 2000) for _ in range(draw.randrange(1, 60))] for _ in range(6)]
-    limits = [draw.randrange(1, 30) for _ in prompts]
-    plain = reply(sampler(policy(), {}), prompts, limits)
-    guesses = dict[tuple[int, ...], list[int]]()
-    for prompt, one in zip(prompts[1:], plain[1:], strict=True):  # the first has none
-        right = list(one.ids)[: draw.randrange(0, 20)]
-        guesses[tuple(prompt)] = [i for i in right if i != 2] + draw.choice([[], [7, 8, 9]])
-    guessed = reply(sampler(policy(), guesses), prompts, limits)
-    for one, other in zip(plain, guessed, strict=True):
-        assert (one.ids, one.finish) == (other.ids, other.finish)
-        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
-
-
-def test_a_reply_that_was_guessed_takes_one_pass() -> None:
-    model = policy()
-    (plain,) = reply(sampler(model, {}), [[9, 8]], [20])
-    counted = Counted(model)
-    (guessed,) = reply(sampler(model, {(9, 8): list(plain.ids)}), [[9, 8]], [20])
-    assert guessed.ids == plain.ids
-    assert counted.passes == 1
-
-
-def test_a_reply_that_repeats_what_stands_in_its_prompt_is_guessed() -> None:
-    model = policy()
-    one = PaddedSampler(model, tokenizer())
-    (first,) = reply(one, [[9, 8]], [20])
-    counted = Counted(model)
-    prompt = [9, 8, *first.ids, 9, 8]
-    (again,) = reply(one, [prompt], [20])
-    assert counted.passes <= 20  # the guess is in the first pass, and what is wrong costs none
-    assert again.ids == reply(sampler(model, {}), [prompt], [20])[0].ids
-
-
-def test_what_is_drawn_at_a_temperature_is_not_guessed() -> None:
-    model = policy()
-    one = sampler(model, {(9, 8): [5, 5, 5]})
-    counted = Counted(model)
-    sampling = Sampling(temperature=1.0, top_p=1.0)
-
-    async def drawn() -> Sampled:
-        return await one.sample([9, 8], max_tokens=5, sampling=sampling, seed=1)
-
-    with one.generating():
-        assert counted.passes <= len(asyncio.run(drawn()).ids) <= counted.passes + 1
-
-
-def test_drafts_are_cut_where_their_logits_would_fill_the_device(
-    monkeypatch: pytest.MonkeyPatch,
+def test_no_reply_depends_on_what_was_drafted(
+    seed: int, sampling: Sampling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    chance = random.Random(seed)
+    prompts = [[chance.randrange(3, 60) for _ in range(chance.randrange(1, 60))] for _ in range(5)]
+    prompts.append([5, 6, 7, 8] * 9)
+    limits = [chance.randrange(1, 60) for _ in prompts]
+    plain = undrafted(policy(), prompts, limits, monkeypatch, sampling)
+    drafted = reply(policy(), prompts, limits, sampling)
+    draft(monkeypatch, prompts, plain, chance)
+    forced = reply(policy(), prompts, limits, sampling)
+    for row, *others in zip(plain, drafted, forced, strict=True):
+        for other_row in others:
+            assert (row.ids, row.finish) == (other_row.ids, other_row.finish)
+            assert row.logprobs == pytest.approx(other_row.logprobs, abs=1e-4)
+
+
+def test_a_reply_that_was_drafted_takes_a_few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     model = policy()
-    (plain,) = reply(sampler(model, {}), [[9, 8]], [20])
-    for most in (0, 3):
-        monkeypatch.setattr(drafts, "LOGITS", (most + 1) * 2000)
-        checked = drafts.Verified(model.eval(), [[9, 8]], [plain.ids[:19]], pad=0)
-        assert checked.drawn[0][0] == list(plain.ids[: most + 1])
+    (plain,) = undrafted(model, [[9, 8]], [40], monkeypatch)
+    counted = Counted(model)
+    monkeypatch.setattr(
+        drafts,
+        "guess",
+        lambda text, longest: "".join(map(chr, plain.ids))[len(text) - 2 :][:longest],
+    )
+    (drafted,) = reply(model, [[9, 8]], [40])
+    assert drafted.ids == plain.ids
+    assert counted.passes < len(plain.ids) / 3
+
+
+def test_a_pass_is_no_wider_than_its_logits_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = [[5, 6, 7, 8] * 9] * 2
+    plain = undrafted(policy(), prompts, [20, 20], monkeypatch)
+    for widest in (0, 1, 3):
+        monkeypatch.setattr(drafts, "LOGITS", widest * 2 * 2000)
+        assert [row.ids for row in reply(policy(), prompts, [20, 20])] == [row.ids for row in plain]
+
+
+@pytest.mark.parametrize("verifies", [True, False])
+def test_a_reply_ends_where_it_is_stopped(verifies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(VERIFIES, lambda _: verifies)
+    (whole, other_row) = reply(policy(), [[9, 8], [7, 7]], [20, 20])
+    last = whole.ids[5]
+    sampler = PaddedSampler(policy(), tokenizer())
+
+    async def both() -> list[Sampled]:
+        stopped = sampler.sample(
+            [9, 8], max_tokens=20, sampling=GREEDY, seed=0, stopped=lambda ids: last in ids
+        )
+        free = sampler.sample([7, 7], max_tokens=20, sampling=GREEDY, seed=1)
+        return list(await asyncio.gather(stopped, free))
+
+    with sampler.generating():
+        cut, free = asyncio.run(both())
+    length = whole.ids.index(last) + 1
+    assert cut.ids == whole.ids[:length]
+    assert len(cut.logprobs) == length
+    assert cut.finish == "stop"
+    assert (free.ids, free.finish) == (other_row.ids, other_row.finish)
 
 
 SIZES: Any = {
@@ -194,20 +188,16 @@ def other(kind: str, **settings: Any) -> Any:
         for kind in sorted(drafts.TRIED)
     ],
 )
-def test_every_architecture_that_is_guessed_with_replies_the_same(
-    kind: str, settings: dict[str, Any]
+def test_every_architecture_that_drafts_are_made_for_replies_the_same(
+    kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = other(kind, **settings)
     assert drafts.verifies(model)
-    prompts, limits = [[9, 8], [7] * 30, [6, 5, 4]], [20, 20, 20]
-    plain = reply(sampler(model, {}), prompts, limits)
-    tails = ([], [7] * 9, [7])
-    guesses = {
-        tuple(prompt): [i for i in one.ids if i != 2][:12] + tail
-        for prompt, one, tail in zip(prompts, plain, tails, strict=True)
-    }
-    guessed = reply(sampler(model, guesses), prompts, limits)
-    assert [one.ids for one in guessed] == [one.ids for one in plain]
+    prompts = [[9, 8], [7] * 30, [6, 5, 4]]
+    plain = undrafted(model, prompts, [20, 20, 20], monkeypatch)
+    draft(monkeypatch, prompts, plain, random.Random(0))
+    drafted = reply(model, prompts, [20, 20, 20])
+    assert [row.ids for row in drafted] == [row.ids for row in plain]
 
 
 @pytest.mark.parametrize(
@@ -220,18 +210,5 @@ def test_every_architecture_that_is_guessed_with_replies_the_same(
     ],
     ids=["sliding", "dynamic", "half", "untried"],
 )
-def test_where_a_guess_could_change_a_reply_there_is_none(model: PreTrainedModel) -> None:
+def test_where_a_draft_could_change_a_reply_there_is_none(model: PreTrainedModel) -> None:
     assert not drafts.verifies(model)
-
-
-@pytest.mark.parametrize("dropped", [False, True])
-def test_a_reply_that_nobody_waited_for_is_not_remembered(dropped: bool) -> None:
-    (whole,) = reply(sampler(policy(), {}), [[9, 8]], [20])
-    one = PaddedSampler(policy(), tokenizer())
-    request = Request([9, 8], 20, GREEDY, None)
-    if dropped:
-        request.reply.cancel()
-    with one.generating():
-        one.serve([request])
-    assert one.drafts is not None
-    assert bool(one.drafts.guess(whole.ids, 9)) != dropped

@@ -7,12 +7,14 @@ from memagent.messages import Sampling
 from memagent.models.transformers.batching import Request
 from memagent.models.transformers.drawing import Drawing
 
-LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0])
+END = 4
+LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0, -60.0])
+"""The last one is the end, which practically never comes."""
 NOTHING = torch.zeros(1, 0, dtype=torch.long)
 
 
 def make(sampling: Sampling, seeds: list[int | None]) -> Drawing:
-    return Drawing([Request([], 99, sampling, seed) for seed in seeds], [99] * len(seeds), 3)
+    return Drawing([Request([], 99, sampling, seed) for seed in seeds], [END])
 
 
 def drawn(
@@ -21,13 +23,17 @@ def drawn(
     """`(B, T)` ids and their log-probs."""
     drawing = make(sampling, seeds)
     rows = LOGITS.repeat(len(seeds), 1)
-    ids = [drawing(NOTHING, rows.clone()).argmax(-1, keepdim=True) for _ in range(steps)]
-    return torch.cat(ids, dim=-1), drawing.logprobs_BT()
+    ids = torch.zeros(len(seeds), 0, dtype=torch.long)
+    for _ in range(steps):
+        ids = torch.cat([ids, drawing(ids, rows.clone()).argmax(-1, keepdim=True)], dim=-1)
+    replies = drawing.drawn(ids)
+    assert [reply[0] for reply in replies] == ids.tolist()
+    return ids, torch.tensor([reply[1] for reply in replies])
 
 
 def test_ids_come_as_often_as_they_are_likely() -> None:
     ids, _ = drawn(Sampling(temperature=1.0, top_p=1.0), list(range(4000)))
-    shares = torch.bincount(ids.flatten(), minlength=4) / 4000
+    shares = torch.bincount(ids.flatten(), minlength=5) / 4000
     assert torch.allclose(shares, LOGITS.softmax(-1), atol=0.03)  # 4 standard errors
 
 
@@ -69,20 +75,23 @@ def test_without_a_seed_nothing_is_repeated() -> None:
 def test_generate_is_left_one_choice() -> None:
     drawing = make(Sampling(temperature=1.0, top_p=1.0), [3])
     scores = drawing(NOTHING, LOGITS.clone().unsqueeze(0))
-    assert sorted(scores.flatten().tolist()) == [-math.inf] * 3 + [0.0]
+    assert sorted(scores.flatten().tolist()) == [-math.inf] * 4 + [0.0]
 
 
 def test_ids_that_cannot_come_are_never_drawn() -> None:
-    logits = torch.full((300, 50), -math.inf)
+    logits, nothing = torch.full((300, 50), -math.inf), NOTHING.expand(300, 0)
     logits[:, 17] = 0.0
     drawing = make(Sampling(temperature=1.0, top_p=0.9), list(range(300)))
-    assert set(drawing(NOTHING, logits).argmax(-1).tolist()) == {17}
+    assert set(drawing(nothing, logits).argmax(-1).tolist()) == {17}
 
 
 def test_rows_that_have_enough_or_that_nobody_waits_for_are_given_the_end() -> None:
-    rows = [Request([], 9, Sampling(temperature=0.0, top_p=1.0), None) for _ in range(4)]
-    drawing = Drawing(rows, [1, 2, 9, 9], 3)
+    greedy = Sampling(temperature=0.0, top_p=1.0)
+    rows = [Request([], most, greedy, None) for most in (1, 2, 9, 9)]
+    drawing = Drawing(rows, [END])
     rows[3].reply.cancel()
-    steps = [drawing(NOTHING, LOGITS.repeat(4, 1)).argmax(-1).tolist() for _ in range(3)]
-    assert steps == [[0, 0, 0, 3], [3, 0, 0, 3], [3, 3, 0, 3]]
-    assert drawing.logprobs_BT().shape == (4, 3)
+    ids = torch.zeros(4, 0, dtype=torch.long)
+    for _ in range(3):
+        ids = torch.cat([ids, drawing(ids, LOGITS.repeat(4, 1)).argmax(-1, keepdim=True)], -1)
+    assert ids.tolist() == [[0, END, END], [0, 0, END], [0, 0, 0], [0, END, END]]
+    assert [reply[0] for reply in drawing.drawn(ids)] == [[0], [0, 0], [0, 0, 0], [0]]

@@ -57,8 +57,10 @@ def test_settings_of_generation_come_back_after_an_error() -> None:
 
 
 def test_what_was_drawn_is_checked() -> None:
-    assert read_drawn([5, 2], [-1.0, -0.5], [2]) == Sampled((5, 2), (-1.0, -0.5), FinishReason.STOP)
-    assert read_drawn([5, 6], [-1.0, -0.5], [2]) == Sampled(
+    assert read_drawn([5, 2], [-1.0, -0.5], 2, [2]) == Sampled(
+        (5, 2), (-1.0, -0.5), FinishReason.STOP
+    )
+    assert read_drawn([5, 6], [-1.0, -0.5], 2, [2]) == Sampled(
         (5, 6), (-1.0, -0.5), FinishReason.LENGTH
     )
     for ids, logprobs, words in (
@@ -67,7 +69,7 @@ def test_what_was_drawn_is_checked() -> None:
         ([5], [math.nan], "weights"),
         ([5], [-math.inf], "weights"),
     ):
-        error = read_drawn(ids, logprobs, [2])
+        error = read_drawn(ids, logprobs, 2, [2])
         assert isinstance(error, ModelError)
         assert words in str(error)
 

@@ -32,8 +32,16 @@ class Request:
     max_tokens: int
     sampling: Sampling
     seed: int | None
+    stopped: Callable[[Sequence[int]], bool] = lambda _: False
+    """Whether the ids of a reply so far end it."""
     reply: Future[Sampled] = field(default_factory=Future[Sampled])
     """Done as soon as nobody waits for what the model draws."""
+
+    def wants_more(self, ids: Sequence[int], ends: Sequence[int]) -> bool:
+        """Whether the reply goes on behind these ids, at least one."""
+        return not (
+            ids[-1] in ends or len(ids) >= self.max_tokens or self.reply.done() or self.stopped(ids)
+        )
 
 
 Serve = Callable[[Sequence[Request]], "Sequence[Sampled | Exception]"]

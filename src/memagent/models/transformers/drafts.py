@@ -1,12 +1,14 @@
-"""Guesses of replies, since a model that keeps its memory as it was says what stands in its prompt, word for word.
+"""Drafts of what comes next, found in the text so far, since a model that rewrites its memory repeats most of it.
 
-They are checked in the pass that reads the prompt: speculative decoding (Leviathan et al. 2023).
+A pass checks a whole draft at once, and what is drawn stays the same: speculative decoding (Leviathan et al. 2023) with
+n-grams of the prompt as the draft model (Saxena 2023, "prompt lookup decoding").
 """
 
-# ruff: noqa: N806  (names of tensors end in their dimensions)
+# ruff: noqa: N803, N806  (names of tensors end in their dimensions)
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,57 +16,26 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from memagent.models.transformers.drawing import left_padded
+from memagent.models.transformers.drawing import draw, left_padded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-KEPT = 256
-"""Replies that are remembered: those of four full batches."""
-HEAD = 4
-"""Ids at its beginning by which a reply is looked for in a prompt."""
+    from memagent.models.transformers.batching import Request
+
+NGRAMS = (6, 5, 4, 3, 2)
+"""Lengths of the ends of a text that are looked for in it, the longest first."""
+WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Ids of each row in a pass: the last one, and its draft."""
+PASS = 16
+"""A pass over few ids takes as long as a pass over one and so many more would: measured with a model of 135M weights on
+two CPU cores; GPUs have more to spare."""
 LOGITS = 2**24
-"""Most logits of a pass (64 MiB): drafts are cut to that."""
+"""Most logits of a pass (64 MiB)."""
+MEMORY = 0.8
+"""How much of what is known of a row's drafts stays after each of them."""
 TRIED = frozenset({"gpt2", "llama", "mistral", "qwen2", "qwen3"})
-"""Architectures that the tests guess with. Others may take a cache for something else, or none at all."""
-
-
-class Drafts:
-    """Remembers replies, and guesses the next ones: what was said before and stands in the prompt.
-
-    A guess costs little where it is wrong, and changes no reply (see `Verified`).
-    """
-
-    def __init__(self) -> None:
-        self._replies: dict[str, None] = {}
-
-    def note(self, ids: Sequence[int]) -> None:
-        """Remembers a reply, without its end token; an empty one is not remembered."""
-        if ids:
-            reply = _text(ids)
-            self._replies.pop(reply, None)
-            self._replies[reply] = None
-            if len(self._replies) > KEPT:
-                del self._replies[next(iter(self._replies))]
-
-    def guess(self, prompt_ids: Sequence[int], most: int) -> list[int]:
-        """The reply with the longest beginning that stands in the prompt, of several the latest; at most `most` ids.
-
-        Empty where there is none. The whole reply is guessed, not only what stands there: one that was cut at its
-        limit may read a little differently when it is encoded again.
-        """
-        prompt = _text(prompt_ids)
-        best, found = "", 0
-        for reply in reversed(self._replies):
-            at = prompt.find(reply[:HEAD])
-            while at >= 0 and found < len(reply) and prompt.startswith(reply[: found + 1], at):
-                best, found = reply, found + 1
-        return [*map(ord, best[:most])]
-
-
-def _text(ids: Sequence[int]) -> str:
-    """Ids as a string, which Python searches fast: a character each (a million would fit, vocabularies have less)."""
-    return "".join(map(chr, ids))
+"""Architectures that the tests draft with. Others may take a cache for something else, or none at all."""
 
 
 def verifies(model: PreTrainedModel) -> bool:
@@ -84,52 +55,144 @@ def verifies(model: PreTrainedModel) -> bool:
     )
 
 
-class Verified:
-    """B prompts, each with its draft (which may be empty), after one pass of a model in eval mode."""
+def guess(text: str, longest: int) -> str:
+    """What followed the end of a text where it stood first, at most `longest` characters; empty if it stood nowhere."""
+    for length in NGRAMS:
+        if len(text) > length:
+            at = text.find(text[-length:], 0, -1)
+            if at >= 0:
+                return text[at + length : at + length + longest]
+    return ""
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        prompts: Sequence[Sequence[int]],
-        drafts: Sequence[Sequence[int]],
-        pad: int,
-    ) -> None:
-        most = max(LOGITS // (len(prompts) * model.config.get_text_config().vocab_size) - 1, 0)
-        drafts = [draft[:most] for draft in drafts]
-        rows = [[*prompt, *draft] for prompt, draft in zip(prompts, drafts, strict=True)]
-        self._inputs_BS = left_padded(rows, pad, model.device)
-        mask_BS = self._inputs_BS["attention_mask"]
-        self._cache, self._device = DynamicCache(config=model.config), model.device
-        keep = max(map(len, drafts)) + 1
-        forward: Any = model
+
+class _Row:
+    """A prompt and its reply, while it is drawn."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        # Ids as characters, for Python's search: a million would fit, and vocabularies have less.
+        self.text = "".join(map(chr, request.prompt_ids))
+        self.ids: list[int] = []
+        self.logprobs: list[float] = []
+        self.draft = ""
+        self._right, self._wrong = 0.0, 0.0
+        self._stream = random.Random(request.seed)
+        self._uniforms: list[float] = []
+
+    def uniforms(self, count: int) -> list[float]:
+        """A number from [0, 1) for each of the next places: a place's own, whatever is drafted for it."""
+        while len(self._uniforms) < len(self.ids) + count:
+            self._uniforms.append(self._stream.random())
+        return self._uniforms[len(self.ids) : len(self.ids) + count]
+
+    def gains(self) -> list[float]:
+        """Ids that a pass over each of `WIDTHS` is expected to add."""
+        chance = (self._right + 1) / (self._right + self._wrong + 2)
+        sums = [1.0]
+        for place in range(1, WIDTHS[-1]):
+            sums.append(sums[-1] + (chance**place if place <= len(self.draft) else 0.0))
+        return [sums[width - 1] for width in WIDTHS]
+
+    def add(self, ids: Sequence[int], logprobs: Sequence[float], ends: Sequence[int]) -> int:
+        """Takes what was drawn for the last id and its draft, as far as that was right; returns how many ids.
+
+        None of it behind the reply's end: then 0.
+        """
+        drafted = [*map(ord, self.draft)]
+        right = next((at for at, i in enumerate(drafted) if ids[at] != i), len(drafted))
+        self._right = MEMORY * self._right + right
+        self._wrong = MEMORY * self._wrong + (right < len(drafted))
+        for taken in range(right + 1):
+            self.ids.append(ids[taken])
+            self.logprobs.append(logprobs[taken])
+            self.text += chr(ids[taken])
+            if not self.request.wants_more(self.ids, ends):
+                return 0
+        return right + 1
+
+
+def draw_with_drafts(
+    model: PreTrainedModel, batch: Sequence[Request], ends: Sequence[int], pad: int
+) -> list[tuple[list[int], list[float]]]:
+    """Draws B replies of one sampling from a model that `verifies`, in eval mode; returns their ids and log-probs.
+
+    Each pass is over the last id of a row and its draft. What a pass got wrong is cut from the cache, or masked where
+    it was right for another row.
+    """
+    rows = [_Row(request) for request in batch]
+    forward: Any = model
+    cache, device = DynamicCache(config=model.config), model.device
+    vocabulary = model.config.get_text_config().vocab_size
+    inputs = left_padded([request.prompt_ids for request in batch], pad, device)
+    ids_BW, mask_BS = inputs["input_ids"], inputs["attention_mask"]
+    places_BW = (mask_BS.cumsum(-1) - 1).clamp(min=0)
+    width, going = 1, rows
+    while True:
         with torch.no_grad():
-            logits_BKV = forward(
-                **self._inputs_BS,
-                position_ids=(mask_BS.cumsum(-1) - 1).clamp(min=0),
-                past_key_values=self._cache,
+            logits_BWV = forward(
+                input_ids=ids_BW,
+                attention_mask=mask_BS,
+                position_ids=places_BW,
+                past_key_values=cache,
                 use_cache=True,
-                logits_to_keep=keep,
+                logits_to_keep=width,
             ).logits.float()
-            best_BK1 = logits_BKV.argmax(-1, keepdim=True)
-            logprobs_BK = logits_BKV.gather(-1, best_BK1)[..., 0] - logits_BKV.logsumexp(-1)
-        self.drawn: list[tuple[list[int], list[float]]] = []
-        """Of each row the ids that are certain, one more than was right of its draft, and their log-probabilities."""
-        said = zip(drafts, best_BK1[..., 0].tolist(), logprobs_BK.tolist(), strict=True)
-        for row, (draft, best, logprobs) in enumerate(said):
-            first = keep - 1 - len(draft)  # its logits, of the prompt's last id, say the first
-            pairs = enumerate(zip(draft, best[first:], strict=False))
-            right = next((at for at, (guess, wanted) in pairs if guess != wanted), len(draft))
-            end = first + right + 1
-            self.drawn.append((best[first:end], logprobs[first:end]))
-            # What was guessed wrong stays in the cache, and is masked as padding is.
-            mask_BS[row, mask_BS.shape[1] - len(draft) + right :] = 0
+        drawn_BW, logprobs_BW = _drawn(logits_BWV, going)
+        del logits_BWV
+        kept = [
+            row.add(ids, logprobs, ends)
+            for row, ids, logprobs in zip(going, drawn_BW, logprobs_BW, strict=True)
+        ]
+        staying = [at for at, count in enumerate(kept) if count]
+        if not staying:
+            return [(row.ids, row.logprobs) for row in rows]
+        wrong = width - max(kept[at] for at in staying)
+        if wrong:
+            cache.crop(-wrong)
+            mask_BS = mask_BS[:, :-wrong]
+        if width - wrong > 1:
+            counts = torch.tensor(kept, device=device)[:, None]
+            mask_BS[:, wrong - width :] = torch.arange(width - wrong, device=device) < counts
+        if len(staying) < len(going):
+            chosen = torch.tensor(staying, device=device)
+            cache.batch_select_indices(chosen)
+            mask_BS, going = mask_BS[chosen], [going[at] for at in staying]
+        width = _draft(going, LOGITS // (len(going) * vocabulary))
+        fed = [[row.ids[-1], *map(ord, row.draft)] for row in going]
+        ids_BW = torch.tensor([[*ids, *[pad] * (width - len(ids))] for ids in fed], device=device)
+        new_BW = torch.tensor(
+            [[at < len(ids) for at in range(width)] for ids in fed], device=device
+        )
+        mask_BS = torch.cat([mask_BS, new_BW.to(mask_BS.dtype)], -1)
+        places_BW = (mask_BS.cumsum(-1) - 1)[:, -width:]
 
-    def rest(self, rows: Sequence[int]) -> dict[str, Any]:
-        """What `generate` needs to go on with R of the rows: ids `(R, S)`, their mask and the cache. Ask once."""
-        last_R1 = torch.tensor([self.drawn[row][0][-1:] for row in rows], device=self._device)
-        more = {"input_ids": last_R1, "attention_mask": torch.ones_like(last_R1)}
-        self._cache.batch_select_indices(torch.tensor(rows, device=self._device))
-        inputs = {
-            name: torch.cat([part[rows], more[name]], -1) for name, part in self._inputs_BS.items()
-        }
-        return inputs | {"past_key_values": self._cache}
+
+def _draft(rows: Sequence[_Row], most: int) -> int:
+    """Gives each row its draft; returns the ids of a row in the pass that checks them: what adds most for its time."""
+    for row in rows:
+        left = row.request.max_tokens - len(row.ids) - 1
+        row.draft = guess(row.text, min(left, WIDTHS[-1] - 1))
+    gains = [sum(gains) for gains in zip(*(row.gains() for row in rows), strict=True)]
+    worths = [gain / (PASS + len(rows) * width) for gain, width in zip(gains, WIDTHS, strict=True)]
+    width = min(WIDTHS[worths.index(max(worths))], max(most, 1))
+    for row in rows:
+        row.draft = row.draft[: width - 1]
+    return 1 + max(len(row.draft) for row in rows)
+
+
+def _drawn(
+    logits_BWV: torch.Tensor, rows: Sequence[_Row]
+) -> tuple[list[list[int]], list[list[float]]]:
+    """`(B, W)` ids and their log-probabilities."""
+    sampling, width = rows[0].request.sampling, logits_BWV.shape[1]
+    if sampling.temperature:
+        logits_BWV = logits_BWV / sampling.temperature
+        uniforms_N = (
+            torch.tensor([row.uniforms(width) for row in rows]).flatten().to(logits_BWV.device)
+        )
+        logprobs_NV = torch.log_softmax(logits_BWV.flatten(0, 1), -1)
+        ids_BW1 = draw(logprobs_NV, sampling.top_p, uniforms_N).reshape(len(rows), width, 1)
+    else:
+        ids_BW1 = logits_BWV.argmax(-1, keepdim=True)
+    logprobs_BW = logits_BWV.gather(-1, ids_BW1)[..., 0] - logits_BWV.logsumexp(-1)
+    return ids_BW1[..., 0].tolist(), logprobs_BW.tolist()

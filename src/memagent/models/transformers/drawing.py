@@ -55,11 +55,12 @@ class Drawing(LogitsProcessor):
 
     Each row draws with a stream of its own (seeded, or None), so what is drawn from given logits does not depend on the
     rows beside it. Of a step's `(B, V)` log-probabilities only those of the drawn ids are kept.
-    Rows that have as many ids as their limits, or that nobody waits for, get `end`, with which `generate` ends a row.
+    Rows that are over get an end token, with which `generate` ends a row.
     """
 
-    def __init__(self, batch: Sequence[Request], limits: Sequence[int], end: int) -> None:
-        self._batch, self._limits, self._end = batch, limits, end
+    def __init__(self, batch: Sequence[Request], ends: Sequence[int]) -> None:
+        self._batch, self._ends = batch, ends
+        self._lengths = [0] * len(batch)
         self._streams = [random.Random(request.seed) for request in batch]
         self._steps: list[torch.Tensor] = []
 
@@ -69,21 +70,33 @@ class Drawing(LogitsProcessor):
         logprobs_BV = torch.log_softmax(scores / (temperature or 1.0), dim=-1)
         if temperature:
             uniforms_B = torch.tensor([stream.random() for stream in self._streams])
-            chosen_B1 = _draw(logprobs_BV, top_p, uniforms_B.to(scores.device))
+            chosen_B1 = draw(logprobs_BV, top_p, uniforms_B.to(scores.device))
         else:
             chosen_B1 = scores.argmax(dim=-1, keepdim=True)
-        rows = zip(self._batch, self._limits, strict=True)
-        over_B1 = [[len(self._steps) >= limit or row.reply.done()] for row, limit in rows]
-        chosen_B1 = chosen_B1.masked_fill(torch.tensor(over_B1, device=scores.device), self._end)
+        over_B1 = torch.tensor([[over] for over in self._over(input_ids)], device=scores.device)
+        chosen_B1 = chosen_B1.masked_fill(over_B1, self._ends[0])
         self._steps.append(logprobs_BV.gather(-1, chosen_B1))
         return torch.full_like(scores, -torch.inf).scatter_(-1, chosen_B1, 0.0)
 
-    def logprobs_BT(self) -> torch.Tensor:
-        """`(B, T)` log-probabilities of what was drawn, of rows that had ended too."""
-        return torch.cat(self._steps, dim=-1)
+    def _over(self, input_ids: torch.Tensor) -> list[bool]:
+        """Which rows have ended: what is drawn for them is no part of the reply."""
+        step = len(self._steps)
+        said_BT = input_ids[:, input_ids.shape[1] - step :].tolist()
+        over: list[bool] = []
+        for row, (request, ids) in enumerate(zip(self._batch, said_BT, strict=True)):
+            going = self._lengths[row] == step and (not ids or request.wants_more(ids, self._ends))
+            self._lengths[row] += going
+            over.append(not going)
+        return over
+
+    def drawn(self, ids_BT: torch.Tensor) -> list[tuple[list[int], list[float]]]:
+        """The ids of each row as far as they are its reply, and their log-probabilities."""
+        logprobs_BT = torch.cat(self._steps, dim=-1)
+        rows = zip(self._lengths, ids_BT.tolist(), logprobs_BT.tolist(), strict=True)
+        return [(ids[:length], logprobs[:length]) for length, ids, logprobs in rows]
 
 
-def _draw(logprobs_BV: torch.Tensor, top_p: float, uniforms_B: torch.Tensor) -> torch.Tensor:
+def draw(logprobs_BV: torch.Tensor, top_p: float, uniforms_B: torch.Tensor) -> torch.Tensor:
     """`(B, 1)` ids: where the cumulated probabilities first pass a uniform number from [0, 1)."""
     probs_BV = logprobs_BV.exp()
     if top_p < 1:  # the likeliest ids that together have at least as much, and never fewer than one

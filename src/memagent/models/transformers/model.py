@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +85,11 @@ class TransformersModel:
         refuse_overflow(self.name, len(ids), request.max_tokens, sampler.window)
         self._check_open()
         drawn = await sampler.sample(
-            ids, max_tokens=request.max_tokens, sampling=request.sampling, seed=request.seed
+            ids,
+            max_tokens=request.max_tokens,
+            sampling=request.sampling,
+            seed=request.seed,
+            stopped=partial(_holds, request.stop, counter),
         )
         tokens = TokenIds(prompt=ids, sampled=drawn.ids, logprobs=drawn.logprobs)
         return Completion(
@@ -153,6 +159,13 @@ class TransformersModel:
     def _check_open(self) -> None:
         if self._closed:
             raise ModelError(f"the model {self.name!r} is closed: open it again", attempts=0)
+
+
+def _holds(stops: Sequence[str], counter: TokenizerFile, ids: Sequence[int]) -> bool:
+    """Whether the latest of the ids end with a stop sequence in them; a token has a byte at least."""
+    longest = max((len(stop.encode()) for stop in stops), default=0)
+    text = counter.decode(ids[-longest - 1 :]) if longest else ""
+    return any(stop in text for stop in stops)
 
 
 def _find(source: str | Path) -> tuple[str, Policy | None]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from transformers import LogitsProcessorList
 from memagent.errors import ConfigError
 from memagent.messages import Sampling
 from memagent.models.transformers.batching import Batcher, Request
-from memagent.models.transformers.drafts import Drafts, Verified, verifies
+from memagent.models.transformers.drafts import draw_with_drafts, verifies
 from memagent.models.transformers.drawing import Drawing, generation_settings, left_padded
 from memagent.models.transformers.sampler import (
     Sampled,
@@ -67,9 +67,7 @@ class PaddedSampler:
         self._pad = pad_id(tokenizer, self._ends)
         self._max_batch, self._max_batch_tokens = max_batch, max_batch_tokens
         self._batcher: Batcher | None = None
-        self.drafts = Drafts() if verifies(model) else None
-        """Guesses greedy replies where that changes none: a model that keeps its memory as it was repeats it, and a
-        guess is checked in the pass that reads the prompt; writing it takes one pass an id."""
+        self._drafts = verifies(model)
 
     @contextmanager
     def generating(self) -> Generator[None]:
@@ -94,12 +92,18 @@ class PaddedSampler:
                 batcher.close(wait=not isinstance(sys.exception(), GeneratorExit))
 
     async def sample(
-        self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
+        self,
+        prompt_ids: Sequence[int],
+        *,
+        max_tokens: int,
+        sampling: Sampling,
+        seed: int | None,
+        stopped: Callable[[Sequence[int]], bool] = lambda _: False,
     ) -> Sampled:
         """Draws at most `max_tokens` ids, > 0, that continue P ids, P > 0: both within the window together.
 
         At temperature 0 the likeliest id is taken, and log-probs are those of temperature 1. A seed makes the draw
-        repeatable.
+        repeatable. `stopped` is asked, in the thread that draws, whether the ids so far end the reply.
 
         Raises:
             ModelError: the model failed, or serves no requests now.
@@ -107,56 +111,32 @@ class PaddedSampler:
         """
         if self._batcher is None:
             raise closed()
-        request = Request(prompt_ids, max_tokens, sampling, seed)
+        request = Request(prompt_ids, max_tokens, sampling, seed, stopped)
         self._batcher.put(request)
         return await asyncio.wrap_future(request.reply)
 
     def serve(self, batch: Sequence[Request]) -> list[Sampled | Exception]:
         """One batch of one sampling, from prompts to replies. Blocks."""
-        prompts = [request.prompt_ids for request in batch]
-        drafts = None if batch[0].sampling.temperature else self.drafts
-        guesses = [drafts.guess(r.prompt_ids, r.max_tokens - 1) for r in batch] if drafts else []
-        if any(guesses):  # what is right of a guess is taken, the rest is generated
-            verified = Verified(self._model, prompts, guesses, self._pad)
-            drawn = verified.drawn
-            open_rows = [
-                row
-                for row, (ids, _) in enumerate(drawn)
-                if ids[-1] not in self._ends and len(ids) < batch[row].max_tokens
-            ]
-            inputs = verified.rest(open_rows) if open_rows else {}
-        else:
-            drawn = [(list[int](), list[float]()) for _ in batch]
-            open_rows = list(range(len(batch)))
-            inputs = left_padded(prompts, self._pad, self._model.device)
-        if open_rows:
-            limits = [batch[row].max_tokens - len(drawn[row][0]) for row in open_rows]
-            more = self._generated([batch[row] for row in open_rows], limits, inputs)
-            for row, (ids, logprobs) in zip(open_rows, more, strict=True):
-                drawn[row] = (drawn[row][0] + ids, drawn[row][1] + logprobs)
-        replies = list[Sampled | Exception]()
-        for request, (ids, logprobs) in zip(batch, drawn, strict=True):
-            places = (at for at, i in enumerate(ids[: request.max_tokens]) if i in self._ends)
-            end = (
-                next(places, request.max_tokens - 1) + 1
-            )  # what stands behind it was not asked for
-            reply = read_drawn(ids[:end], logprobs[:end], self._ends)
-            replies.append(reply)
-            # A reply that nobody waits for any more was stopped in the midst of it.
-            if drafts and isinstance(reply, Sampled) and not request.reply.done():
-                drafts.note([i for i in reply.ids if i not in self._ends])
-        return replies
+        drawn = (
+            draw_with_drafts(self._model, batch, self._ends, self._pad)
+            if self._drafts
+            else self._generated(batch)
+        )
+        return [
+            read_drawn(ids, logprobs, request.max_tokens, self._ends)
+            for request, (ids, logprobs) in zip(batch, drawn, strict=True)
+        ]
 
-    def _generated(
-        self, batch: Sequence[Request], limits: Sequence[int], inputs: dict[str, Any]
-    ) -> list[tuple[list[int], list[float]]]:
-        """At most `limits` ids for each row, and their log-probabilities; behind an end there may be more."""
-        width = inputs["input_ids"].shape[1]
-        drawing = Drawing(batch, limits, self._ends[0])
+    def _generated(self, batch: Sequence[Request]) -> list[tuple[list[int], list[float]]]:
+        """As `draw_with_drafts`, from any model."""
+        inputs = left_padded(
+            [request.prompt_ids for request in batch], self._pad, self._model.device
+        )
+        drawing = Drawing(batch, self._ends)
         generate: Any = self._model.generate
-        ids_BT = generate(
+        ids_BS = generate(
             **inputs,
-            max_new_tokens=max(limits),
+            max_new_tokens=max(request.max_tokens for request in batch),
             logits_processor=LogitsProcessorList([drawing]),
-        )[:, width:]
-        return list(zip(ids_BT.tolist(), drawing.logprobs_BT().tolist(), strict=True))
+        )
+        return drawing.drawn(ids_BS[:, inputs["input_ids"].shape[1] :])

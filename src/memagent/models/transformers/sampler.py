@@ -66,7 +66,7 @@ def window_of(model: PreTrainedModel) -> int:
 
 
 def read_drawn(
-    ids: Sequence[int], logprobs: Sequence[float], ends: Sequence[int]
+    ids: Sequence[int], logprobs: Sequence[float], max_tokens: int, ends: Sequence[int]
 ) -> Sampled | ModelError:
     """What an engine drew, or what is wrong with it: no ids, or log-probs that are not as many or no numbers."""
     if not ids or len(ids) != len(logprobs):
@@ -76,7 +76,8 @@ def read_drawn(
             "the model's logits are not numbers (NaN): its weights are broken, as after a step with too high a "
             "learning rate; go back to an earlier checkpoint"
         )
-    finish = FinishReason.STOP if ids[-1] in ends else FinishReason.LENGTH
+    ended = ids[-1] in ends or len(ids) < max_tokens
+    finish = FinishReason.STOP if ended else FinishReason.LENGTH
     return Sampled(tuple(ids), tuple(logprobs), finish)
 
 
