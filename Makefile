@@ -76,10 +76,10 @@ demo-nano: $(STAMP_TRAIN) ## Have the shipped policy find a fact in 64 thousand 
 	OMP_NUM_THREADS=1 $(TRAIN)/memagent demo --model nano --tokens $(TOKENS)
 
 demo-smol: smol ## Have `smol` answer three questions about a chapter of a book, and see what its memory kept
-	$(TRAIN)/memagent demo --model smol
+	OMP_NUM_THREADS=1 $(TRAIN)/memagent demo --model smol
 
 quick-smol: smol ## The shortest useful run of memagent-bench quick, with `smol` (2 minutes; OUT=DIR)
-	$(TRAIN)/memagent-bench quick --model smol --window 1024 --minutes 2 --out $(or $(OUT),build/quick-smol)
+	OMP_NUM_THREADS=1 $(TRAIN)/memagent-bench quick --model smol --window 1024 --minutes 2 --out $(or $(OUT),build/quick-smol)
 
 train-smoke: $(STAMP_TRAIN) ## Train a tiny model and see that it learns (6 minutes)
 	OMP_NUM_THREADS=1 $(TRAIN)/python -m memagent_train.smoke

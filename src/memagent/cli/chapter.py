@@ -24,7 +24,7 @@ from memagent.terminal import duration, plural, shorten
 
 DATA = "samples/chapter.toml"
 HEADING = "\nCHAPTER "
-WINDOW, CHUNK, MEMORY = 2048, 512, 128
+WINDOW, CHUNK, MEMORY = 2048, 512, 64
 """Tokens. With larger chunks the chapter would be one or two of them, and no memory would be put to the test."""
 UNTRAINED = (
     "smol has 135 million parameters and is not trained to keep notes, so expect it to be wrong. "
