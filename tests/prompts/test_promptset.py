@@ -38,8 +38,18 @@ def test_shipped_sets_show_each_field_once_in_its_tags(name: str) -> None:
     assert ("boxed" in answer.content) == (name == "boxed")
 
 
-def test_literals_are_offered_only_through_their_gate() -> None:
-    prompts = PromptSet.load("plain")
+def test_the_set_for_small_models_has_the_shortest_frame_and_ends_replies() -> None:
+    fields = {"question": "Why?", "memory": "M1", "chunk": "C1"}
+    (message,) = PromptSet.load("small").render("update", **fields)
+    assert message.content.startswith("M1\n\nC1\n\nWhy? ")
+    assert len(message.content) < 60
+    assert PromptSet.load("small").stop.answer == ("\n",)
+    assert PromptSet.load("plain").stop.answer == ()
+
+
+@pytest.mark.parametrize("name", PromptSet.built_in)
+def test_literals_are_offered_only_through_their_gate(name: str) -> None:
+    prompts = PromptSet.load(name)
     offered = {
         gate: prompts.render("update", question="q", memory="m", chunk="c", gate=gate)[0].content
         for gate in ("off", "update", "exit", "both")

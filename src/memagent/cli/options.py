@@ -118,7 +118,9 @@ Overlap = Annotated[
 ]
 Prompts = Annotated[
     str | None,
-    _of_budget("plain, boxed, or a TOML file. Default: the policy's, else plain.", "NAME|FILE"),
+    _of_budget(
+        "plain, boxed, small, or a TOML file. Default: the policy's, else plain.", "NAME|FILE"
+    ),
 ]
 GateOption = Annotated[Gate | None, _of_budget(GATE_HELP)]
 DegenerateOption = Annotated[Degenerate | None, _of_budget(DEGENERATE_HELP)]

