@@ -24,8 +24,8 @@ from memagent.terminal import duration, plural, shorten
 
 DATA = "samples/chapter.toml"
 HEADING = "\nCHAPTER "
-WINDOW, CHUNK, MEMORY = 2048, 512, 64
-"""Tokens. With larger chunks the chapter would be one or two of them, and no memory would be put to the test."""
+WINDOW, CHUNK, MEMORY = 2048, 384, 64
+"""Tokens: what `smol` reads with. With larger chunks the chapter would be one or two, and put no memory to the test."""
 UNTRAINED = (
     "smol has 135 million parameters and is not trained to keep notes, so expect it to be wrong. "
 )
