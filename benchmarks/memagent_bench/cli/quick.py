@@ -246,11 +246,11 @@ def _save(
 
 
 def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: float) -> None:
-    from memagent_bench.quick import TASKS
+    from memagent_bench.quick import PER, TASKS
 
     paper.line("")
     head = ["system", "at", "right (95%)", *NAMES.values(), "saw", "time", "tokens"]
-    lines = [[*head, "cost"] if any(row.cost is not None for row in table) else head]
+    lines = [[*head, "cost (100K)"] if any(row.cost is not None for row in table) else head]
     for row in table:
         score, parts = row.score, [row.tasks.get(task) for task in TASKS.values()]
         lines.append(
@@ -260,7 +260,7 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
                 f"{score.mean:.2f} ({score.low:.2f} to {score.high:.2f})",
                 *("-" if part is None else f"{part.mean * part.n:g} of {part.n}" for part in parts),
                 f"{row.shown:.0%}",
-                duration(row.seconds),
+                duration(row.seconds * row.length / PER),
                 amount(row.prompt_tokens + row.completion_tokens),
                 *([] if row.cost is None else [f"{row.cost:.3g}"]),
             ]
@@ -270,6 +270,6 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
         for line in lines:
             paper.line("  ".join(map(str.ljust, line, widths)).rstrip())
         at_once = plural(min(concurrency, len(table)), "sample")
-        note = f"per 100K tokens of documents: wall time with up to {at_once} at work at once, tokens of calls"
+        note = f"time: of a document, with up to {at_once} at work at once; tokens: of calls for 100K of documents"
         paper.line((f"{note}; {amount(speed)} tokens/s in all", "dim"))
     paper.line(("verdict: ", "bold"), said)
