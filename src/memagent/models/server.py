@@ -237,7 +237,7 @@ class Server:
         """What a GET of a path from the server's root gives, whatever its form. Blocks; raises as `ask` does."""
         return self._ask(path, None, str)
 
-    def _ask(self, path: str, body: Mapping[str, object] | None, form: type) -> Any:
+    def _ask(self, path: str, body: Mapping[str, object] | None, form: Any) -> Any:
         client = self._clients.blocking()
         import openai
 
