@@ -149,8 +149,8 @@ bench-server: engines ## Measure what memagent adds to a real vLLM server's time
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --layers $(LAYERS) -- \
 	    $(BIN)/python -m memagent_bench.server $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-bench-speculation: engines smol ## Measure n-gram speculation of a real vLLM server (ROUNDS=3, WRITE=docs/performance.md)
-	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --smol --speculate -- \
+bench-speculation: engines smol ## Measure n-gram speculation of a real vLLM server (DTYPE=float32, ROUNDS=3, WRITE=docs/performance.md)
+	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --smol $(or $(DTYPE),float32) --speculate -- \
 	    $(BIN)/python -m memagent_bench.server.speculation $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 bench-generate: $(STAMP) ## Measure how long RULER samples take to make (UPSTREAM=DIR, WRITE=docs/benchmarks.md)

@@ -41,6 +41,8 @@ ENVIRONMENT: dict[str, dict[str, str]] = {
         "VLLM_NO_USAGE_STATS": "1",
         # Else the first request with log-probabilities compiles a function for 14 s.
         "TORCH_COMPILE_DISABLE": "1",
+        # Else numba, which n-gram speculation uses, raises the number of torch's threads too.
+        "NUMBA_NUM_THREADS": "1",
     },
     "sglang": {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(venvs.SHIMS)},
 }
@@ -84,8 +86,8 @@ def command(engine: str, options: Options) -> list[str]:
     ]
 
 
-def smol(engine: str) -> tuple[str, ...]:
-    """Returns the flags that have an engine serve `smol` in bfloat16, with room for 2^15 cached tokens.
+def smol(engine: str, dtype: str = "bfloat16") -> tuple[str, ...]:
+    """Returns the flags that have an engine serve `smol`, with room for 2^15 cached tokens.
 
     Raises:
         NotMade: it has not been fetched.
@@ -94,13 +96,13 @@ def smol(engine: str) -> tuple[str, ...]:
     if not folder.is_dir():
         raise venvs.NotMade(f"the model is missing ({folder}): make smol")
     tokens = 2**15
-    # 30 layers, keys and values, 3 heads, 64 bfloat16: the tiny model's cache of 2^18 tokens would take 6 GB.
-    cache = tokens * 30 * 2 * 3 * 64 * 2
+    # 30 layers, keys and values, 3 heads, 64 numbers: the tiny model's cache of 2^18 tokens would take 6 GB.
+    cache = tokens * 30 * 2 * 3 * 64 * {"bfloat16": 2, "float32": 4}[dtype]
     sizes = {
         "vllm": ("--kv-cache-memory-bytes", str(cache), "--max-num-batched-tokens", str(tokens)),
         "sglang": ("--max-total-tokens", str(tokens)),
     }
-    return (MODEL_FLAG[engine], str(folder), "--dtype", "bfloat16", *sizes[engine])
+    return (MODEL_FLAG[engine], str(folder), "--dtype", dtype, *sizes[engine])
 
 
 def vllm(model: str, options: Options) -> list[str]:

@@ -48,7 +48,9 @@ def main() -> int:
     parser.add_argument("engine", choices=venvs.ENGINES)
     parser.add_argument("--window", type=int, default=2048)
     parser.add_argument("--layers", type=int, help="vllm only; default: the tiny model's 2")
-    parser.add_argument("--smol", action="store_true", help="serve `smol`, not the tiny model")
+    parser.add_argument(
+        "--smol", choices=("bfloat16", "float32"), help="serve `smol`, not the tiny model"
+    )
     parser.add_argument(
         "--speculate",
         action="store_true",
@@ -61,7 +63,7 @@ def main() -> int:
         if given.layers is not None:
             flags = (*flags, *deeper(given.layers))
         if given.smol:
-            flags = (*flags, *commands.smol(given.engine))
+            flags = (*flags, *commands.smol(given.engine, given.smol))
         started = [flags]
         if given.speculate:
             speculation = DIALECTS[given.engine].speculation

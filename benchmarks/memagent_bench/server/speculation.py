@@ -27,8 +27,8 @@ from memagent_bench.perf.measure import Row, machine, table, write
 from memagent_bench.server.vllm import VLLM
 
 GREEDY = Sampling(temperature=0.0)
-NOTES, REQUESTS = 8, 8
-"""Notes that a reply repeats, and such requests a round."""
+NOTES, REQUESTS, OUTPUT = 8, 4, 256
+"""Notes that a reply repeats, such requests a round, and tokens of a reply."""
 COPY = """\
 Write down all of these notes again, word for word, and add the new note at the end.
 
@@ -37,7 +37,7 @@ Notes:
 
 New note:
 {}"""
-DOCUMENTS, CHARS = 2, 5_000
+DOCUMENTS, CHARS = 2, 3_000
 QUESTION = "Whom does Natasha marry?"
 WINDOW, CHUNK, MEMORY = 2048, 512, 128
 METRICS = {
@@ -81,7 +81,7 @@ async def copy(model: ChatModel) -> None:
     for start in range(0, REQUESTS * (NOTES + 1), NOTES + 1):
         *notes, new = [f"- {sentence}" for sentence in sentences[start : start + NOTES + 1]]
         ask = Message(role="user", content=COPY.format("\n".join(notes), new))
-        await model.complete(ChatRequest(messages=(ask,), max_tokens=512, sampling=GREEDY))
+        await model.complete(ChatRequest(messages=(ask,), max_tokens=OUTPUT, sampling=GREEDY))
 
 
 async def read(model: ChatModel) -> None:
