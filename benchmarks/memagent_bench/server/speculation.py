@@ -92,6 +92,7 @@ async def read(model: ChatModel) -> None:
         chunk_tokens=CHUNK,
         memory_tokens=MEMORY,
         sampling=GREEDY,
+        degenerate="take",  # a second try would not be greedy
         store=None,
     )
     text = book()[CHARS:]
@@ -155,6 +156,7 @@ async def measure(base_urls: list[str], name: str, tokenizer: str, rounds: int) 
         for _ in range(rounds):
             off, on = [await timed(work, url, name, tokenizer) for url in base_urls]
             pairs.append((off, on))
+            print(f"{what}: {off.seconds:.0f} s without, {on.seconds:.0f} s with", flush=True)
         found += rows(what, pairs)
     return found
 
