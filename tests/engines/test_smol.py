@@ -27,6 +27,7 @@ from memagent import (
     open_model,
 )
 from memagent.models.base import ChatModel
+from memagent.models.smol import smol_folder
 from memagent.trajectory import Conversation
 from memagent_bench.perf.chunks import book
 
