@@ -13,6 +13,8 @@ from pathlib import Path
 
 from tests.engines import venvs
 
+from memagent.models.smol import smol_folder
+
 HOST = "127.0.0.1"
 MODEL = "tiny"
 # 64 requests at once of 2,000 tokens, and as many again that the prefix cache keeps.
@@ -39,6 +41,8 @@ ENVIRONMENT: dict[str, dict[str, str]] = {
         "VLLM_NO_USAGE_STATS": "1",
         # Else the first request with log-probabilities compiles a function for 14 s.
         "TORCH_COMPILE_DISABLE": "1",
+        # Else numba, which n-gram speculation uses, raises the number of torch's threads too.
+        "NUMBA_NUM_THREADS": "1",
     },
     "sglang": {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(venvs.SHIMS)},
 }
@@ -80,6 +84,25 @@ def command(engine: str, options: Options) -> list[str]:
         *(str(venvs.python_of(engine)), "-m", *start, *common),
         *("--port", str(options.port), *key, *options.flags),
     ]
+
+
+def smol(engine: str, dtype: str = "bfloat16") -> tuple[str, ...]:
+    """Returns the flags that have an engine serve `smol`, with room for 2^15 cached tokens.
+
+    Raises:
+        NotMade: it has not been fetched.
+    """
+    folder = smol_folder()
+    if not folder.is_dir():
+        raise venvs.NotMade(f"the model is missing ({folder}): make smol")
+    tokens = 2**15
+    # 30 layers, keys and values, 3 heads, 64 numbers: the tiny model's cache of 2^18 tokens would take 6 GB.
+    cache = tokens * 30 * 2 * 3 * 64 * {"bfloat16": 2, "float32": 4}[dtype]
+    sizes = {
+        "vllm": ("--kv-cache-memory-bytes", str(cache), "--max-num-batched-tokens", str(tokens)),
+        "sglang": ("--max-total-tokens", str(tokens)),
+    }
+    return (MODEL_FLAG[engine], str(folder), "--dtype", dtype, *sizes[engine])
 
 
 def vllm(model: str, options: Options) -> list[str]:

@@ -33,16 +33,6 @@ from memagent_bench.perf.chunks import book
 
 WINDOW, CHUNK, MEMORY = 2048, 512, 64
 """Of the readings; the server's window is the model's own."""
-CACHED_TOKENS = 2**15
-BYTES_PER_TOKEN = 30 * 2 * 3 * 64 * 2
-"""Of 30 layers, keys and values, 3 heads, 64 bfloat16: the tiny model's cache of 2^18 tokens would take 6 GB."""
-SIZES = {
-    "vllm": (
-        *("--kv-cache-memory-bytes", str(CACHED_TOKENS * BYTES_PER_TOKEN)),
-        *("--max-num-batched-tokens", str(CACHED_TOKENS)),
-    ),
-    "sglang": ("--max-total-tokens", str(CACHED_TOKENS)),
-}
 TEXT = book()[2000:7000]
 NEEDLE = "The code of the blue door is 4761."
 QUESTION = "What is the code of the blue door?"
@@ -56,9 +46,7 @@ def smol(start_server: StartServer, request: pytest.FixtureRequest) -> Iterator[
     """One such server at a time, also where engines are tested side by side: two are slow on two cores."""
     engine = str(request.config.getoption("--engine"))
     folder = smol_folder()
-    assert folder.is_dir(), "the model is missing: make smol"
-    model = (commands.MODEL_FLAG[engine], str(folder), "--dtype", "bfloat16")
-    flags = (*commands.REPORTING[engine], *model, *SIZES[engine])
+    flags = (*commands.REPORTING[engine], *commands.smol(engine))
     with FileLock(folder.with_name(f"{folder.name}.served.lock")):
         server = start_server(window=8192, api_key=API_KEY, flags=flags)
         yield server

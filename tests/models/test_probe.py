@@ -31,6 +31,44 @@ async def test_a_server_of_which_nothing_is_known(server: Script) -> None:
     assert (found.token_ids, found.thinking, found.pattern) == (False, False, False)
 
 
+VLLM = 'vllm:cache_config_info{engine="0",mamba_block_size="None"} 1.0\n'
+HYBRID = VLLM.replace("None", "2048")
+VLLM_DRAFTS = 'vllm:spec_decode_num_drafts_total{engine="0",model_name="tiny"} 0.0\n'
+SGLANG = '{"launch_command": "{\\"speculative_algorithm\\":\\"x\\"}", "speculative_algorithm": %s}'
+LLAMA = '[{"id": 0, "speculative": %s, "prompt": "\\"speculative\\": true"}]'
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "page", "speculation", "advice"),
+    [
+        ("vllm", "/metrics", "# HELP vllm:spec_decode_num_drafts\n" + VLLM, "off", '"ngram"'),
+        ("vllm", "/metrics", VLLM + VLLM_DRAFTS, "on", None),
+        ("vllm", "/metrics", HYBRID + VLLM_DRAFTS, "on", "39273"),
+        ("vllm", "/metrics", HYBRID, "off", "39273"),
+        ("vllm", "/metrics", "python_gc_objects_collected_total 1.0", None, None),
+        ("vllm", "/elsewhere", VLLM, None, None),
+        ("sglang", "/server_info", SGLANG % "null", "off", "NGRAM"),
+        ("sglang", "/server_info", SGLANG % '"EAGLE"', "EAGLE", None),
+        ("llamacpp", "/slots", LLAMA % "false", "off", "--spec-type"),
+        ("llamacpp", "/slots", LLAMA % "true", "on", None),
+        ("llamacpp", "/slots", "<html>Welcome</html>", None, None),
+    ],
+    ids=str,
+)
+async def test_speculation(
+    server: Script, kind: str, path: str, page: str, speculation: str | None, advice: str | None
+) -> None:
+    server.be_vllm()
+    server.serve_models({"id": "tiny", "owned_by": kind, "max_model_len": 2048})
+    form = "text/plain" if kind == "vllm" else "application/json"
+    server.others[path] = send(200, page.encode(), Content_Type=form)
+    (found,) = await probe(open_model("openai:tiny", base_url=server.url))
+    assert isinstance(found, Probe)
+    assert found.speculation == speculation
+    assert (advice or "") in (found.advice or "")
+    assert (advice is None) == (found.advice is None)
+
+
 async def test_each_of_several_servers(server: Script, second: Script) -> None:
     server.be_vllm(window=2048)
     second.be_vllm(window=4096)

@@ -39,11 +39,11 @@ def test_shipped_sets_show_each_field_once_in_its_tags(name: str) -> None:
 
 
 def test_the_set_for_small_models_has_the_shortest_frame_and_ends_replies() -> None:
-    fields = {"question": "Why?", "memory": "M1", "chunk": "C1"}
-    (message,) = PromptSet.load("small").render("update", **fields)
+    small = PromptSet.load("small")
+    (message,) = small.render("update", question="Why?", memory="M1", chunk="C1")
     assert message.content.startswith("M1\n\nC1\n\nWhy? ")
     assert len(message.content) < 60
-    assert PromptSet.load("small").stop.answer == ("\n",)
+    assert small.stop.answer == ("\n",)
     assert PromptSet.load("plain").stop.answer == ()
 
 

@@ -17,11 +17,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from memagent_bench.perf.measure import Row, machine, table, write
 from memagent_bench.perf.process import python
 from memagent_bench.server.client import AT_ONCE
+from memagent_bench.server.vllm import VLLM
+
+METRICS = {
+    "server_seconds": "vllm:e2e_request_latency_seconds_sum",
+    "hits": "vllm:prefix_cache_hits_total",
+    "queries": "vllm:prefix_cache_queries_total",
+}
 
 
 class Bench:
@@ -35,7 +40,7 @@ class Bench:
 
     def __init__(self, base_url: str, model: str, tokenizer: str) -> None:
         self._url, self._model, self._tokenizer = base_url, model, tokenizer
-        self._root = base_url.rstrip("/").removesuffix("/v1")
+        self._server = VLLM(base_url)
 
     def run(self, kind: str, log: Path, *, here: bool) -> dict[str, Any]:
         """One pass in a fresh process, from an empty prefix cache.
@@ -45,31 +50,15 @@ class Bench:
             log: where requests are written down, or read.
             here: counts with the tokenizer; else the server counts.
         """
-        httpx.post(f"{self._root}/reset_prefix_cache", timeout=60).raise_for_status()
-        before = self._metrics()
+        self._server.reset()
+        before = self._server.metrics(METRICS)
         rest = [self._tokenizer] if here else []
         said = python(
             "-m", "memagent_bench.server.client", kind, self._url, self._model, str(log), *rest
         )
-        after = self._metrics()
+        after = self._server.metrics(METRICS)
         found: dict[str, Any] = json.loads(said)
         return found | {name: after[name] - before[name] for name in before}
-
-    def version(self) -> str:
-        """The server's."""
-        return str(httpx.get(f"{self._root}/version").json()["version"])
-
-    def _metrics(self) -> dict[str, float]:
-        names = {
-            "server_seconds": "vllm:e2e_request_latency_seconds_sum",
-            "hits": "vllm:prefix_cache_hits_total",
-            "queries": "vllm:prefix_cache_queries_total",
-        }
-        lines = httpx.get(f"{self._root}/metrics").text.splitlines()
-        return {
-            name: sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(metric))
-            for name, metric in names.items()
-        }
 
 
 def measure(bench: Bench, rounds: int) -> list[Row]:
@@ -121,12 +110,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--base-url", default=os.environ.get("MEMAGENT_BASE_URL"))
     parser.add_argument("--model", default=os.environ.get("MEMAGENT_MODEL", "").partition(":")[2])
-    parser.add_argument("--tokenizer", default=os.environ.get("TINY_MODEL"))
+    parser.add_argument("--tokenizer", default=os.environ.get("MODEL_FOLDER"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
     bench = Bench(given.base_url, given.model, given.tokenizer)
-    where = f"{machine()}, vLLM {bench.version()} on the same machine"
+    where = f"{machine()}, vLLM {VLLM(given.base_url).version()} on the same machine"
     print(f"{where}\n", flush=True)
     rows = measure(bench, given.rounds)
     print(table(rows))

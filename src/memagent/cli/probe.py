@@ -81,6 +81,7 @@ def _rows(found: Found) -> list[tuple[str, str]]:
         "replies that match a pattern": found.pattern,
     }
     agrees = "as counted" if call.counted == call.prompt_tokens else f"counted {call.counted}"
+    speculation = found.speculation or "the server does not say"
     tokens = f"{call.prompt_tokens} prompt tokens ({agrees}), {call.completion_tokens} generated"
     return [
         ("server", found.base_url),
@@ -89,6 +90,7 @@ def _rows(found: Found) -> list[tuple[str, str]]:
         ("window", f"{found.window:,} tokens" if found.window else "unknown: give --window"),
         ("counted by", f"{COUNTS[found.counts]} ({found.counter})"),
         ("can", ", ".join(name for name, able in can.items() if able) or "the basics"),
+        ("speculation", "\n".join(filter(None, (speculation, found.advice)))),
         ("test call", f"{tokens}, {call.seconds:.2f} s"),
         ("reply", repr(call.text)),
     ]

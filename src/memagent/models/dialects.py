@@ -23,6 +23,23 @@ Fields = Mapping[str, object]
 TEMPLATE_KWARGS = "chat_template_kwargs"
 
 
+@dataclass(frozen=True)
+class Speculation:
+    """How a kind of server reports speculative decoding: regular expressions to search a page for."""
+
+    path: str
+    """The page's, from the server's root."""
+    on: str
+    """Matches if speculation is on; a group in it captures the method."""
+    off: str
+    """Matches if it is off, and perhaps also if it is on."""
+    flags: str
+    """Command-line arguments that start the server with n-gram speculation."""
+    wrong: str = r"(?!)"
+    """Matches where n-gram speculation is known to change replies."""
+    warning: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Dialect:
     """How to speak to one kind of server. What is left out is what every server knows."""
@@ -35,6 +52,7 @@ class Dialect:
     """The field for the most tokens that may be generated."""
     version: tuple[str, str] | None = None
     """Path, from the server's root, and key of its version."""
+    speculation: Speculation | None = None
     pattern: Callable[[str], Fields] | None = None
     """Holds the reply to a regular expression."""
     continues: Fields = field(default_factory=dict[str, object])
@@ -65,8 +83,17 @@ class Dialect:
 
 
 DIALECTS: dict[DialectName, Dialect] = {
-    # llama-server, Ollama, TGI, gateways: the fields that all of them know.
-    "plain": Dialect("plain"),
+    # llama-server, Ollama, TGI, gateways: the fields that all of them know. Only llama-server has /slots. (Its /props
+    # says "none" even where it speculates: llama.cpp pull request 28119, open in August 2026.)
+    "plain": Dialect(
+        "plain",
+        speculation=Speculation(
+            path="/slots",
+            on=r'"speculative":\s*true',
+            off=r'"speculative":\s*false',
+            flags="--spec-type ngram-mod",
+        ),
+    ),
     # The OpenAI API refuses `max_tokens` for its newer models.
     "openai": Dialect("openai", limit="max_completion_tokens"),
     # Checked with 0.32.
@@ -74,6 +101,16 @@ DIALECTS: dict[DialectName, Dialect] = {
         "vllm",
         engine=True,
         version=("/version", "version"),
+        speculation=Speculation(
+            path="/metrics",
+            on=r"(?m)^vllm:spec_decode_num_drafts",
+            off=r"(?m)^vllm:",
+            flags="""--speculative-config '{"method":"ngram","num_speculative_tokens":16,"""
+            """"prompt_lookup_min":2,"prompt_lookup_max":5}'""",
+            wrong=r'mamba_block_size="\d',
+            warning="vLLM's n-gram speculation gave wrong replies with hybrid models, and this is one "
+            "(vllm issue 39273)",
+        ),
         pattern=lambda regex: {"structured_outputs": {"regex": regex}},
         continues={"add_generation_prompt": False, "continue_final_message": True},
     ),
@@ -82,6 +119,12 @@ DIALECTS: dict[DialectName, Dialect] = {
         "sglang",
         engine=True,
         version=("/server_info", "version"),
+        speculation=Speculation(
+            path="/server_info",
+            on=r'"speculative_algorithm":\s*"([^"]+)"',
+            off=r'"speculative_algorithm":\s*null',
+            flags="--speculative-algorithm NGRAM",
+        ),
         pattern=lambda regex: {"regex": regex},
         continues={"continue_final_message": True},
         any_name=True,

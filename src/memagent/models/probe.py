@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from pydantic import JsonValue
@@ -55,6 +56,10 @@ class Probe(Leaf):
     """Reasoning can be switched off."""
     pattern: bool
     """Replies can be held to a regular expression."""
+    speculation: str | None
+    """Speculative decoding: `off`, its method, or `on` if the server does not name that; None if it reports nothing."""
+    advice: str | None
+    """How to start the server with n-gram speculation, or why not to."""
     call: TestCall
 
 
@@ -101,6 +106,7 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
         completion_tokens=completion.usage.completion_tokens,
         seconds=time.monotonic() - start,
     )
+    speculation, advice = await in_thread(server_speculation, server, dialect)
     return Probe(
         model=model.name,
         base_url=server.endpoint.base_url,
@@ -113,6 +119,8 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
         token_ids=dialect.engine,
         thinking=dialect.engine,
         pattern=dialect.pattern is not None,
+        speculation=speculation,
+        advice=advice,
         call=call,
     )
 
@@ -127,3 +135,20 @@ def server_version(server: Server, dialect: Dialect) -> str | None:
     except ModelError:
         return None
     return server.endpoint.quote(said) if isinstance(said, str) else None
+
+
+def server_speculation(server: Server, dialect: Dialect) -> tuple[str | None, str | None]:
+    """`Probe.speculation` and `Probe.advice` of a server. Blocks."""
+    said = dialect.speculation
+    if said is None:
+        return None, None
+    try:
+        page = server.text(said.path)
+    except ModelError:
+        return None, None
+    warning = said.warning if re.search(said.wrong, page) else None
+    if found := re.search(said.on, page):
+        return server.endpoint.quote(found[1]) if found.re.groups else "on", warning
+    if re.search(said.off, page):
+        return "off", warning or f"n-gram speculation makes updates faster: {said.flags}"
+    return None, None

@@ -222,6 +222,22 @@ class Server:
 
         `ModelNotFound` means that there is no such path.
         """
+        try:
+            reply = self._ask(path, body, object)
+        except ValueError as error:  # it said that it is JSON, and is not
+            reply = str(error)
+        if not isinstance(reply, dict):
+            raise BadResponse(
+                f"{self.endpoint}: the reply to {path} is no JSON object: "
+                f"{self.endpoint.quote(str(reply))!r}"
+            )
+        return cast("dict[str, JsonValue]", reply)
+
+    def text(self, path: str) -> str:
+        """What a GET of a path from the server's root gives, whatever its form. Blocks; raises as `ask` does."""
+        return self._ask(path, None, str)
+
+    def _ask(self, path: str, body: Mapping[str, object] | None, form: Any) -> Any:
         client = self._clients.blocking()
         import openai
 
@@ -232,19 +248,10 @@ class Server:
         url = urlunsplit(root) + path
         try:
             if body is None:
-                reply = client.get(url, cast_to=object, options=options)
-            else:
-                reply = client.post(url, cast_to=object, body=dict(body), options=options)
+                return client.get(url, cast_to=form, options=options)
+            return client.post(url, cast_to=form, body=dict(body), options=options)
         except openai.APIError as error:
             raise translate(error, quick, self._names) from self.endpoint.cause(error)
-        except ValueError as error:  # it said that it is JSON, and is not
-            reply = str(error)
-        if not isinstance(reply, dict):
-            raise BadResponse(
-                f"{self.endpoint}: the reply to {path} is no JSON object: "
-                f"{self.endpoint.quote(str(reply))!r}"
-            )
-        return cast("dict[str, JsonValue]", reply)
 
     async def aclose(self) -> None:
         """Closes the connections of all event loops."""
