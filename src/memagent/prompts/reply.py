@@ -41,8 +41,8 @@ class UnusableReply(Exception):
     """The reply is empty, ends in its reasoning, was stopped half-way or answers nothing; the message says which."""
 
 
-def visible(completion: Completion) -> str:
-    """The reply without its reasoning, stripped.
+def visible(completion: Completion, stops: Sequence[str] = ()) -> str:
+    """The reply without its reasoning, up to the first stop sequence, stripped.
 
     A server that separates reasoning (`Completion.reasoning`) has done so: its text is taken whole. Else
     reasoning is what `<think>` begins at the very start, or what ends with a `</think>` that no `<think>`
@@ -66,7 +66,10 @@ def visible(completion: Completion) -> str:
         text = text[start:].lstrip()
         if text.startswith(_OPEN):
             raise UnusableReply("the reply ends inside its reasoning (no </think>)")
-    if text := text.strip():
+    text = text.strip()
+    for stop in stops:  # an engine that knows stop sequences has cut there
+        text = text.partition(stop)[0].rstrip()
+    if text:
         return text
     cut = completion.finish_reason is FinishReason.LENGTH
     if cut and (completion.reasoning or completion.text.strip()):
@@ -83,7 +86,9 @@ def read_update(completion: Completion, prompts: PromptSet, gate: Gate) -> Updat
     Raises:
         UnusableReply: see `visible`.
     """
-    text, cut_off = _read(completion, prompts.stop.update)
+    text = visible(completion, prompts.stop.update)
+    limited = completion.finish_reason is FinishReason.LENGTH
+    cut_off = limited and completion.text.rstrip().endswith(text)  # and not at a stop sequence
     done = False
     if gate in ("exit", "both"):
         before, _, last = text.rpartition("\n")
@@ -100,24 +105,16 @@ def read_answer(completion: Completion, prompts: PromptSet) -> Answer:
     Raises:
         UnusableReply: see `visible`; or it is `keep` or `done`, which answer nothing.
     """
-    text, cut_off = _read(completion, prompts.stop.answer)
+    text = visible(completion, prompts.stop.answer)
     if text in (prompts.keep, prompts.done):
         raise UnusableReply(f"the reply is {text!r} and no answer")
     found = find_answer(text, prompts.answer_form)
+    limited = completion.finish_reason is FinishReason.LENGTH
     return Answer(
         text=text if found is None else found,
         form_found=found is not None,
-        truncated=cut_off,
+        truncated=limited and completion.text.rstrip().endswith(text),
     )
-
-
-def _read(completion: Completion, stops: Sequence[str]) -> tuple[str, bool]:
-    """The text up to the first stop sequence, and whether its token limit cut it off."""
-    text = visible(completion)
-    ends = [at for stop in stops if (at := text.find(stop)) >= 0]
-    if ends:
-        return text[: min(ends)].rstrip(), False
-    return text, completion.finish_reason is FinishReason.LENGTH
 
 
 def find_answer(text: str, form: AnswerForm) -> str | None:
