@@ -131,6 +131,22 @@ def test_a_reply_that_was_drafted_takes_a_few_passes(monkeypatch: pytest.MonkeyP
     assert counted.passes < len(plain.ids) / 3
 
 
+def test_a_large_batch_is_drafted_once_drafts_are_seen_to_be_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = policy()
+    prompts = [[9, 8]] * 20
+    plain = undrafted(model, prompts, [40] * 20, monkeypatch)
+    counted = Counted(model)
+    monkeypatch.setattr(
+        drafts,
+        "guess",
+        lambda text, longest: "".join(map(chr, plain[0].ids))[len(text) - 2 :][:longest],
+    )
+    assert [row.ids for row in reply(model, prompts, [40] * 20)] == [row.ids for row in plain]
+    assert counted.passes < len(plain[0].ids) / 2
+
+
 def test_a_pass_is_no_wider_than_its_logits_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = [[5, 6, 7, 8] * 9] * 2
     plain = undrafted(policy(), prompts, [20, 20], monkeypatch)

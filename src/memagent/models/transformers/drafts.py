@@ -99,9 +99,16 @@ class _Row:
         None of it behind the reply's end: then 0.
         """
         drafted = [*map(ord, self.draft)]
-        right = next((at for at, i in enumerate(drafted) if ids[at] != i), len(drafted))
-        self._right = MEMORY * self._right + right
-        self._wrong = MEMORY * self._wrong + (right < len(drafted))
+        checked = min(len(drafted), len(ids) - 1)
+        right = next((at for at in range(checked) if ids[at] != drafted[at]), checked)
+        if right < len(
+            drafted
+        ):  # one id more is known: whether drafts are right shows where none is checked, too
+            foreseen = ids[right] == drafted[right]
+            self._right = MEMORY * self._right + right + foreseen
+            self._wrong = MEMORY * self._wrong + (not foreseen)
+        else:
+            self._right = MEMORY * self._right + right
         for taken in range(right + 1):
             self.ids.append(ids[taken])
             self.logprobs.append(logprobs[taken])
@@ -158,7 +165,7 @@ def draw_with_drafts(
             cache.batch_select_indices(chosen)
             mask_BS, going = mask_BS[chosen], [going[at] for at in staying]
         width = _draft(going, LOGITS // (len(going) * vocabulary))
-        fed = [[row.ids[-1], *map(ord, row.draft)] for row in going]
+        fed = [[row.ids[-1], *map(ord, row.draft[: width - 1])] for row in going]
         ids_BW = torch.tensor([[*ids, *[pad] * (width - len(ids))] for ids in fed], device=device)
         new_BW = torch.tensor(
             [[at < len(ids) for at in range(width)] for ids in fed], device=device
@@ -175,9 +182,7 @@ def _draft(rows: Sequence[_Row], most: int) -> int:
     gains = [sum(gains) for gains in zip(*(row.gains() for row in rows), strict=True)]
     worths = [gain / (PASS + len(rows) * width) for gain, width in zip(gains, WIDTHS, strict=True)]
     width = min(WIDTHS[worths.index(max(worths))], max(most, 1))
-    for row in rows:
-        row.draft = row.draft[: width - 1]
-    return 1 + max(len(row.draft) for row in rows)
+    return min(width, 1 + max(len(row.draft) for row in rows))
 
 
 def _drawn(
