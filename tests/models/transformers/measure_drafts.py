@@ -21,7 +21,7 @@ from memagent.models.transformers.model import TransformersModel
 
 GREEDY = Sampling(temperature=0)
 VERIFIES = "memagent.models.transformers.padded.verifies"
-ROUNDS = 5
+ROUNDS = 3
 FACTS = (
     ("The harbour office opens at nine.", "Ships from Malta pay 40 crowns."),
     ("Anna Berg keeps the keys of the mill.", "The mill has stood still since 1911."),

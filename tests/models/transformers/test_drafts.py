@@ -147,6 +147,22 @@ def test_a_large_batch_is_drafted_once_drafts_are_seen_to_be_right(
     assert counted.passes < len(plain[0].ids) / 2
 
 
+def test_a_prompt_that_several_have_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, sampling = policy(), Sampling(temperature=1.0, top_p=1.0)
+    prompts = [[9, 8, 7], [5] * 20, [9, 8, 7], [5] * 20, [9, 8, 7], [4]]
+    plain = undrafted(model, prompts, [12] * 6, monkeypatch, sampling)
+    read: list[tuple[int, ...]] = []
+    model.register_forward_pre_hook(
+        lambda _, args, kwargs: read.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    shared = reply(model, prompts, [12] * 6, sampling)
+    assert read[0] == (3, 20)
+    assert [row.ids for row in shared] == [row.ids for row in plain]
+    assert len({row.ids for row in shared}) == 6
+    for row, other in zip(plain, shared, strict=True):
+        assert row.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+
+
 def test_a_pass_is_no_wider_than_its_logits_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = [[5, 6, 7, 8] * 9] * 2
     plain = undrafted(policy(), prompts, [20, 20], monkeypatch)
