@@ -22,6 +22,10 @@ from memagent_train.estimators import (
 )
 from memagent_train.rollouts import Rollout, Row, Status
 
+Ids = tuple[int, ...]
+ROUNDING = 1e-9
+"""Share of the largest advantage below which a mean of some is 0."""
+
 
 @dataclass(frozen=True)
 class TrainingRow:
@@ -29,6 +33,8 @@ class TrainingRow:
 
     row: Row
     advantage: float
+    times: int = 1
+    """How often it was rolled out; the advantage is the mean."""
 
     @property
     def length(self) -> int:
@@ -101,6 +107,32 @@ def checked(rollout: Rollout) -> Rollout:
     return replace(rollout, status=Status.FAILED, reward=None, error=wrong) if wrong else rollout
 
 
+def merge_rows(
+    rows: Sequence[TrainingRow], groups: Sequence[int]
+) -> tuple[list[TrainingRow], list[int]]:
+    """One row for those of a group that have the same ids: a gate's rollouts often have the same prompt and reply.
+
+    While the policy is the one that sampled, m equal rows have the gradient of one with their mean advantage that
+    counts m times. After an update that no longer holds: where advantages differ in sign, clipping differs.
+
+    Args:
+        rows: N of them.
+        groups: number of each row's group.
+
+    Returns:
+        The rows and their groups, in the order in which each first came.
+    """
+    merged: dict[tuple[int, Ids, Ids, Ids], list[TrainingRow]] = {}
+    for row, group in zip(rows, groups, strict=True):
+        ids = (group, row.row.prompt_ids, row.row.response_ids, row.row.loss_mask)
+        merged.setdefault(ids, []).append(row)
+    found = [
+        replace(equal[0], advantage=_mean_advantage(equal), times=sum(row.times for row in equal))
+        for equal in merged.values()
+    ]
+    return found, [ids[0] for ids in merged]
+
+
 def check_groups(rollouts: Sequence[Rollout], groups: int, size: int) -> list[list[Rollout]]:
     """Cuts what was generated into its groups.
 
@@ -120,6 +152,14 @@ def check_groups(rollouts: Sequence[Rollout], groups: int, size: int) -> list[li
             f"same; got {[sorted(names) for names in ids]!r}"
         )
     return cut
+
+
+def _mean_advantage(rows: Sequence[TrainingRow]) -> float:
+    times = sum(row.times for row in rows)
+    mean = math.fsum(row.advantage * row.times for row in rows) / times
+    # Advantages of a group add up to 0; a rounding would carry a gradient.
+    largest = max(abs(row.advantage) for row in rows)
+    return 0.0 if abs(mean) < ROUNDING * largest else mean
 
 
 def _of_rollouts(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> tuple[Tensor, bool]:

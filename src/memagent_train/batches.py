@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from memagent_train.advantages import TrainingRow
-from memagent_train.estimators import broadcast_to_tokens
+from memagent_train.estimators import broadcast_to_tokens, row_weights
 from memagent_train.rollouts import Row
 
 Place = int | None
@@ -59,6 +59,28 @@ def _share_out(rows: Sequence[int], lengths: Sequence[int], ranks: int) -> list[
         shares[rank].append(row)
         loads[rank] += lengths[row]
     return shares
+
+
+def weigh_rows(
+    rows: Sequence[TrainingRow], groups: Sequence[int], *, by_group: bool, kl: bool
+) -> tuple[list[TrainingRow], list[float], int]:
+    """The rows that carry a gradient, what their tokens weigh in the mean, and the tokens that it is over.
+
+    Args:
+        rows: N of them.
+        groups: number of each row's group.
+        by_group: every group weighs the same; else every token does.
+        kl: whether there is a KL term. Without one a row that has no advantage has no gradient; it counts in the mean.
+    """
+    tokens_N = torch.tensor([row.times * row.row.sampled for row in rows], dtype=torch.long)
+    group_N = torch.tensor(groups, dtype=torch.long)
+    weights = row_weights(tokens_N, group_N).tolist() if by_group else [1.0] * len(rows)
+    moving = [at for at, row in enumerate(rows) if kl or row.advantage]
+    return (
+        [rows[at] for at in moving],
+        [weights[at] * rows[at].times for at in moving],
+        int(tokens_N.sum()),
+    )
 
 
 def padding_row(eos: int) -> TrainingRow:

@@ -25,13 +25,14 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head, use_adapter
 
 from memagent.errors import ConfigError
+from memagent_train import advantages
 from memagent_train.advantages import Group, TrainingRow, check_groups, checked, compare
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.arguments import check_arguments
-from memagent_train.batches import deal, padding_row, tensors
+from memagent_train.batches import deal, padding_row, tensors, weigh_rows
 from memagent_train.device import memory_for
 from memagent_train.errors import CheckpointMismatch, EngineMismatch, TrainingError
-from memagent_train.estimators import row_weights, truncated_weights
+from memagent_train.estimators import truncated_weights
 from memagent_train.figures import facts, figures, raise_if_nothing_scored
 from memagent_train.order import DataOrder, StepSampler
 from memagent_train.reference import frozen_copy, prepared
@@ -215,10 +216,14 @@ class RolloutTrainer(GRPOTrainer):
         raise_if_nothing_scored(told)
         groups = gather_object([group.rows for group in rolled.kept])
         rows = [row for group in groups for row in group]
+        numbers = [n for n, group in enumerate(groups) for _ in group]
         self.state.num_input_tokens_seen += sum(r.tokens for g in told for r in g.rollouts)
         self.note(figures(told) | {"rows": float(len(rows)), "data/passes": self._passes()})
+        if self.batch.updates_per_step == 1:
+            rows, numbers = advantages.merge_rows(rows, numbers)
+            self.note({"rows/different": float(len(rows))})
         self.note({"tokens/seen": float(self.state.num_input_tokens_seen)})
-        return self.micro_batches(rows, [n for n, group in enumerate(groups) for _ in group])
+        return self.micro_batches(rows, numbers)
 
     def _roll(self, indices: Sequence[int]) -> Rolled:
         if not self.algorithm.dynamic_sampling:
@@ -248,12 +253,11 @@ class RolloutTrainer(GRPOTrainer):
             rows: of all processes, in the same order in each.
             groups: number of each row's group.
         """
-        tokens_N = torch.tensor([row.row.sampled for row in rows], dtype=torch.long)
-        group_N = torch.tensor(groups, dtype=torch.long)
-        by_group = self.algorithm.token_mean == "group"
-        weights = row_weights(tokens_N, group_N).tolist() if by_group else [1.0] * len(rows)
+        moving, weights, tokens = weigh_rows(
+            rows, groups, by_group=self.algorithm.token_mean == "group", kl=bool(self.beta)
+        )
         dealt = deal(
-            [row.length for row in rows],
+            [row.length for row in moving],
             ranks=self.accelerator.num_processes,
             updates=self.batch.updates,
             micro_batches=self.batch.micro_batches,
@@ -261,11 +265,11 @@ class RolloutTrainer(GRPOTrainer):
         )
         padding = padding_row(cast("int", self._tokenizer.eos_token_id))
         pad = cast("int", self._tokenizer.pad_token_id)
-        total = tokens_N.sum().to(self.accelerator.device, torch.float32)
+        total = torch.tensor(tokens, dtype=torch.float32, device=self.accelerator.device)
         made: list[Batch] = []
         for places in dealt[self.accelerator.process_index]:
             chunk = tensors(
-                [padding if place is None else rows[place] for place in places],
+                [padding if place is None else moving[place] for place in places],
                 [0.0 if place is None else weights[place] for place in places],
                 pad=pad,
                 device=self.accelerator.device,

@@ -60,6 +60,9 @@ def main(model: Path, out: Path) -> None:
                 {"kl": kl, "whole": sum(w for w, _ in shared), "held": sum(h for _, h in shared)}
             )
         )
+    # A process that ends while another one still talks to it may abort (2 of 9 runs on a busy machine did).
+    PartialState().wait_for_everyone()
+    PartialState().destroy_process_group()
 
 
 def _held(weight: Any) -> int:

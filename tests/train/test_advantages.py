@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.train.handmade import rollout
 
-from memagent_train.advantages import check_groups, checked, compare
+from memagent_train.advantages import TrainingRow, check_groups, checked, compare, merge_rows
 from memagent_train.algorithm import AlgorithmSettings
 from memagent_train.errors import TrainingError
 from memagent_train.rollouts import Rollout, Row, Status
@@ -135,3 +135,23 @@ class TestCheckGroups:
     def test_groups_that_are_not_side_by_side(self, names: str) -> None:
         with pytest.raises(TrainingError, match="side by side"):
             check_groups([rollout(name, n, (), 1.0) for n, name in enumerate(names)], 2, 2)
+
+
+class TestMergeRows:
+    def test_equal_rows_of_a_group_become_one_with_their_mean_advantage(self) -> None:
+        other = replace(ROW, response_ids=(4, 5, 7))
+        rows = [TrainingRow(ROW, 0.5), TrainingRow(other, 0.5), TrainingRow(ROW, -0.1)]
+        merged, groups = merge_rows([*rows, TrainingRow(ROW, 0.3)], [0, 0, 0, 1])
+        assert groups == [0, 0, 1]
+        assert [row.times for row in merged] == [2, 1, 1]
+        assert [row.advantage for row in merged] == pytest.approx([0.2, 0.5, 0.3])
+
+    def test_what_all_rollouts_did_has_no_advantage(self) -> None:
+        compared = compare(group(0.1, 0.7, 0.2, 0.4, 0.3, rows=(ROW,)), PLAIN)
+        assert sum(row.advantage for row in compared.rows) != 0  # but by a rounding
+        merged, _ = merge_rows(compared.rows, [0] * 5)
+        assert [(row.advantage, row.times) for row in merged] == [(0.0, 5)]
+
+    def test_nothing_is_merged_that_counts_otherwise(self) -> None:
+        rows = [TrainingRow(ROW, 1.0), TrainingRow(replace(ROW, loss_mask=(1, 1, 0)), 1.0)]
+        assert merge_rows(rows, [0, 0]) == (rows, [0, 0])

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.train.reference import Reference
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
+from memagent_train.rollouts import Rollout
 from memagent_train.trainer import RolloutTrainer
 
 LIMIT = 1e-5
@@ -44,10 +46,11 @@ def compared(
     noise: float = 0.1,
     lora: LoraConfig | None = None,
     make: Callable[[], Any] = policy,
+    change: Callable[[list[Rollout]], list[Rollout]] = list,
     **others: Any,
 ) -> tuple[list[float], list[int]]:
     """Distances and clipped tokens of every update of a step."""
-    rollouts = groups(make(), seed=3, noise=noise)
+    rollouts = change(groups(make(), seed=3, noise=noise))
     seen = Gradients()
     trained = trainer(
         tmp_path,
@@ -98,6 +101,36 @@ BATCH = BatchSettings(groups=3, group_size=4, micro_batches=4)
 def test_the_gradient_of_an_update_is_the_algorithms(tmp_path: Path, reference: Reference) -> None:
     distances, _ = compared(tmp_path, reference, BATCH)
     assert len(distances) == 1
+    assert distances[0] < LIMIT
+
+
+def alike(rollouts: list[Rollout]) -> list[Rollout]:
+    """The same with a first conversation that all rollouts of a group have, and a second that some have."""
+    return [
+        replace(
+            one,
+            rows=(rollouts[at // 4 * 4].rows[0], *rollouts[at // 2 * 2].rows[1:2], *one.rows[1:]),
+            step_rewards=None,
+        )
+        for at, one in enumerate(rollouts)
+    ]
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        Reference(),
+        Reference(token_mean="batch"),
+        Reference(beta=0.05),
+        Reference(overlong_mask=True),
+        Reference(ratio="truncated", cap=1.05, beta=0.05),
+    ],
+    ids=repr,
+)
+def test_conversations_that_are_alike_are_trained_on_once(
+    tmp_path: Path, reference: Reference
+) -> None:
+    distances, _ = compared(tmp_path, reference, BATCH, noise=0.0, change=alike)
     assert distances[0] < LIMIT
 
 

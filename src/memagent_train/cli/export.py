@@ -35,6 +35,12 @@ def export(
             show_default=False,
         ),
     ] = None,
+    adapter: Annotated[
+        bool,
+        typer.Option(
+            "--adapter", help="Write the adapter of a run with [lora] by itself, not merged."
+        ),
+    ] = False,
     trajectories: Annotated[
         Path | None,
         typer.Option(
@@ -54,14 +60,15 @@ def export(
         if out is None and trajectories is None:
             raise ConfigError("nothing to write: give --out DIR, --trajectories FILE, or both")
         from memagent_train.runs.export import export as write
-        from memagent_train.runs.export import export_trajectories
+        from memagent_train.runs.export import export_adapter, export_trajectories
 
         facts: dict[str, str | int] = {}
         rows: list[tuple[str, str]] = []
         if out is not None:
-            made = write(run, out, step=checkpoint, dtype=dtype)
+            made = (export_adapter if adapter else write)(run, out, step=checkpoint, dtype=dtype)
             facts |= {"out": str(made.out), "step": made.step}
-            rows.append(("exported", f"step {made.step} to {made.out} (see its README.md)"))
+            more = "" if adapter else " (see its README.md)"
+            rows.append(("exported", f"step {made.step} to {made.out}{more}"))
         if trajectories is not None:
             count = export_trajectories(run, trajectories)
             facts |= {"trajectories": str(trajectories), "conversations": count}

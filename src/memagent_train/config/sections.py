@@ -42,6 +42,9 @@ class LoraSettings(Leaf):
     """0: with dropout the log-probabilities in the loss would differ from those of the rollout."""
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     """Names of the layers that get an adapter."""
+    start: Path | None = None
+    """Folder of an adapter to continue with, of the same rank and alpha; its layers stay. None: a new adapter. The
+    reference of the KL term is then the model with the adapter as it was."""
 
 
 class EvaluationSettings(Leaf):

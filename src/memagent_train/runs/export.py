@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import tomli_w
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from memagent.errors import ConfigError
@@ -19,11 +21,13 @@ from memagent_train.errors import TrainingError
 from memagent_train.runs.faults import translated
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.neutral import write_records
-from memagent_train.runs.policy import DTYPES, Tokenizer, embeddings
+from memagent_train.runs.policy import ADAPTER, DTYPES, Tokenizer, embeddings
 from memagent_train.runs.rollout_log import read_rollouts
 from memagent_train.runs.target import Target, run_target
 
 PROMPTS, README = "prompts.toml", "README.md"
+WEIGHTS = "adapter_model.safetensors"
+"""As peft names those of an adapter."""
 SAMPLED = {"do_sample": True, "temperature": 0.7, "top_p": 0.95}
 """The published system's sampling at inference."""
 CHECKED = 8
@@ -56,10 +60,7 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
     """
     target = run_target(run, step)
     assert target.checkpoint is not None
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"--out {str(out)!r} is not empty: give a folder that is new")
-    if dtype is not None and dtype not in DTYPES:
-        raise ConfigError(f"--dtype {dtype!r}: give one of {', '.join(DTYPES)}")
+    _check_new(out, dtype)
     model, tokenizer = target.load()
     if dtype is not None:
         model = model.to(DTYPES[dtype])  # pyright: ignore[reportArgumentType]: torch's stub knows no dtype here
@@ -84,6 +85,46 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
     return Exported(out, target.checkpoint.step, prompts)
 
 
+def export_adapter(
+    run: Path, out: Path, *, step: int | None = None, dtype: str | None = None
+) -> Exported:
+    """Writes the adapter of a run by itself, as peft, vLLM and `lora.start` load it, with the tokenizer left out.
+
+    Args:
+        run: the folder of a run with `[lora]`.
+        out: a folder that is new or empty.
+        step: of the checkpoint; None for the newest whole one.
+        dtype: of the adapter; None for the one it was trained in, float32.
+
+    Raises:
+        ConfigError: there is no such checkpoint, adapter or dtype, or `out` holds something.
+        DiskFull: it cannot be written.
+    """
+    target = run_target(run, step)
+    assert target.checkpoint is not None
+    _check_new(out, dtype)
+    held = target.checkpoint.path
+    if not (held / ADAPTER).is_file():
+        raise ConfigError(f"the run {str(run)!r} trained all weights: leave --adapter out")
+    weights = load_file(held / WEIGHTS)
+    if dtype is not None:
+        weights = {name: weight.to(DTYPES[dtype]) for name, weight in weights.items()}
+    settings = json.loads((held / ADAPTER).read_text(encoding="utf-8"))
+    base = Path(target.model.path)
+    # The name of the folder: where it lay on this machine means nothing on another one.
+    settings["base_model_name_or_path"] = base.name if base.is_dir() else target.model.path
+    half = out.with_name(out.name + ".new")
+    with translated(out):
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir(parents=True)
+        save_file(weights, half / WEIGHTS, metadata={"format": "pt"})
+        (half / ADAPTER).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+        if out.exists():
+            out.rmdir()
+        half.replace(out)
+    return Exported(out, target.checkpoint.step, prompts=False)
+
+
 def export_trajectories(run: Path, file: Path) -> int:
     """Writes all logged rollouts as neutral records.
 
@@ -96,6 +137,13 @@ def export_trajectories(run: Path, file: Path) -> int:
     """
     with translated(file.parent):
         return write_records(file, read_rollouts(RunFolder(run).rollouts))
+
+
+def _check_new(out: Path, dtype: str | None) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out {str(out)!r} is not empty: give a folder that is new")
+    if dtype is not None and dtype not in DTYPES:
+        raise ConfigError(f"--dtype {dtype!r}: give one of {', '.join(DTYPES)}")
 
 
 def _write(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:

@@ -14,7 +14,7 @@ from memagent.errors import ConfigError
 from memagent_train.config.sections import LoraSettings, ModelSettings
 
 if TYPE_CHECKING:
-    from peft import LoraConfig
+    from peft import LoraConfig, PeftModel
 
 ADAPTER = "adapter_config.json"
 Tokenizer: TypeAlias = Any
@@ -109,6 +109,44 @@ def adapter_settings(settings: LoraSettings) -> LoraConfig:
         target_modules=targets if isinstance(targets, str) else list(targets),
         task_type="CAUSAL_LM",
     )
+
+
+def with_adapter(
+    model: PreTrainedModel, settings: LoraSettings | None
+) -> tuple[PreTrainedModel | PeftModel, LoraConfig | None]:
+    """The model as a trainer takes it, and the adapter that the trainer has to add; None if it has to add none.
+
+    Raises:
+        ConfigError: the adapter to continue with cannot be loaded, or has another rank or alpha.
+    """
+    if settings is None:
+        return model, None
+    if settings.start is None:
+        return model, adapter_settings(settings)
+    from peft import PeftConfig, PeftModel
+
+    start = str(settings.start)
+    try:
+        found: Any = PeftConfig.from_pretrained(start)
+        shape = (found.r, found.lora_alpha)
+        adapted = PeftModel.from_pretrained(model, start, is_trainable=True)
+    except MemoryError:
+        raise
+    except (
+        Exception
+    ) as error:  # whatever a file, peft or torch raises: wrong shapes are a RuntimeError
+        raise ConfigError(
+            f"lora.start = {start!r} is not an adapter of this model ({_first_line(error)}): give the folder of one, "
+            f"such as a checkpoint of a run with [lora]"
+        ) from error
+    if shape != (settings.rank, settings.alpha):
+        raise ConfigError(
+            f"lora.rank = {settings.rank!r} and lora.alpha = {settings.alpha!r}, but the adapter in {start!r} has "
+            f"{shape[0]!r} and {shape[1]!r}: set these"
+        )
+    # An export names its base without the folder; peft would look for that name on the hub at each checkpoint.
+    adapted.peft_config["default"].base_model_name_or_path = model.name_or_path
+    return adapted, None
 
 
 def with_checkpoint(settings: ModelSettings, checkpoint: Path) -> PreTrainedModel:

@@ -24,10 +24,10 @@ from memagent_train.runs.held_out import HeldOut
 from memagent_train.runs.ids import group_id, rollout_id, seed_of
 from memagent_train.runs.keeping import SEPARATE, Keeper
 from memagent_train.runs.policy import (
-    adapter_settings,
     check_fit,
     load_model,
     load_tokenizer,
+    with_adapter,
     with_checkpoint,
 )
 from memagent_train.runs.processes import Process
@@ -117,7 +117,7 @@ class Training:
 
     def _trainer(self, model: PreTrainedModel, reports: Sequence[str]) -> RolloutTrainer:
         config = self.config
-        adapter = None if config.lora is None or self.done else adapter_settings(config.lora)
+        policy, adapter = with_adapter(model, None if self.done else config.lora)
         keeper = Keeper(
             self.folder,
             updates_per_step=config.batch.updates_per_step,
@@ -125,7 +125,7 @@ class Training:
             stepped=self._stepped,
         )
         trainer = RolloutTrainer(
-            model=model,
+            model=policy,
             tokenizer=self.rolling.tokenizer,
             args=self._arguments(reports),
             algorithm=config.algorithm,

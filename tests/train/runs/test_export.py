@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from peft import PeftModel
+from safetensors.torch import load_file
 from tests.train.runs.tiny import PROMPTS, write_run
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 
@@ -17,7 +19,8 @@ from memagent.memory.agent import MemoryAgent
 from memagent.prompts import PromptSet
 from memagent_train.config.train import load_train
 from memagent_train.errors import DataError, TrainingError
-from memagent_train.runs.export import check_export, export, export_trajectories
+from memagent_train.runs import metrics
+from memagent_train.runs.export import check_export, export, export_adapter, export_trajectories
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.grpo import train
 from memagent_train.runs.target import run_target
@@ -48,6 +51,55 @@ def test_an_export_loads_as_the_policy_of_the_checkpoint(run: Path, tmp_path: Pa
         logits = [model.eval()(ids).logits for model in (loaded, policy, base)]
     assert torch.allclose(logits[0], logits[1], atol=1e-5)
     assert not torch.allclose(logits[0], logits[2], atol=1e-3)
+
+
+@pytest.mark.parametrize(("dtype", "gap"), [(None, 1e-5), ("bfloat16", 0.05)])
+def test_an_adapter_is_exported_by_itself(
+    run: Path, tmp_path: Path, dtype: str | None, gap: float
+) -> None:
+    out = export_adapter(run, tmp_path / "out", dtype=dtype).out
+    assert str(run.parent) not in (out / "adapter_config.json").read_text()
+    base = AutoModelForCausalLM.from_pretrained(run.parent / "model")
+    policy, _ = run_target(run).load()
+    ids = torch.arange(10)[None]
+    with torch.no_grad():
+        expected = policy.eval()(ids).logits
+        made = PeftModel.from_pretrained(base, str(out)).eval()(ids).logits
+    assert torch.allclose(made, expected, atol=gap, rtol=gap)
+    size = sum(file.stat().st_size for file in out.iterdir())
+    assert size < sum(file.stat().st_size for file in export(run, tmp_path / "whole").out.iterdir())
+    with pytest.raises(ConfigError, match="is not empty"):
+        export_adapter(run, out)
+
+
+def test_reinforcement_learning_continues_an_adapter_which_is_its_reference(
+    run: Path, tmp_path: Path
+) -> None:
+    adapter = str(export_adapter(run, tmp_path / "adapter").out)
+    found: list[float] = []
+    for start in ({"start": adapter}, {}):
+        folder = tmp_path / f"{len(found)}"
+        folder.mkdir()
+        lora = {"rank": 4, "alpha": 64, **start}
+        file = write_run(
+            folder,
+            lora=lora,
+            optimizer={"steps": 1},
+            algorithm={"beta": 0.01},
+            batch={"updates": 1, "iterations": 1},
+        )
+        made = train(load_train(file), folder / "run").out
+        found.append(metrics.read(RunFolder(made).metrics)[0]["kl"])
+        weights = load_file(export_adapter(made, folder / "out").out / "adapter_model.safetensors")
+        moved = any(weight.abs().max() > 1e-2 for name, weight in weights.items() if "_B" in name)
+        assert moved == bool(start)
+    assert found == pytest.approx([0.0, 0.0], abs=1e-6)
+
+
+def test_training_of_all_weights_leaves_no_adapter(tmp_path: Path) -> None:
+    made = train(load_train(write_run(tmp_path, optimizer={"steps": 1})), tmp_path / "run").out
+    with pytest.raises(ConfigError, match="trained all weights: leave --adapter out"):
+        export_adapter(made, tmp_path / "out")
 
 
 def test_it_has_tokenizer_template_sampling_wording_and_how_to_serve_it(

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli_w
 import torch
 from tests.train.runs.tiny import write_model
+from trl.trainer.sft_config import SFTConfig as TrlConfig
+from trl.trainer.sft_trainer import SFTTrainer
 
+from memagent.errors import ConfigError
+from memagent_train.config.sections import ModelSettings
 from memagent_train.config.sft import SftConfig, load_sft
 from memagent_train.errors import CheckpointMismatch
 from memagent_train.runs import metrics
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.policy import load_model, load_tokenizer
-from memagent_train.runs.sft import dataset, digest, warm_start
+from memagent_train.runs.sft import ReplyTrainer, dataset, digest, warm_start
 from memagent_train.runs.target import run_target
 from memagent_train.runs.traces import TraceRow
 
@@ -55,6 +61,35 @@ def losses(out: Path) -> dict[int, float]:
 def test_labels_are_the_replies() -> None:
     made = dataset([TraceRow((1, 2), (3, 4, 5), (1, 0, 1))])
     assert made[0] == {"input_ids": [1, 2, 3, 4, 5], "labels": [-100, -100, 3, -100, 5]}
+
+
+def test_the_loss_is_that_of_trl(tmp_path: Path) -> None:
+    folder = str(write_model(tmp_path / "model"))
+    tokenizer = load_tokenizer(ModelSettings(path=folder))
+    rows = [TraceRow((1, 2, 3), (4, 5), (1, 1)), TraceRow((6,), (7, 8, 9), (0, 1, 1))]
+    found: list[list[Any]] = []
+    for kind in (ReplyTrainer, SFTTrainer):
+        trainer = kind(
+            model=load_model(ModelSettings(path=folder)),
+            args=TrlConfig(
+                output_dir=str(tmp_path),
+                use_cpu=True,
+                bf16=False,
+                activation_checkpointing=False,
+                report_to=[],
+                dataset_kwargs={"skip_prepare_dataset": True},
+            ),
+            train_dataset=dataset(rows),
+            processing_class=tokenizer,
+        )
+        batch = trainer.data_collator([dataset(rows)[i] for i in range(2)])
+        model: Any = trainer.model
+        loss = trainer.compute_loss(model, batch, num_items_in_batch=torch.tensor(4))
+        loss.backward()
+        found.append([loss.detach(), *(one.grad for one in model.parameters())])
+    assert found[0][0] > 1
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-6)
 
 
 def test_other_rows_have_another_digest() -> None:
@@ -123,6 +158,48 @@ def test_an_adapter_is_learnt_and_merged(config: SftConfig, tmp_path: Path) -> N
     assert not torch.equal(
         model.model.layers[0].mlp.up_proj.weight, base.model.layers[0].mlp.up_proj.weight
     )
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of peft's
+def test_an_adapter_is_continued(config: SftConfig, tmp_path: Path) -> None:
+    from memagent_train.config.sections import LoraSettings
+
+    lora = LoraSettings(rank=4, alpha=8)
+    first = config.model_copy(update={"lora": lora})
+    warm_start(first, tmp_path / "first")
+    newest = RunFolder(tmp_path / "first").newest()
+    assert newest is not None
+    again = lora.model_copy(update={"start": newest.path})
+    warm_start(config.model_copy(update={"lora": again}), tmp_path / "second")
+    assert losses(tmp_path / "second")[1] < losses(tmp_path / "first")[2]
+    assert losses(tmp_path / "second")[6] < losses(tmp_path / "first")[6]
+
+
+@pytest.mark.parametrize(
+    ("lora", "said"),
+    [
+        ({"rank": 2, "alpha": 8}, "lora.rank = 2 and lora.alpha = 8.0, but the adapter in"),
+        ({"rank": 4, "alpha": 8, "start": "none"}, "is not an adapter of this model"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of peft's
+def test_another_adapter_is_refused(
+    config: SftConfig, tmp_path: Path, lora: dict[str, Any], said: str
+) -> None:
+    from memagent_train.config.sections import LoraSettings
+
+    short = config.model_copy(
+        update={
+            "lora": LoraSettings(rank=4, alpha=8),
+            "optimizer": config.optimizer.model_copy(update={"steps": 1}),
+        }
+    )
+    warm_start(short, tmp_path / "first")
+    newest = RunFolder(tmp_path / "first").newest()
+    assert newest is not None
+    lora = {"start": newest.path, **lora}
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        warm_start(config.model_copy(update={"lora": LoraSettings(**lora)}), tmp_path / "second")
 
 
 @pytest.mark.parametrize(("schedule", "last"), [("constant", 0.01), ("linear", 0.01 / 6)])
