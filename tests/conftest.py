@@ -17,7 +17,7 @@ pytest_plugins = ["tests.engines.fixtures"]
 
 # `make test-train` runs them, in the environment that has torch.
 collect_ignore = (
-    [] if importlib.util.find_spec("torch") else ["models/transformers", "nano", "train"]
+    [] if importlib.util.find_spec("torch") else ["models/transformers", "nano", "smol", "train"]
 )
 
 # Read when the Hugging Face library is first imported, so it is set before any test module is.

@@ -22,6 +22,11 @@ def hotpotqa_of(options: DataOptions) -> Collection:
         ConfigError: it is nowhere; the message names the flags.
         DocumentError: a file is unusable.
     """
+    return hotpotqa(hotpotqa_files(options))
+
+
+def hotpotqa_files(options: DataOptions) -> tuple[Path, ...]:
+    """The files of `hotpotqa_of`; raises ConfigError as it does."""
     files = options.hotpotqa or _found(HOTPOT_NAMES)
     if not files:
         raise ConfigError(
@@ -29,7 +34,7 @@ def hotpotqa_of(options: DataOptions) -> Collection:
             "the distractor setting, published as hotpot_dev_distractor_v1.json, gzipped or not; for long "
             f"texts --paragraphs FILE too; or set {FOLDER} to a folder that holds such files"
         )
-    return hotpotqa(files)
+    return files
 
 
 def squad_of(options: DataOptions) -> Collection:
@@ -39,6 +44,11 @@ def squad_of(options: DataOptions) -> Collection:
         ConfigError: it is nowhere, or there twice; the message names the flags.
         DocumentError: the file is unusable.
     """
+    return squad(squad_file(options))
+
+
+def squad_file(options: DataOptions) -> Path:
+    """The file of `squad_of`; raises ConfigError as it does."""
     found = _found(SQUAD_NAMES) if options.squad is None else (options.squad,)
     if len(found) == 0:
         raise ConfigError(
@@ -49,7 +59,7 @@ def squad_of(options: DataOptions) -> Collection:
     if len(found) > 1:
         files = ", ".join(str(path) for path in found)
         raise ConfigError(f"{FOLDER} holds several SQuAD files ({files}): name one with --squad")
-    return squad(found[0])
+    return found[0]
 
 
 def further_of(options: DataOptions) -> Collection:

@@ -1,0 +1,47 @@
+"""Shows how a memory is kept: it knows which sentences a question needs, writes them down, and keeps the rest out."""
+
+from __future__ import annotations
+
+from memagent.messages import ChatRequest
+from memagent_smol.story import UNKNOWN, Lesson, Note
+
+KEEP = "[keep]"
+"""The gate's literal in the prompt set."""
+NOTHING = "none"
+"""That set's empty memory."""
+
+
+class Expert:
+    """Replies to a memory agent's calls about one document; `ScriptedModel` makes a model of it.
+
+    A memory is the sentences themselves, a line each, with their titles; so each word of it is copied. Lines begin with
+    a dash: so one token tells whether there is anything to write down.
+    """
+
+    def __init__(self, lesson: Lesson) -> None:
+        self._lesson = lesson
+        self._notes: list[Note] = []
+        self.missed = len(lesson.notes)
+        """Notes that no chunk has shown yet; a sentence that chunks cut in two never is."""
+
+    def __call__(self, request: ChatRequest) -> str:
+        """The new memory, or the answer."""
+        if request.kind == "answer":
+            return self._lesson.answer if self._notes else UNKNOWN
+        return self._update(request.parts["memory"], request.parts["chunk"])
+
+    def _update(self, memory: str, chunk: str) -> str:
+        seen = " ".join(chunk.split())
+        lines = [line for line in memory.splitlines() if line != NOTHING]
+        found = [
+            note for note in self._lesson.notes if note not in self._notes and note.text in seen
+        ]
+        if not found:
+            return KEEP
+        for note in found:
+            lines = [] if note.replaces else lines
+            named = note.title and note.title in chunk
+            lines.append(f"- {note.title}: {note.text}" if named else f"- {note.text}")
+        self._notes += found
+        self.missed -= len(found)
+        return "\n".join(lines)

@@ -1,0 +1,321 @@
+"""Facts scattered over books, as tasks of a training: `kind = "task"`, `use = "memagent_smol.facts:facts"`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from random import Random
+
+from memagent.errors import ConfigError
+from memagent.tasks import Sample
+from memagent_bench.length_tokens import length_counter
+from memagent_bench.options import DataOptions
+from memagent_bench.tracking.puzzle import Fact, Layout, Puzzle
+from memagent_bench.tracking.scattered import ScatteredTask
+from memagent_nano.books import MEASURING, TRAINING
+from memagent_smol.story import Note
+from memagent_smol.vocabulary import (
+    ATTRIBUTES,
+    COPIES,
+    HELD_OUT_NEEDLES,
+    NEEDLES,
+    VALUES,
+    Words,
+)
+
+GENERATE = 48
+"""Tokens that an answer may have: four values of a UUID's length would take more, so there are two of these at most."""
+MANY = (4, 32)
+"""Competing facts of a document, where their number is not given."""
+TRIES = 64
+"""Where the first sentence is too long for a short document, it begins with one of so many after it."""
+NEAR = 0.6
+"""Share of competing facts that look like those asked for: the same place, role, or part of a key."""
+OTHER = 1.25
+"""Times as many are about the same person and another attribute too, among `changes`."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """What a document says that is no filler, and what is asked."""
+
+    facts: tuple[Fact, ...]
+    """In the order of the document. Those without `supports` compete with the others."""
+    notes: tuple[Note, ...]
+    """Likewise."""
+    question: str
+    outputs: tuple[str, ...]
+
+
+class FactsTask(ScatteredTask):
+    """Facts of a family among the sentences of books.
+
+    Args:
+        family: in `FAMILIES`.
+        length: tokens of a sample, reply included.
+        options: the essays are the filler.
+        words: of the part that training shows, or of the other one.
+        many: competing facts; 0: a number within `MANY`, drawn for each sample.
+        near: share of them that look like those asked for.
+
+    Raises:
+        ConfigError: there is no such family, or `many` is negative; or see `essays`.
+        DocumentError: see `essays`.
+    """
+
+    def __init__(
+        self,
+        family: str,
+        length: int,
+        options: DataOptions,
+        *,
+        words: Words,
+        many: int = 0,
+        near: float = NEAR,
+    ) -> None:
+        if family not in FAMILIES:
+            raise ConfigError(f"unknown family {family!r}; known: {', '.join(FAMILIES)}")
+        if many < 0:
+            raise ConfigError(f"many must be at least 0, got {many!r}")
+        self._tell, scorer = FAMILIES[family]
+        self._words, self._many, self._near = words, many, near
+        super().__init__(family, scorer, GENERATE, length, options)
+
+    @property
+    def facts(self) -> dict[str, str | int | bool]:
+        """See `Task`."""
+        part = "held out" if self._words.held_out else "as in training"
+        return {**super().facts, "many": self._many, "near": str(self._near), "words": part}
+
+    def story(self, index: int) -> Story:
+        """What the sample at `index` says."""
+        rng = self._rng("story", index)
+        many = self._many or rng.randint(*MANY)
+        return self._tell(self._words, many, self._near, rng)
+
+    def _made(self, index: int, limit: int) -> Sample:
+        story = self.story(index)
+        rng = self._rng("layout", index)
+        layout = Layout.draw(len(story.facts), len(self._filler), rng)
+        puzzle = Puzzle(story.facts, "", story.question, story.outputs)
+        around = ("", f"\n\n{story.question}\nAnswer:")
+        fewest: list[int] = []
+        for further in range(TRIES):
+            moved = Layout(layout.start + further, layout.places)
+            sample, tokens = self._scattered(index, limit, puzzle, moved, around)
+            if tokens <= limit:
+                return sample
+            fewest.append(tokens)
+        raise self._too_short(index, min(fewest))
+
+
+def facts(
+    *,
+    family: str,
+    length: int,
+    seed: int = 0,
+    held_out: bool = False,
+    many: int = 0,
+    near: float = NEAR,
+) -> FactsTask:
+    """A task of a family; see `FactsTask`.
+
+    Args:
+        family: in `FAMILIES`.
+        length: tokens of a document, by GPT-2's tokenizer.
+        seed: of all samples.
+        held_out: words, templates and books that no training shows.
+        many: competing facts of a document; 0: 4 to 32.
+        near: share of them that look like those asked for.
+    """
+    options = DataOptions(
+        counter=length_counter(None),
+        seed=seed,
+        essays=MEASURING if held_out else TRAINING,
+        nested=False,
+    )
+    return FactsTask(family, length, options, words=Words(held_out=held_out), many=many, near=near)
+
+
+def changes(words: Words, many: int, near: float, rng: Random) -> Story:
+    """An attribute of somebody changes two to four times; the last value counts.
+
+    Statements and question name the person by different words that mean the same; others have the same place or the
+    same role. So neither the place, nor the role, nor the words of the question find the statement.
+    """
+    place, *elsewhere = words.places(6, rng)
+    role, *others = rng.sample(words.roles, 8)
+    attribute = rng.choice(list(ATTRIBUTES))
+    asked, *said = rng.sample(role, len(role))
+    values = _different(lambda: ATTRIBUTES[attribute].value(words, rng), rng.randint(2, 4))
+    texts = [_statement(words, attribute, rng.choice(said), place, value, rng) for value in values]
+    competing: list[str] = []
+    for _ in range(many):
+        kind = rng.random()
+        who, where, what = rng.choice(role), place, attribute
+        if kind < near / 2:
+            who = rng.choice(rng.choice(others))
+        elif kind < near:
+            where = rng.choice(elsewhere)
+        elif kind < near * OTHER:
+            what = rng.choice([name for name in ATTRIBUTES if name != attribute])
+        else:
+            who, where = rng.choice(rng.choice(others)), rng.choice(elsewhere)
+            what = rng.choice(list(ATTRIBUTES))
+        value = _other(values, partial(ATTRIBUTES[what].value, words, rng))
+        competing.append(_statement(words, what, who, where, value, rng))
+    said_of = rng.choice(words.said_of).format(role=asked, place=place)
+    question = rng.choice(ATTRIBUTES[attribute].wording(words).asked).format(who=said_of)
+    evidence = [*map(Fact, texts[:-1]), Fact(texts[-1], (values[-1],), (0,))]
+    notes = tuple(Note(text, replaces=True) for text in texts)
+    return Story(_mixed(evidence, competing, rng), notes, question, (values[-1],))
+
+
+def needles(words: Words, many: int, near: float, rng: Random) -> Story:
+    """Entries under keys that are words, numbers, names or UUIDs: one, all of one key, or those of two keys."""
+    wording = HELD_OUT_NEEDLES if words.held_out else NEEDLES
+    key, near_key = rng.choice(_KEYS)
+    value = rng.choice((Words.number, Words.pair, Words.surname, Words.uuid, Words.street))
+    keys = _different(lambda: key(words, rng), 2)
+    kind = rng.choice(("one", "one", "all", "two"))
+    count = {"one": 1, "two": 2}.get(kind) or rng.randint(2, 2 if value is Words.uuid else 4)
+    values = _different(lambda: value(words, rng), count)
+    owners = keys if kind == "two" else [keys[0]] * count
+    texts = [
+        _sentence(rng.choice(wording.said).format(who=who, what=what))
+        for who, what in zip(owners, values, strict=True)
+    ]
+    competing: list[str] = []
+    for _ in range(many):
+        draw = partial(near_key, words, keys[0]) if rng.random() < near else partial(key, words)
+        who = _other(keys, partial(draw, rng))
+        what = _other(values, partial(value, words, rng))
+        competing.append(_sentence(rng.choice(wording.said).format(who=who, what=what)))
+    asked = {"one": wording.asked, "all": wording.asked_all, "two": wording.asked_two}[kind]
+    question = rng.choice(asked).format(who=keys[0], other=keys[1])
+    evidence = [
+        Fact(text, (what,), (i,)) for i, (text, what) in enumerate(zip(texts, values, strict=True))
+    ]
+    order = list(range(count))
+    if kind == "two":
+        rng.shuffle(order)
+    notes = tuple(Note(texts[i]) for i in order)
+    return Story(
+        _mixed([evidence[i] for i in order], competing, rng), notes, question, tuple(values)
+    )
+
+
+def trace(words: Words, many: int, near: float, rng: Random) -> Story:
+    """Variables that take each other's values; asked is which have a number. Other chains compete."""
+    chains = max(2, 1 + many // 4)
+    names = _different(lambda: f"{words.thing(rng).upper()}{rng.randrange(10, 100)}", chains * 4)
+    numbers = _different(lambda: words.number(rng), chains)
+    told = [
+        _chain(names[4 * i : 4 * i + rng.randint(2, 4)], numbers[i], rng) for i in range(chains)
+    ]
+    (own, own_names), *others = told
+    evidence = [
+        Fact(text, (name,), (i,)) for i, (text, name) in enumerate(zip(own, own_names, strict=True))
+    ]
+    competing = [text for texts, _ in others for text in texts]
+    question = rng.choice(COPIES.asked).format(what=numbers[0])
+    return Story(
+        _mixed(evidence, competing, rng),
+        tuple(map(Note, own)),
+        question,
+        tuple(own_names),
+    )
+
+
+Tell = Callable[[Words, int, float, Random], Story]
+FAMILIES: dict[str, tuple[Tell, str]] = {
+    "changes": (changes, "string_match_all"),
+    "needles": (needles, "string_match_all"),
+    "trace": (trace, "string_match_all"),
+}
+"""By name: what makes the story, and the score."""
+
+
+def _statement(words: Words, attribute: str, role: str, place: str, value: str, rng: Random) -> str:
+    who = rng.choice(words.said_of).format(role=role, place=place)
+    wording = ATTRIBUTES[attribute].wording(words)
+    return _sentence(rng.choice(wording.said).format(who=who, what=value))
+
+
+def _sentence(text: str) -> str:
+    """With a capital, also where a value comes first: scores do not look at case."""
+    return text[0].upper() + text[1:]
+
+
+def _chain(names: Sequence[str], number: str, rng: Random) -> tuple[list[str], Sequence[str]]:
+    """Sentences, one a name."""
+    texts = [rng.choice(VALUES.said).format(who=names[0], what=number)]
+    for before, name in pairwise(names):
+        texts.append(rng.choice(COPIES.said).format(who=name, what=before))
+    return texts, names
+
+
+def _mixed(evidence: Sequence[Fact], competing: Sequence[str], rng: Random) -> tuple[Fact, ...]:
+    """Evidence in its order, with the others between."""
+    places = sorted(rng.sample(range(len(evidence) + len(competing)), len(evidence)))
+    mixed = [Fact(text) for text in competing]
+    for place, fact in zip(places, evidence, strict=True):
+        mixed.insert(place, fact)
+    return tuple(mixed)
+
+
+def _different(draw: Callable[[], str], count: int) -> list[str]:
+    """So many texts, each another one."""
+    found: dict[str, None] = {}
+    while len(found) < count:
+        found[draw()] = None
+    return list(found)
+
+
+def _other(taken: Sequence[str], draw: Callable[[], str]) -> str:
+    """One that is not taken."""
+    while (text := draw()) in taken:
+        pass
+    return text
+
+
+def _near_pair(words: Words, key: str, rng: Random) -> str:
+    first, second = key.split("-")
+    other = words.thing(rng)
+    return rng.choice((f"{first}-{other}", f"{other}-{second}"))
+
+
+def _near_number(words: Words, key: str, rng: Random) -> str:
+    digits = list(key)
+    digits[rng.randrange(1, len(digits))] = str(rng.randrange(10))
+    return "".join(digits)
+
+
+def _of_place(words: Words, rng: Random) -> str:
+    return f"the {words.thing(rng)} of {words.place(rng)}"
+
+
+def _near_of_place(words: Words, key: str, rng: Random) -> str:
+    _, thing, _, place = key.split()
+    return rng.choice((f"the {thing} of {words.place(rng)}", f"the {words.thing(rng)} of {place}"))
+
+
+def _named(words: Words, rng: Random) -> str:
+    return f"{words.place(rng)} {words.surname(rng)}"
+
+
+def _near_named(words: Words, key: str, rng: Random) -> str:
+    first, last = key.split()
+    return rng.choice((f"{first} {words.surname(rng)}", f"{words.place(rng)} {last}"))
+
+
+_KEYS: tuple[tuple[Callable[[Words, Random], str], Callable[[Words, str, Random], str]], ...] = (
+    (Words.pair, _near_pair),
+    (Words.number, _near_number),
+    (Words.uuid, lambda words, key, rng: words.uuid(rng)),
+    (_of_place, _near_of_place),
+    (_named, _near_named),
+)
+"""What draws a key, and what draws one that looks like it."""

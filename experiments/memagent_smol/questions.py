@@ -1,0 +1,90 @@
+"""Which sentences answer the questions of SQuAD and HotpotQA."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from memagent.tasks import Sample
+from memagent_bench.haystacks import sentences
+from memagent_bench.longqa.data import hotpotqa, plain, squad
+from memagent_bench.longqa.forms import content, hotpot
+from memagent_bench.longqa.questions import Manner, QuestionTask
+from memagent_bench.options import DataOptions
+from memagent_smol.story import Note
+
+MANNER = Manner(
+    scorer="sub_exact_match", titled=True, clean=True, fresh=True, further=False, repeats=False
+)
+
+
+class SquadQuestions:
+    """SQuAD's questions at one length; the note is the sentence that says the answer.
+
+    Args:
+        file: SQuAD's form.
+        length: tokens of a document.
+        options: data options.
+        near: other documents are of the same article as far as there are any, else of other ones.
+    """
+
+    def __init__(self, file: Path, length: int, options: DataOptions, *, near: bool) -> None:
+        manner = replace(MANNER, clean=not near)
+        self.task = QuestionTask("squad", length, options, squad(file), manner)
+
+    def notes(self, sample: Sample) -> tuple[Note, ...]:
+        """One, or none where no sentence says the answer in its whole first form."""
+        answer = re.compile(rf"(?<!\w){re.escape(sample.outputs[0])}(?!\w)")
+        for title, text in _paragraphs(sample):
+            for sentence in sentences(text):
+                if answer.search(sentence):
+                    return (Note(sentence, title=title),)
+        return ()
+
+
+class HotpotQuestions:
+    """HotpotQA's questions at one length; the notes are the supporting sentences.
+
+    Args:
+        file: HotpotQA's form, with `supporting_facts`.
+        length: tokens of a document.
+        options: data options.
+    """
+
+    def __init__(self, file: Path, length: int, options: DataOptions) -> None:
+        self.task = QuestionTask("hotpotqa", length, options, hotpotqa((file,)), MANNER)
+        self._supporting = _supporting(file)
+
+    def notes(self, sample: Sample) -> tuple[Note, ...]:
+        """Those of all gold paragraphs; none where the file names a sentence that it lacks."""
+        supporting = next(
+            facts for asked, facts in self._supporting.items() if sample.question.startswith(asked)
+        )
+        return tuple(
+            Note(sentence, title=title)
+            for title, text in _paragraphs(sample)
+            for sentence in supporting.get(title, ())
+            if sentence in text
+        )
+
+
+def _paragraphs(sample: Sample) -> list[tuple[str, str]]:
+    """Titles and texts of the gold ones, in the order of the document."""
+    found: list[tuple[str, str]] = []
+    for place in sample.evidence:
+        title, _, text = sample.context[place.start : place.end].partition("\n")
+        found.append((title, text))
+    return found
+
+
+def _supporting(file: Path) -> dict[str, dict[str, list[str]]]:
+    """Question -> title -> sentences."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for entry in hotpot(file, content(file)):
+        texts = dict(entry.context)
+        facts = found.setdefault(entry.question.strip(), {})
+        for title, number in entry.supporting_facts:
+            if number < len(texts.get(title, ())):
+                facts.setdefault(plain(title), []).append(texts[title][number].strip())
+    return found
