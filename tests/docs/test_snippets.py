@@ -6,7 +6,7 @@ A page is one test, because its blocks build on each other. They run from top to
   behind one is what it prints.
 - `console`: commands that call memagent are run, and so is `make demo`. The lines below a command are what it
   prints. Its exit code is 0, unless `$ echo $?` comes next and shows another one. `$ export NAME=VALUE` sets a
-  variable.
+  variable. A block that calls `smol` is run in the environment that has torch (`make test-train`).
 - any block with `title="NAME"`: is the content of that file.
 
 `…` in shown output stands for any text. The URL of any server (`http://.../v1`) is that of a small one that the
@@ -52,6 +52,7 @@ FENCE = re.compile(
 )
 URL = re.compile(r"https?://[\w.-]+(?::\d+)?/v1\b")
 RUNS = re.compile(r"^memagent(-bench|-train)? |\| memagent |^make demo$|^cp ")
+SMOL = re.compile(r"^\$ memagent .*\bsmol\b", re.MULTILINE)
 EXPORT = re.compile(r"^export (\w+)=(\S+)$")
 SECONDS = 120
 
@@ -190,6 +191,8 @@ def test_examples_do_what_the_page_says(
             elif block.kind == "python":
                 printed = run_python(text, name, block.line, namespace)
             elif block.kind == "console":
+                if SMOL.search(text) and not importlib.util.find_spec("torch"):
+                    continue
                 run_console(text, where, monkeypatch)
             elif block.shows:
                 assert matches(text, printed), (
