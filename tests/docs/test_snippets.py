@@ -46,7 +46,7 @@ PAGES = [
     # `make test-train` runs that one, in the environment that has torch.
     if page != TRAINING or importlib.util.find_spec("torch")
 ]
-SCRIPTS = {f"docs/{name}.md" for name in ("games", "servers", "tools")}
+SCRIPTS = {f"docs/{name}.md" for name in ("deploy", "games", "models", "servers", "tools")}
 BOOK = "src/memagent/samples/war_and_peace.txt.gz"
 FENCE = re.compile(
     r"^```(?P<kind>[a-z]*)(?P<options>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
