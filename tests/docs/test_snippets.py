@@ -2,8 +2,8 @@
 
 A page is one test, because its blocks build on each other. They run from top to bottom in a fresh folder:
 
-- `python`: executed, all in one namespace, with `await` at the top level as in a notebook. A `text` block right
-  behind one is what it prints.
+- `python`: executed, all in one namespace, with `await` at the top level as in a notebook; on a page of `SCRIPTS` each
+  by itself, as if pasted into a script. A `text` block right behind one is what it prints.
 - `console`: commands that call memagent are run, and so is `make demo`. The lines below a command are what it
   prints. Its exit code is 0, unless `$ echo $?` comes next and shows another one. `$ export NAME=VALUE` sets a
   variable. A block that calls `smol` is run in the environment that has torch (`make test-train`).
@@ -46,6 +46,7 @@ PAGES = [
     # `make test-train` runs that one, in the environment that has torch.
     if page != TRAINING or importlib.util.find_spec("torch")
 ]
+SCRIPTS = {f"docs/{name}.md" for name in ("deploy", "games", "models", "servers", "tools")}
 BOOK = "src/memagent/samples/war_and_peace.txt.gz"
 FENCE = re.compile(
     r"^```(?P<kind>[a-z]*)(?P<options>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
@@ -180,7 +181,7 @@ def test_examples_do_what_the_page_says(
     name = page.relative_to(ROOT).as_posix()
     source = page.read_text(encoding="utf-8")
     assert not re.search(r"^ +```(python|console)", source, re.MULTILINE), "would not be run"
-    namespace: dict[str, Any] = {"__name__": "__main__"}
+    namespace: dict[str, Any] = {}
     printed = ""
     with agents_closed(monkeypatch):
         for block in blocks_of(page):
@@ -189,6 +190,8 @@ def test_examples_do_what_the_page_says(
             if block.title is not None:
                 Path(block.title).write_text(text, encoding="utf-8")
             elif block.kind == "python":
+                if name in SCRIPTS or not namespace:
+                    namespace = {"__name__": "__main__"}
                 printed = run_python(text, name, block.line, namespace)
             elif block.kind == "console":
                 if SMOL.search(text) and not importlib.util.find_spec("torch"):
@@ -225,7 +228,7 @@ def run_python(text: str, name: str, line: int, namespace: dict[str, Any]) -> st
         "\n" * (line - 1) + text,
         name,
         "exec",
-        flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+        flags=0 if name in SCRIPTS else ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
         dont_inherit=True,
     )
     with contextlib.redirect_stdout(io.StringIO()) as output:
