@@ -8,7 +8,7 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import Self
 
-from memagent_bench.games.base import Deal, Environment, query, within
+from memagent_bench.games.base import Deal, Game, query, within
 from memagent_bench.games.experts import Notes, numbers
 from memagent_bench.games.transcript import Call, call
 
@@ -18,7 +18,7 @@ SPAN = 4
 """Readings that a correction may be late by."""
 
 
-class Staircase(Environment):
+class Staircase(Game):
     """Count the small cells of a table of n/2 rows and columns: a walk from corner to corner."""
 
     name = "staircase"
@@ -76,7 +76,7 @@ class StaircaseNotes(Notes):
         return self.but(row=self.row + 1, count=self.count + self.column)
 
 
-class Drawdown(Environment):
+class Drawdown(Game):
     """Find the largest fall in n readings, some of which are corrected a little later."""
 
     name = "drawdown"
