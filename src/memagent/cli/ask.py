@@ -46,7 +46,7 @@ def ask(given: Ask) -> None:
     """
     outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
     with report_errors(outcome):
-        questions = given.asked()
+        questions = given.list_questions()
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
         outcome.store = store = chosen_store(given.store, durable=given.durable)
         agent = given.agent(store)
@@ -93,7 +93,7 @@ def estimate(given: Ask) -> None:
     """
     outcome = Outcome(chosen_display(given.display, json=given.json))
     with report_errors(outcome):
-        questions = given.asked()
+        questions = given.list_questions()
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
         with closing(given.agent(None)) as agent:
             found = drive(agent.aestimate(document, questions))

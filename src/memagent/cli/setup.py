@@ -121,7 +121,7 @@ class Ask(Served):
     display: opt.DisplayOption = None
     json: opt.Json = False
 
-    def asked(self) -> tuple[str, ...]:
+    def list_questions(self) -> tuple[str, ...]:
         """The questions in the order of the command line; a ConfigError if there is none."""
         first = () if self.question is None else (self.question,)
         questions = (*first, *(self.questions or ()))
