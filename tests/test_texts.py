@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent.messages import Completion, Message, ToolCall
-from memagent.texts import VALUE_CHARS, clip, map_texts, message, named, quote, repair_surrogates
+from memagent.texts import (
+    VALUE_CHARS,
+    clip,
+    map_texts,
+    message,
+    name_error,
+    quote,
+    repair_surrogates,
+)
 
 
 def test_a_huge_value_is_quoted_fast_and_short() -> None:
@@ -54,7 +62,7 @@ class Silent(Exception):
 
 
 def test_an_error_is_its_class_and_message() -> None:
-    assert named(ValueError("no such page")) == "ValueError: no such page"
-    assert named(KeyError()) == "KeyError"
-    assert named(Silent()) == "Silent"
+    assert name_error(ValueError("no such page")) == "ValueError: no such page"
+    assert name_error(KeyError()) == "KeyError"
+    assert name_error(Silent()) == "Silent"
     assert message(ValueError("x" * 10_000)).endswith("... (8000 more characters)")

@@ -41,7 +41,7 @@ def message(error: BaseException) -> str:
         return ""
 
 
-def named(error: BaseException) -> str:
+def name_error(error: BaseException) -> str:
     """Class and message of an error: `ValueError: no such page`."""
     said = message(error)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

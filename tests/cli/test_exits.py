@@ -12,7 +12,7 @@ from tests.cli.conftest import FACT, QUESTION, Invoke, Process, Started, only_js
 from tests.models.chat_server import Script, say, send, slow
 
 from memagent import errors
-from memagent.cli.exits import Interrupted, Outcome, code_of, reported
+from memagent.cli.exits import Interrupted, Outcome, code_of, report_errors
 from memagent.cli.options import Display
 from memagent.cli.setup import Ask
 
@@ -108,7 +108,7 @@ def test_debug_shows_where_an_error_came_from(memagent: Process, book: Path) -> 
 
 
 def test_what_nobody_foresaw(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as stop, reported(Outcome(Display.JSON)):
+    with pytest.raises(typer.Exit) as stop, report_errors(Outcome(Display.JSON)):
         raise ZeroDivisionError("by zero")
     assert stop.value.exit_code == 1
     out, said = capsys.readouterr()
@@ -118,24 +118,24 @@ def test_what_nobody_foresaw(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("code", [0, 2, 6, 7])
 def test_a_command_may_end_with_a_code_of_its_own(code: int) -> None:
-    with pytest.raises(typer.Exit) as stop, reported(Outcome()):
+    with pytest.raises(typer.Exit) as stop, report_errors(Outcome()):
         raise typer.Exit(code)
     assert stop.value.exit_code == code
 
 
 def test_an_interruption_before_any_run(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as stop, reported(Outcome()):
+    with pytest.raises(typer.Exit) as stop, report_errors(Outcome()):
         raise Interrupted(signal.SIGINT)
     assert stop.value.exit_code == 130
     assert capsys.readouterr() == ("", "interrupted.\n")
 
 
 def test_standard_output_gets_one_object_only(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as stop, reported(Outcome(Display.JSON)):
+    with pytest.raises(typer.Exit) as stop, report_errors(Outcome(Display.JSON)):
         raise KeyboardInterrupt  # where no event loop is there to catch the signal
     assert stop.value.exit_code == 130
     assert only_json(capsys.readouterr().out)["error"]["type"] == "Interrupted"
-    with pytest.raises(typer.Exit), reported(Outcome(Display.JSON, told=True)):
+    with pytest.raises(typer.Exit), report_errors(Outcome(Display.JSON, told=True)):
         raise KeyboardInterrupt
     assert capsys.readouterr().out == ""
 

@@ -6,7 +6,7 @@ import pytest
 
 from memagent import ChatRequest, MemoryAgent, RunStore, Sampling, ScriptedModel
 from memagent.events import MemoryDegenerate, Retried
-from memagent.memory.degenerate import collapsed, repetition
+from memagent.memory.degenerate import has_collapsed, repetition
 
 NOTES = """Suspects so far:
 - Anna, seen at the harbour on Monday with a lamp
@@ -48,14 +48,14 @@ def test_ordinary_memories_are_left_alone(text: str) -> None:
 
 def test_a_memory_collapses_where_the_chunk_is_no_reason() -> None:
     chunk = "The rain fell on the fields, and nobody spoke at supper."
-    assert collapsed(NOTES, "No relevant information.", chunk)
-    assert collapsed(NOTES, "ok", chunk)
-    assert not collapsed(NOTES, NOTES + "\nIt rained.", chunk)
-    assert not collapsed(
+    assert has_collapsed(NOTES, "No relevant information.", chunk)
+    assert has_collapsed(NOTES, "ok", chunk)
+    assert not has_collapsed(NOTES, NOTES + "\nIt rained.", chunk)
+    assert not has_collapsed(
         NOTES, "The murderer is Boris.", "At last Boris confessed: he was the murderer."
     )
-    assert not collapsed("none", "nothing", chunk)
-    assert not collapsed("", NOTES, chunk)
+    assert not has_collapsed("none", "nothing", chunk)
+    assert not has_collapsed("", NOTES, chunk)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.exits import NO_ANSWER, reported
+from memagent.cli.exits import NO_ANSWER, report_errors
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
@@ -82,12 +82,12 @@ def quick(given: Quick) -> None:
     """
     display = chosen_display(given.display)
     going = Going(display)
-    with reported(going):
+    with report_errors(going):
         from memagent_bench.quick import comparable, rows, tokens_per_second, verdict
         from memagent_bench.records import RESULTS, read_records
 
-        session = Session(given, going)
-        drive(session.run())
+        rounds = Rounds(given, going)
+        drive(rounds.run())
         every = read_records(given.out) if (given.out / RESULTS).exists() else []
         records = comparable(every)
         table, said = rows(records, given.limits()), verdict(records)
@@ -100,11 +100,11 @@ def quick(given: Quick) -> None:
             print(said)
         else:
             _show(Paper(colour=display is Display.FULL), table, said, given.concurrency, speed)
-        if session.close() or not records:
+        if rounds.close() or not records:
             raise typer.Exit(NO_ANSWER)
 
 
-class Session:
+class Rounds:
     """Rounds of one sample of each task and length, until the time is over."""
 
     def __init__(self, given: Quick, going: Going) -> None:

@@ -119,7 +119,7 @@ class Outcome:
 
 
 @contextmanager
-def reported(outcome: Outcome) -> Generator[None]:
+def report_errors(outcome: Outcome) -> Generator[None]:
     """Turns whatever ends a command into words on standard error and an exit code."""
     try:
         yield

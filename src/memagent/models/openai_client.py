@@ -55,7 +55,7 @@ class Clients:
         headers: Mapping[str, str],
         timeout: float,
     ) -> None:
-        parts = _checked_url(base_url)
+        parts = _check_url(base_url)
         if api_key and parts.username is not None:
             raise ConfigError(
                 f"the base URL ...@{parts.hostname} names a user, and there is an API key too (api_key=, "
@@ -247,27 +247,27 @@ async def _end(closer: AsyncGenerator[None]) -> None:
     await closer.aclose()
 
 
-def _checked_url(base_url: str) -> SplitResult:
-    shown = base_url.rpartition("@")[2]
+def _check_url(base_url: str) -> SplitResult:
+    safe = base_url.rpartition("@")[2]
     try:
         parts = urlsplit(base_url.strip())
         _ = parts.port
     except ValueError:
         raise ConfigError(
-            f"the base URL ...{shown!r} is no URL (its host or port cannot be read); {_EXAMPLE}"
+            f"the base URL ...{safe!r} is no URL (its host or port cannot be read); {_EXAMPLE}"
         ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(
-            f"the base URL {shown!r} does not start with http:// or https:// and a host; {_EXAMPLE}"
+            f"the base URL {safe!r} does not start with http:// or https:// and a host; {_EXAMPLE}"
         )
     if parts.query or parts.fragment:
         raise ConfigError(
-            f"the base URL {shown.partition('?')[0].partition('#')[0]!r} goes on with a query or fragment, "
+            f"the base URL {safe.partition('?')[0].partition('#')[0]!r} goes on with a query or fragment, "
             f"to which no path can be added; leave that out (keys go into api_key=)"
         )
     if "," in parts.path:
         raise ConfigError(
-            f"the base URL that ends in {shown!r} has a comma in its path; begin each of several servers with "
+            f"the base URL that ends in {safe!r} has a comma in its path; begin each of several servers with "
             f"http:// or https://"
         )
     return parts

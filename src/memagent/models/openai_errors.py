@@ -117,7 +117,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     return None
 
 
-def refused(error: openai.APIError) -> bool:
+def is_refusal(error: openai.APIError) -> bool:
     """True where the server takes the request for a wrong one."""
     status = getattr(error, "status_code", None)
     return status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -128,13 +128,13 @@ def says_no_model(error: openai.APIError) -> bool:
     if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
         return True
     words = server_message(error.body)[:CLIP]
-    return refused(error) and bool(error.code == "model_not_found" or _NO_MODEL.search(words))
+    return is_refusal(error) and bool(error.code == "model_not_found" or _NO_MODEL.search(words))
 
 
 def overflows(error: openai.APIError) -> bool:
     """True where the server says that a request is over the window."""
     too_large = getattr(error, "status_code", None) == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    if not (too_large or refused(error)):
+    if not (too_large or is_refusal(error)):
         return False
     if {error.code, error.type} & _OVERFLOW_CODES or error.param == "input_tokens":
         return True

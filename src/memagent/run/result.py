@@ -51,9 +51,9 @@ class RunResult(ABC):
             for name in ("calls", "prompt_tokens", "completion_tokens")
         ]
         facts = ", ".join([f"stop_reason={self.stop_reason.value!r}", *counts, *spent])
-        return f"{type(self).__name__}(answer={self._said(repr)}, {facts}, run_id={self.run_id!r})"
+        return f"{type(self).__name__}(answer={self._describe_answer(repr)}, {facts}, run_id={self.run_id!r})"
 
-    def _said(self, form: Any = str) -> str:
+    def _describe_answer(self, form: Any = str) -> str:
         said = f"None ({self.detail})" if self.answer is None else form(self.answer)
         said += " (cut off)" if self.truncated else ""
         return said + (" (from the memory so far)" if self.partial else "")
@@ -64,7 +64,7 @@ class RunResult(ABC):
         tokens = f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens"
         facts = [self.stop_reason.value, *counts, f"{usage.calls:,} calls", tokens]
         return (
-            f"<div><p><b>{escape(self.asked)}</b></p><p>{escape(self._said())}</p>{self._body()}"
+            f"<div><p><b>{escape(self.asked)}</b></p><p>{escape(self._describe_answer())}</p>{self._body()}"
             f"<small>{escape(' · '.join([*facts, f'run {self.run_id}']))}</small></div>"
         )
 
