@@ -150,6 +150,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # A part of it: each page may send it to the server several times.
     (place / "book.txt").write_bytes(gzip.decompress((place / BOOK).read_bytes())[:100_000])
     monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(place)  # as in an interpreter: modules that a page writes are found
     return place
 
 
