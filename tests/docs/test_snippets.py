@@ -20,10 +20,8 @@ import gzip
 import importlib.util
 import inspect
 import io
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -33,21 +31,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.tiny_model import chat_settings
+from tests.docs.stand_in import BOOK, lay_out, serve_reader
 from tests.models.chat_server import Handler, Script, Server, chat, send
 
 from memagent.run.agent import Agent
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = ROOT / "docs" / "training.md"
+TUTORIALS = ROOT / "docs" / "tutorials"
 PAGES = [
     page
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-    # `make test-train` runs that one, in the environment that has torch.
-    if page != TRAINING or importlib.util.find_spec("torch")
+    # `make test-train` runs these, in the environment that has torch.
+    if page not in (TRAINING, TUTORIALS / "train.md") or importlib.util.find_spec("torch")
 ]
 SCRIPTS = {f"docs/{name}.md" for name in ("deploy", "games", "models", "servers", "tools")}
-BOOK = "src/memagent/samples/war_and_peace.txt.gz"
 FENCE = re.compile(
     r"^```(?P<kind>[a-z]*)(?P<options>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -129,14 +127,16 @@ def test_links_of_the_readme_lead_somewhere() -> None:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    """A chat server that lists two models, one with its window."""
+def url(page: Path) -> Iterator[str]:
+    """A chat server that lists two models, one with its window, or reads books where the page shows it."""
     with Server(("127.0.0.1", 0), Handler) as http:
         reply = chat("She marries Pierre.") | {"usage": None}  # the pages' prompts differ in length
         http.script = Script(default=send(200, reply))
         http.script.serve_models(
             {"id": "Qwen/Qwen3-4B", "max_model_len": 40960}, {"id": "gpt-4.1-mini"}
         )
+        if page == TUTORIALS / "book.md":
+            serve_reader(http.script)
         thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{http.server_address[1]}/v1"
@@ -148,17 +148,11 @@ def url(tmp_path: Path) -> Iterator[str]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with what the pages take for granted: the sample, a book, a model's tokenizer."""
     place = tmp_path / "pages"
-    book = place / BOOK
-    book.parent.mkdir(parents=True)
-    shutil.copy(ROOT / BOOK, book)
+    lay_out(place)
     # A part of it: each page may send it to the server several times.
-    (place / "book.txt").write_bytes(gzip.decompress(book.read_bytes())[:100_000])
-    model = place / "Qwen/Qwen3-4B"
-    shutil.copytree(ROOT / "tests/data/tokenizer", model)
-    # A template that shows tools, as the real one does.
-    settings = json.dumps(chat_settings())
-    (model / "tokenizer_config.json").write_text(settings, encoding="utf-8")
+    (place / "book.txt").write_bytes(gzip.decompress((place / BOOK).read_bytes())[:100_000])
     monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(place)  # as in an interpreter: modules that a page writes are found
     return place
 
 
