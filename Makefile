@@ -68,7 +68,7 @@ test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train, of the experiment
 	    tests/models/transformers \
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/read.md]" \
 	    tests/contracts/test_chat_model.py \
-	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/training.md]" \
+	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/train.md]" \
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/tutorials/train.md]"
 
 test-extra: $(STAMP_EXTRA) ## Check and test what needs other frameworks; writes tests/extra-result.txt

@@ -37,7 +37,7 @@ from tests.models.chat_server import Handler, Script, Server, chat, send
 from memagent.run.agent import Agent
 
 ROOT = Path(__file__).resolve().parents[2]
-TRAINING = ROOT / "docs" / "training.md"
+TRAINING = ROOT / "docs" / "train.md"
 TUTORIALS = ROOT / "docs" / "tutorials"
 PAGES = [
     page
