@@ -12,6 +12,7 @@ from memagent.texts import (
     map_texts,
     message,
     name_error,
+    plural,
     quote,
     repair_surrogates,
 )
@@ -22,6 +23,15 @@ def test_a_huge_value_is_quoted_fast_and_short() -> None:
     started = time.perf_counter()
     assert len(quote(huge)) < VALUE_CHARS + 40
     assert time.perf_counter() - started < 1
+
+
+def test_numbers_of_things() -> None:
+    assert [plural(n, "summary") for n in (0, 1, 2000)] == [
+        "0 summaries",
+        "1 summary",
+        "2,000 summaries",
+    ]
+    assert (plural(1, "call"), plural(2, "call")) == ("1 call", "2 calls")
 
 
 @given(st.text(st.characters(), max_size=20))

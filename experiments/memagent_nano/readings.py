@@ -11,7 +11,7 @@ from typing import Any
 
 from memagent.errors import ConfigError
 from memagent.runstore import hold_folder
-from memagent.terminal import plural
+from memagent.texts import plural
 from memagent_bench.diagnose.diagnosis import diagnose
 from memagent_bench.diagnose.traces import Fate, Trace
 from memagent_bench.record import Record

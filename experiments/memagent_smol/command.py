@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memagent.terminal import plural
+from memagent.texts import plural
 
 app = typer.Typer(
     no_args_is_help=True,

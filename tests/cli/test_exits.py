@@ -220,13 +220,14 @@ def test_the_resume_hint_keeps_limits_and_what_is_not_stored(
     start: Callable[..., Started], book: Path, server: Script, served: list[str]
 ) -> None:
     server.default = slow(30)
-    started = start("ask", book, QUESTION, *served, "--run-id", "r", "--max-calls", "9")
+    limited = ("--durable", "--max-calls", "9")
+    started = start("ask", book, QUESTION, *served, "--run-id", "r", *limited)
     assert server.waiting.wait(20)
     _, _, said = started.signal(signal.SIGINT)
-    assert said.endswith("memagent resume r --max-calls 9\n")
+    assert said.endswith("memagent resume r --durable --max-calls 9\n")
     given = Ask(doc="b", headers=["X-Key: secret"], extra_body='{"a": 1}', retries=2)
     wanted = {"header": "X-Key: …", "extra-body": '{"a": 1}', "retries": 2}
-    assert {name: value for name, value in given.again() if value is not None} == wanted
+    assert {name: value for name, value in given.again() if value} == wanted
 
 
 @pytest.mark.parametrize("replaced", [False, True])

@@ -7,7 +7,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from memagent.cli.exits import Outcome, report_errors
-from memagent.terminal import console, on_terminal, plural, say
+from memagent.terminal import console, on_terminal, say
+from memagent.texts import plural
 from memagent_bench.cli.options import Generate
 
 

@@ -18,7 +18,8 @@ from memagent.cli.exits import NO_ANSWER, report_errors
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
-from memagent.terminal import Paper, amount, duration, plural, say
+from memagent.terminal import Paper, amount, duration, say
+from memagent.texts import plural
 from memagent_bench.cli.measure import Going, benchmark_of
 from memagent_bench.cli.options import Measure
 from memagent_bench.cli.results import show_gaps

@@ -12,7 +12,8 @@ from memagent.cli.exits import NO_ANSWER, report_errors
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
-from memagent.terminal import Paper, amount, console, duration, plural, say, shorten
+from memagent.terminal import Paper, amount, console, duration, say, shorten
+from memagent.texts import plural
 from memagent_bench.cli.measure import Going
 from memagent_bench.cli.session_options import Sessions
 

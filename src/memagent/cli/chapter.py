@@ -20,7 +20,8 @@ from memagent.cli.show import as_json, costs
 from memagent.cli.watch import watch
 from memagent.events import ChunkRead, Event, MemoryKept, MemoryUpdated
 from memagent.tasks.scores import string_match_part
-from memagent.terminal import duration, plural, shorten
+from memagent.terminal import duration, shorten
+from memagent.texts import plural
 
 DATA = "samples/chapter.toml"
 HEADING = "\nCHAPTER "

@@ -21,7 +21,8 @@ from memagent.cli.setup import chosen_display, open_source
 from memagent.cli.show import as_json, report
 from memagent.cli.watch import watch
 from memagent.errors import ConfigError
-from memagent.terminal import amount, plural
+from memagent.terminal import amount
+from memagent.texts import plural
 
 EXTRACTIVE = "extractive"
 NOTE_KEEPERS = ("nano", "transformers")

@@ -26,7 +26,8 @@ from memagent.events import (
     ToolReturned,
 )
 from memagent.messages import ToolCall
-from memagent.terminal import Paper, plural
+from memagent.terminal import Paper
+from memagent.texts import plural
 
 TIERS = {"stale": "dropping stale results", "clip": "clipping", "summary": "a summary"}
 CUT_OFF = "the reply was cut off by its token limit"

@@ -16,7 +16,8 @@ from memagent.cli.options import Display, option
 from memagent.cli.progress import Tally
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError, StoreError
-from memagent.terminal import moment, plural, shorten
+from memagent.terminal import moment, shorten
+from memagent.texts import plural
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore

@@ -76,7 +76,7 @@ class Served:
     def again(self) -> list[tuple[str, Any]]:
         """The options that a resumed run needs once more; the values of headers are left out."""
         headers = [("header", f"{text.partition(':')[0]}: …") for text in self.headers or ()]
-        names = ("store", "max_calls", "timeout", "extra_body", "retries")
+        names = ("store", "durable", "max_calls", "timeout", "extra_body", "retries")
         rest = [(name.replace("_", "-"), getattr(self, name, None)) for name in names]
         return headers + rest
 

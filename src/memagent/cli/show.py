@@ -16,7 +16,8 @@ from memagent.cli.runs import is_session, status_of
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError
 from memagent.messages import Usage
-from memagent.terminal import amount, clean, console, duration, moment, panel, plural, say, shorten
+from memagent.terminal import amount, clean, console, duration, moment, panel, say, shorten
+from memagent.texts import plural
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore

@@ -21,9 +21,9 @@ from memagent.terminal import (
     live,
     on_terminal,
     panel,
-    plural,
     shorten,
 )
+from memagent.texts import plural
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

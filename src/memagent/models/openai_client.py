@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ipaddress
 import os
 import socket
 import ssl
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from memagent.errors import ConfigError, RequestRefused
-from memagent.models.openai_errors import Endpoint
+from memagent.models.openai_errors import Endpoint, is_loopback
 from memagent.models.sharing import PerLoop
 from memagent.threads import in_thread
 
@@ -144,7 +143,7 @@ class Clients:
             )
         }
         parts = urlsplit(self.endpoint.base_url)
-        if _is_loopback(parts.hostname or ""):
+        if is_loopback(parts.hostname or ""):
             options["trust_env"] = False
             if parts.scheme == "https":
                 options["verify"] = ssl.create_default_context()  # which reads SSL_CERT_FILE
@@ -195,14 +194,6 @@ def speaks_tls(url: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-    return address.is_loopback or address.is_unspecified
 
 
 def _explain(error: Exception) -> str:
