@@ -118,6 +118,31 @@ def test_take_asks_once(store: RunStore) -> None:
     assert not any(isinstance(event, (Retried, MemoryDegenerate)) for event in store.events("r"))
 
 
+@pytest.mark.parametrize(("choice", "calls"), [("retry", 2), ("keep", 2), ("take", 1)])
+def test_an_answer_over_and_over_is_asked_for_again(
+    choice: str, calls: int, store: RunStore
+) -> None:
+    said = [LOOP, "Boris."]
+
+    def reply(request: ChatRequest) -> str:
+        return said.pop(0) if request.kind == "answer" else NOTES
+
+    model = ScriptedModel(reply, window=4096)
+    agent = MemoryAgent(model, degenerate=choice, store=store)  # type: ignore[arg-type]
+    result = agent.ask(TEXT[:900], "Who?", run_id="r")
+    assert result.answer == (LOOP.strip() if choice == "take" else "Boris.")
+    again = [event for event in store.events("r") if isinstance(event, Retried)]
+    assert [(event.chunk, "over and over" in event.reason) for event in again] == [(None, True)] * (
+        calls - 1
+    )
+
+
+def test_an_answer_that_stays_so_is_taken(store: RunStore) -> None:
+    model = ScriptedModel(lambda r: LOOP if r.kind == "answer" else NOTES, window=4096)
+    result = MemoryAgent(model, store=store).ask(TEXT[:900], "Who?")
+    assert (result.answer, result.usage.retries) == (LOOP.strip(), 2)
+
+
 def test_a_greedy_reply_is_drawn_again_with_some_warmth(store: RunStore) -> None:
     agent = reader({0: [LOOP, NOTES]}, store, sampling=Sampling(temperature=0.0))
     agent.ask(TEXT, "Who?")

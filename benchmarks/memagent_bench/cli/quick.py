@@ -250,8 +250,17 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
     from memagent_bench.quick import PER, TASKS
 
     paper.line("")
-    head = ["system", "at", "right (95%)", *NAMES.values(), "saw", "time", "tokens"]
-    lines = [[*head, "cost (100K)"] if any(row.cost is not None for row in table) else head]
+    head = [
+        "system",
+        "at",
+        "right (95%)",
+        *NAMES.values(),
+        "saw",
+        "time",
+        "per 100K: time",
+        "tokens",
+    ]
+    lines = [[*head, "cost"] if any(row.cost is not None for row in table) else head]
     for row in table:
         score, parts = row.score, [row.tasks.get(task) for task in TASKS.values()]
         lines.append(
@@ -262,6 +271,7 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
                 *("-" if part is None else f"{part.mean * part.n:g} of {part.n}" for part in parts),
                 f"{row.shown:.0%}",
                 duration(row.seconds * row.length / PER),
+                duration(row.seconds),
                 amount(row.prompt_tokens + row.completion_tokens),
                 *([] if row.cost is None else [f"{row.cost:.3g}"]),
             ]
@@ -271,6 +281,6 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
         for line in lines:
             paper.line("  ".join(map(str.ljust, line, widths)).rstrip())
         at_once = plural(min(concurrency, len(table)), "sample")
-        note = f"time: of a document, with up to {at_once} at work at once; tokens: of calls for 100K of documents"
+        note = f"time: of a document, with up to {at_once} at work at once; per 100K: for 100K tokens of documents"
         paper.line((f"{note}; {amount(speed)} tokens/s in all", "dim"))
     paper.line(("verdict: ", "bold"), said)

@@ -242,6 +242,7 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("answer", question, state.tokens),
             parts=plan.parts(question, state.memory),
+            doubts=None if plan.settings.degenerate == "take" else _repeats,
             record=partial(self._record_answer, state, so_far),
             question=question,
         )
@@ -306,3 +307,8 @@ def _problem(state: State, chunk: Chunk, update: Update) -> str | None:
     if has_collapsed(state.memory, update.memory, chunk.text):
         return f"hardly a word of the memory is left, and the chunk is no reason: {quote(update.memory)}"
     return None
+
+
+def _repeats(answer: Answer) -> str | None:
+    piece = repetition(answer.text)
+    return None if piece is None else f"the answer says {quote(piece)} over and over"
