@@ -72,6 +72,14 @@ def test_what_the_user_says_wins(folder: Path) -> None:
     assert agent.prompts.name == "plain"
 
 
+def test_sizes_that_cannot_fit_the_users_window_are_left_out(folder: Path) -> None:
+    agent = MemoryAgent(trained(folder), window=1300, store=None)
+    assert (agent.settings.chunk_tokens, agent.settings.memory_tokens) == (None, None)
+    assert agent.settings.overlap == 5
+    assert agent.estimate("A short text.", "What is it?").chunks == 1
+    assert MemoryAgent(trained(folder), window=1301, store=None).settings.chunk_tokens == 700
+
+
 def test_a_run_is_bound_to_what_was_used(folder: Path) -> None:
     with MemoryAgent(trained(folder), store=None) as agent:
         result = agent.ask("The prince left. " * 300, "Who left?")

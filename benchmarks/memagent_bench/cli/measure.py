@@ -187,7 +187,7 @@ def _settings(policy: Policy, given: Measure) -> MemorySettings:
     drawing = {"temperature": given.temperature, "top_p": given.top_p}
     said = {name: value for name, value in drawing.items() if value is not None}
     return MemorySettings.choose(
-        policy.reading(),
+        policy.reading(given.window),
         window=given.window,
         chunk_tokens=given.chunk_tokens,
         memory_tokens=given.memory_tokens,

@@ -81,7 +81,7 @@ class MemoryAgent(Agent[MemorySettings]):
         policy = policy_of(self.model)
         self.prompts = PromptSet.load((policy.prompts or "plain") if prompts is None else prompts)
         self.settings = MemorySettings.choose(
-            policy.reading(),
+            policy.reading(window),
             window=window,
             chunk_tokens=chunk_tokens,
             memory_tokens=memory_tokens,

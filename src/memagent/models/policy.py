@@ -79,9 +79,16 @@ class Policy(ReadingSettings):
                 f"{str(file)!r}, {key} = {first.get('input')!r}: {first['msg']} (known keys: {known})"
             ) from error
 
-    def reading(self) -> dict[str, Any]:
-        """The settings that are said, without the wording."""
-        said = {name: getattr(self, name) for name in self.model_fields_set - {"prompts"}}
+    def reading(self, window: int | None = None) -> dict[str, Any]:
+        """The settings that are set, without the wording.
+
+        Args:
+            window: the user's. Sizes of chunk and memory that cannot fit it are left out.
+        """
+        sizes = (self.chunk_tokens or 0) + 2 * (self.memory_tokens or 0)
+        too_large = isinstance(window, int) and sizes >= window
+        left_out = {"prompts", "chunk_tokens", "memory_tokens"} if too_large else {"prompts"}
+        said = {name: getattr(self, name) for name in self.model_fields_set - left_out}
         return {name: value for name, value in said.items() if value is not None}
 
 

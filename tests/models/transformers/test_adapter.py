@@ -82,7 +82,9 @@ def test_one_that_is_bound_to_none_is_refused_where_its_shapes_do_not_fit(
     base: Path, adapter: Path
 ) -> None:
     weights = load_file(adapter / WEIGHTS)
-    save_file({name: weight[:, :3].contiguous() for name, weight in weights.items()}, adapter / WEIGHTS)
+    save_file(
+        {name: weight[:, :3].contiguous() for name, weight in weights.items()}, adapter / WEIGHTS
+    )
     with pytest.raises(ConfigError, match="does not fit"):
         load(str(base), device="cpu", adapter=adapter)
 
