@@ -89,7 +89,7 @@ def problems_of(site: Path, folder: Path) -> list[str]:
     host = HOST.format(visits=json.dumps(visits))
     (site / "_frames.html").write_text(host, encoding="utf-8")
     with served(site) as address:
-        seen = browser.visit(f"{address}/_frames.html", folder, seconds=400)
+        seen = browser.visit(f"{address}/_frames.html", folder, seconds=900)
     reports = dict(REPORT.findall(html.unescape(seen.dom)))
     assert list(reports) == [f"{page} at {width} in {theme}" for page, width, theme in visits]
     return [
@@ -99,7 +99,7 @@ def problems_of(site: Path, folder: Path) -> list[str]:
     ]
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1000)
 def test_every_page_looks_right(tmp_path: Path) -> None:
     site = tmp_path / "site"
     subprocess.run(
