@@ -22,7 +22,7 @@ QUESTIONS = ["When did Natasha marry?", "When did Nicholas marry Princess Mary?"
 COUNTS = re.compile(r"^(?:vllm:request_success|sglang:num_requests)_total\S* (\S+)$", re.MULTILINE)
 
 
-def served(url: str) -> float:
+def count_served(url: str) -> float:
     """Requests that a server completed so far, as its metrics say (SGLang: with --enable-metrics)."""
     metrics = httpx.get(url.removesuffix("/v1") + "/metrics")
     return sum(float(count) for count in COUNTS.findall(metrics.text))
@@ -40,11 +40,11 @@ async def read(chapters: list[str]) -> list[list[Result]]:
 if "MEMAGENT_BASE_URL" not in os.environ:
     sys.exit("set MEMAGENT_MODEL and MEMAGENT_BASE_URL: the addresses, with commas between")
 urls = os.environ["MEMAGENT_BASE_URL"].split(",")
-before = [served(url) for url in urls]
+before = [count_served(url) for url in urls]
 chapters = BOOK.read_text("utf-8").split("CHAPTER ")[1:]
 for chapter, results in zip(chapters, asyncio.run(read(chapters)), strict=True):
     print("chapter", chapter.splitlines()[0])
     for result in results:
         print(f"  {result.question} {result.answer}")
 for url, count in zip(urls, before, strict=True):
-    print(f"{url}: {served(url) - count:.0f} calls")
+    print(f"{url}: {count_served(url) - count:.0f} calls")

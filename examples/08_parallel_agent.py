@@ -146,7 +146,7 @@ class ParallelLoop(Loop[Result]):
     async def _note(self, chunk: Chunk) -> str:
         """What a chunk says about the question, seen alone: at most as long as a memory."""
         reply = await self._caller.ask(self._exchange(f"note-{chunk.index}", "", 0, chunk.text))
-        note, _, _ = await self._bounded(reply)
+        note, _, _ = await self._bound_in_thread(reply)
         return note
 
     async def _merge(self, group: Sequence[Chunk], notes: Sequence[str]) -> None:
@@ -169,7 +169,7 @@ class ParallelLoop(Loop[Result]):
 
         exchange.record = record
         reply = await self._caller.ask(exchange)
-        progress.memory, progress.tokens, _ = await self._bounded(reply)
+        progress.memory, progress.tokens, _ = await self._bound_in_thread(reply)
         progress.rounds += 1
         progress.chunks = last + 1
 
@@ -222,7 +222,7 @@ class ParallelLoop(Loop[Result]):
         update = reply.value
         return self.plan.bound_memory(update.memory or "", cut_off=update.cut_off)
 
-    async def _bounded(self, reply: Reply[Update]) -> tuple[str, int, int]:
+    async def _bound_in_thread(self, reply: Reply[Update]) -> tuple[str, int, int]:
         return await self.plan.counting(self._bound, reply)
 
     async def _stop(self, reason: StopReason, detail: str) -> None:

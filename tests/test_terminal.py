@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent import terminal as output
-from memagent.terminal import Paper, amount, clean, duration, moment, plural, shorten
+from memagent.terminal import Paper, amount, clean, duration, moment, shorten
 
 
 @given(st.text())
@@ -31,7 +31,6 @@ def test_numbers() -> None:
     assert [amount(n) for n in (0, 9876, 12_345, 999_960, 4_560_000)] == [
         *("0", "9,876", "12.3k", "1.00M", "4.56M")
     ]
-    assert (plural(1, "call"), plural(2000, "call")) == ("1 call", "2,000 calls")
     assert [duration(s) for s in (0.04, 4.2, 12.4, 200, 7500)] == [
         *("0.0 s", "4.2 s", "12 s", "3 min 20 s", "2 h 5 min")
     ]

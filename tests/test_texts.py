@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent.messages import Completion, Message, ToolCall
-from memagent.texts import VALUE_CHARS, clip, map_texts, message, named, quote, repair_surrogates
+from memagent.texts import (
+    VALUE_CHARS,
+    clip,
+    map_texts,
+    message,
+    name_error,
+    plural,
+    quote,
+    repair_surrogates,
+)
 
 
 def test_a_huge_value_is_quoted_fast_and_short() -> None:
@@ -14,6 +23,15 @@ def test_a_huge_value_is_quoted_fast_and_short() -> None:
     started = time.perf_counter()
     assert len(quote(huge)) < VALUE_CHARS + 40
     assert time.perf_counter() - started < 1
+
+
+def test_numbers_of_things() -> None:
+    assert [plural(n, "summary") for n in (0, 1, 2000)] == [
+        "0 summaries",
+        "1 summary",
+        "2,000 summaries",
+    ]
+    assert (plural(1, "call"), plural(2, "call")) == ("1 call", "2 calls")
 
 
 @given(st.text(st.characters(), max_size=20))
@@ -54,7 +72,7 @@ class Silent(Exception):
 
 
 def test_an_error_is_its_class_and_message() -> None:
-    assert named(ValueError("no such page")) == "ValueError: no such page"
-    assert named(KeyError()) == "KeyError"
-    assert named(Silent()) == "Silent"
+    assert name_error(ValueError("no such page")) == "ValueError: no such page"
+    assert name_error(KeyError()) == "KeyError"
+    assert name_error(Silent()) == "Silent"
     assert message(ValueError("x" * 10_000)).endswith("... (8000 more characters)")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from memagent.errors import ConfigError
-from memagent.terminal import plural
+from memagent.texts import plural
 from memagent_nano import claims
 from memagent_nano.asked import Out, SizeName, place_of, places_of, title_of, told
 from memagent_nano.course import arms

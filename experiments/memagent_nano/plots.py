@@ -11,7 +11,7 @@ from memagent_bench.lengths import show_length
 from memagent_bench.report.canvas import as_png, new_figure, style
 from memagent_bench.report.heatmap import HeatMap, heat_map_png
 from memagent_bench.report.theme import mark
-from memagent_nano.readings import Reading
+from memagent_nano.readings import Trial
 from memagent_nano.results import Results
 from memagent_nano.survival import SYSTEM, Forecast, Point
 
@@ -87,7 +87,7 @@ def _bars(of: Sequence[Point] | Sequence[Forecast]) -> dict[str, list[Any]]:
     return {"y": [one.mean for one in of], "yerr": [below, above]}
 
 
-def depths(readings: Sequence[Reading], file: Path) -> None:
+def depths(readings: Sequence[Trial], file: Path) -> None:
     """Right answers by length and by where the note stands; nested documents have it at about the same share."""
     known = [one for one in readings if one.system == SYSTEM and one.behind is not None]
     lengths = tuple(sorted({one.length for one in known}))
@@ -111,10 +111,10 @@ def depths(readings: Sequence[Reading], file: Path) -> None:
     file.write_bytes(heat_map_png(heat, "notes"))
 
 
-def _part(one: Reading) -> int:
+def _part(one: Trial) -> int:
     return min(PARTS - 1, int(PARTS * (1 - (one.behind or 0.0))))
 
 
-def _right(readings: Sequence[Reading], length: int) -> Estimate | None:
+def _right(readings: Sequence[Trial], length: int) -> Estimate | None:
     scores = [one.score for one in readings if one.length == length]
     return estimate([scores]) if scores else None

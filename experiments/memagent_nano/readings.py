@@ -11,7 +11,7 @@ from typing import Any
 
 from memagent.errors import ConfigError
 from memagent.runstore import hold_folder
-from memagent.terminal import plural
+from memagent.texts import plural
 from memagent_bench.diagnose.diagnosis import diagnose
 from memagent_bench.diagnose.traces import Fate, Trace
 from memagent_bench.record import Record
@@ -21,7 +21,7 @@ WEIGHTS = "model.safetensors"
 
 
 @dataclass(frozen=True)
-class Reading:
+class Trial:
     """One document and question."""
 
     system: str
@@ -61,7 +61,7 @@ class Reading:
         return self.fate == Fate.LOST
 
 
-def follow(folder: Path, policy: Path) -> list[Reading]:
+def follow(folder: Path, policy: Path) -> list[Trial]:
     """Follows what was wanted through the memories of a benchmark's runs. Blocks.
 
     Args:
@@ -101,7 +101,7 @@ def digest(policy: Path) -> str:
         ) from error
 
 
-def keep(new: Iterable[Reading], file: Path) -> list[Reading]:
+def keep(new: Iterable[Trial], file: Path) -> list[Trial]:
     """Adds readings to a file, in order; a document that was read before is replaced. Returns all of the file's.
 
     Raises:
@@ -125,7 +125,7 @@ def keep(new: Iterable[Reading], file: Path) -> list[Reading]:
     return whole
 
 
-def read(file: Path) -> list[Reading]:
+def read(file: Path) -> list[Trial]:
     """What `keep` wrote.
 
     Raises:
@@ -138,18 +138,18 @@ def read(file: Path) -> list[Reading]:
             f"cannot read {str(file)!r} ({error.strerror}): give what the command `follow` wrote"
         ) from error
     try:
-        return [Reading(**json.loads(line)) for line in lines]
+        return [Trial(**json.loads(line)) for line in lines]
     except (ValueError, TypeError) as error:
         raise ConfigError(
             f"{str(file)!r} holds a line that is no reading ({error}): give what `follow` wrote"
         ) from error
 
 
-def _reading(record: Record, traces: Sequence[Trace], policy: str) -> Reading:
+def _reading(record: Record, traces: Sequence[Trace], policy: str) -> Trial:
     """A record, and the trace of the one thing that it wants."""
     fate, risk = (traces[0].fate.value, traces[0].risk) if len(traces) == 1 else ("", 0)
     needed = [place for place in record.evidence if place.supports]
-    return Reading(
+    return Trial(
         system=record.system,
         task=record.task,
         length=record.length,

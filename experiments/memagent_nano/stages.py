@@ -26,7 +26,7 @@ DOCUMENTS = 8192
 """That it rolls out for them, a round."""
 SETTLING = 2
 """Rounds of more copies, each with lessons of its own."""
-SETTLED = f"settle-{SETTLING}"
+TRUNK_END = f"settle-{SETTLING}"
 TRUNK = ("new", "echo", "copy", *(f"settle-{number}" for number in range(1, SETTLING + 1)))
 """Stages that all arms of all seeds begin with, trained once: what seeds differ in comes after."""
 TRUNK_SEED = 0

@@ -17,7 +17,7 @@ from memagent.tasks.statistics import Array, estimate
 from memagent_bench import diagnose
 from memagent_bench.diagnose.traces import Fate
 from memagent_bench.significance import Difference, paired_difference
-from memagent_nano.readings import Reading
+from memagent_nano.readings import Trial
 
 SYSTEM = "memory"
 LOSS = 0.05
@@ -69,7 +69,7 @@ class Forecast:
     high: float
 
 
-def fit(readings: Sequence[Reading]) -> Hazard:
+def fit(readings: Sequence[Trial]) -> Hazard:
     """The hazard of one task under one system, all lengths together.
 
     Raises:
@@ -96,7 +96,7 @@ def fit(readings: Sequence[Reading]) -> Hazard:
     )
 
 
-def forecast(readings: Sequence[Reading], length: int, n: int) -> Forecast:
+def forecast(readings: Sequence[Trial], length: int, n: int) -> Forecast:
     """What a constant hazard h leaves: sound x mean over samples of (1 - h) ** steps.
 
     Steps are the chunks behind the note that a sample needs; nested samples have it at the same share of every length.
@@ -114,7 +114,7 @@ def forecast(readings: Sequence[Reading], length: int, n: int) -> Forecast:
     found = fit(readings)
     longest = [one for one in readings if one.length == found.lengths[-1]]
     each = mean(one.chunks for one in longest) / found.lengths[-1] * length
-    samples: defaultdict[tuple[int, int], list[Reading]] = defaultdict(list)
+    samples: defaultdict[tuple[int, int], list[Trial]] = defaultdict(list)
     for one in readings:
         samples[one.seed, one.index].append(one)
     rows = np.array([_counted(of) for of in samples.values()])
@@ -135,7 +135,7 @@ def forecast(readings: Sequence[Reading], length: int, n: int) -> Forecast:
     return Forecast(found.task, length, each, n, min(low, middle), middle, max(high, middle))
 
 
-def hazards(readings: Sequence[Reading], *, longest: int | None = None) -> list[Hazard]:
+def hazards(readings: Sequence[Trial], *, longest: int | None = None) -> list[Hazard]:
     """Of each task and length, and of each task with several; of those at which a memory held what was wanted.
 
     Args:
@@ -152,7 +152,7 @@ def hazards(readings: Sequence[Reading], *, longest: int | None = None) -> list[
 
 
 def predict(
-    readings: Sequence[Reading], wanted: Mapping[int, int], *, longest: int
+    readings: Sequence[Trial], wanted: Mapping[int, int], *, longest: int
 ) -> tuple[list[Hazard], list[Forecast]]:
     """`hazards`, and what those of the tasks say of longer documents.
 
@@ -195,9 +195,9 @@ class Point:
     """Than at the shortest length, over the questions that were asked at both; None there, and where there are none."""
 
 
-def points(readings: Sequence[Reading]) -> list[Point]:
+def points(readings: Sequence[Trial]) -> list[Point]:
     """Share of right answers by system, task and length, with Wilson's interval at 95%. No answer is a wrong one."""
-    cells: defaultdict[tuple[str, str], defaultdict[int, list[Reading]]]
+    cells: defaultdict[tuple[str, str], defaultdict[int, list[Trial]]]
     cells = defaultdict(lambda: defaultdict(list))
     for one in readings:
         cells[one.system, one.task][one.length].append(one)
@@ -238,11 +238,9 @@ def read(file: Path) -> list[Forecast]:
     return [Forecast(**one) for one in json.loads(file.read_text(encoding="utf-8"))["forecasts"]]
 
 
-def _followed(
-    readings: Sequence[Reading], longest: int | None
-) -> dict[tuple[str, str], list[Reading]]:
+def _followed(readings: Sequence[Trial], longest: int | None) -> dict[tuple[str, str], list[Trial]]:
     """What can be followed, of each system and task with one note for an answer."""
-    found: defaultdict[tuple[str, str], list[Reading]] = defaultdict(list)
+    found: defaultdict[tuple[str, str], list[Trial]] = defaultdict(list)
     for one in readings:
         if one.fate and (longest is None or one.length <= longest):
             found[one.system, one.task].append(one)
@@ -252,7 +250,7 @@ def _followed(
 
 
 def _counted(
-    readings: Sequence[Reading],
+    readings: Sequence[Trial],
 ) -> tuple[float, float, float, float, float, float, float]:
     """A sample at all lengths.
 

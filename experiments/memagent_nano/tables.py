@@ -14,12 +14,12 @@ from memagent_nano.kept import KINDS
 from memagent_nano.measure import LONGER, TRAINED
 from memagent_nano.results import Measured, Results
 from memagent_nano.sizes import Size
-from memagent_nano.stages import GATED, SETTLED, TRUNK
+from memagent_nano.stages import GATED, TRUNK, TRUNK_END
 from memagent_nano.survival import SYSTEM, Forecast, Hazard, Point
 
 T = TypeVar("T")
 ABOUT = {
-    SETTLED: "trunk",
+    TRUNK_END: "trunk",
     "shown": "a",
     "unshown": "b",
     "shown-grpo": "c",
@@ -46,7 +46,7 @@ PAIRS = (
     ("shown-long", "shown-more"),
     ("shown-dense", "shown-long"),
     (GATED, "shown-dense"),
-    ("unshown-grpo", SETTLED),
+    ("unshown-grpo", TRUNK_END),
     ("unshown-grpo", "shown"),
     *((arm, DIRECT) for arm in ("unshown-grpo", "shown", "shown-grpo", "shown-more")),
 )

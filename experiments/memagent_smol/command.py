@@ -1,4 +1,4 @@
-"""`python -m memagent_smol`: makes what `smol` imitates, and trains it."""
+"""`python -m memagent_smol`: makes what `smol` imitates, and measures what it learnt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memagent.terminal import plural
+from memagent.texts import plural
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,6 +15,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+Adapter = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="The policy's adapter. Default: the untrained model."),
+]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for everything that is made.")]
 
 
@@ -53,3 +57,89 @@ def lessons(
         file = out / f"lessons-{level}-{seed}.jsonl"
         count = write(teacher.lessons(documents), file)
         typer.echo(f"{file}: {plural(count, 'conversation')} from {plural(documents, 'document')}")
+
+
+@app.command()
+def check(
+    lessons: Annotated[Path, typer.Argument(metavar="LESSONS", help="What `lessons` wrote.")],
+    adapter: Adapter = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most lessons. Default: all.")] = None,
+) -> None:
+    """Count the replies of lessons that a policy gives word for word."""
+    from memagent_nano.asked import told
+    from memagent_smol.exact import measure_exact
+
+    with told():
+        for row in measure_exact(lessons, adapter, limit=limit):
+            typer.echo(f"{row.kind}\t{row.right} of {row.n} exact, {row.kept} kept")
+
+
+@app.command()
+def measure(
+    out: Out,
+    adapter: Adapter = None,
+    cells: Annotated[
+        str, typer.Option(help="short, long or curve, with commas between.")
+    ] = "short",
+    systems: Annotated[
+        str | None,
+        typer.Option(
+            help="As memagent-bench has them. Default: memory-gate, or memory if untrained."
+        ),
+    ] = None,
+    sources: Annotated[
+        Path, typer.Option(metavar="DIR", help="What `lessons` wrote beside the lessons.")
+    ] = Path("build/smol/sources"),
+    wording: Annotated[
+        bool,
+        typer.Option(
+            "--small", help="Read with the prompt set `small`, as the untrained model does."
+        ),
+    ] = False,
+) -> None:
+    """Have a policy answer held-out samples; a second call does what is left."""
+    from memagent.cli.session import drive
+    from memagent.errors import ConfigError
+    from memagent_bench.cli.measure import leave
+    from memagent_nano.asked import told
+    from memagent_smol.measure import CELLS, MEMORY_GATE, UNTRAINED, held_out
+    from memagent_smol.measure import measure as run
+
+    with told():
+        names = [name.strip() for name in cells.split(",")]
+        if unknown := [name for name in names if name not in CELLS]:
+            raise ConfigError(f"--cells {unknown[0]!r}: give some of {', '.join(CELLS)}")
+        small = wording or adapter is None
+        chosen = systems or (UNTRAINED if small else MEMORY_GATE)
+        grid = held_out(
+            sources,
+            [cell for name in names for cell in CELLS[name]],
+            [name.strip() for name in chosen.split(",")],
+        )
+        leave(drive(run(grid, out, adapter=adapter, trained=not small)))
+
+
+@app.command("verdict")
+def show_verdict(
+    rewarded: Annotated[
+        Path, typer.Argument(metavar="REWARDED", help="Records of imitation and rewards.")
+    ],
+    more: Annotated[
+        Path, typer.Argument(metavar="MORE", help="Records of as much more imitation.")
+    ],
+    untrained: Annotated[
+        Path, typer.Argument(metavar="UNTRAINED", help="Records of the untrained model.")
+    ],
+) -> None:
+    """Answer the question of ADR 0016."""
+    from memagent_nano.asked import told
+    from memagent_smol.verdict import verdict
+
+    with told():
+        found = verdict(rewarded, more, untrained)
+        for name, one in (("more imitation", found.more), (f"BM25 + {found.reader}", found.bm25)):
+            typer.echo(
+                f"less {name}: {100 * one.mean:+.1f} points "
+                f"[{100 * one.low:+.1f}, {100 * one.high:+.1f}], {one.n} pairs"
+            )
+        typer.echo("positive" if found.positive else "No")

@@ -43,13 +43,6 @@ def amount(number: float) -> str:
     return f"{number / 1e3:.1f}k" if number < 999_950 else f"{number / 1e6:,.2f}M"
 
 
-def plural(number: int, word: str) -> str:
-    """`1 chunk`, `12 chunks`, `2 summaries`, `2 retries`."""
-    if number == 1:
-        return f"1 {word}"
-    return f"{number:,} {word[:-1]}ies" if word.endswith("y") else f"{number:,} {word}s"
-
-
 def duration(seconds: float) -> str:
     """`4.2 s`, `3 min 20 s`, `2 h 5 min`."""
     if seconds < 60:

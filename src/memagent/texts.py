@@ -1,4 +1,4 @@
-"""Values and errors put into words, texts repaired before they are sent or kept, and a search from the end."""
+"""Values, errors and counts put into words, texts repaired before they are sent or kept, and a search from the end."""
 
 from __future__ import annotations
 
@@ -41,10 +41,17 @@ def message(error: BaseException) -> str:
         return ""
 
 
-def named(error: BaseException) -> str:
+def name_error(error: BaseException) -> str:
     """Class and message of an error: `ValueError: no such page`."""
     said = message(error)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def plural(number: int, word: str) -> str:
+    """`1 chunk`, `12 chunks`, `2 summaries`, `2 retries`."""
+    if number == 1:
+        return f"1 {word}"
+    return f"{number:,} {word[:-1]}ies" if word.endswith("y") else f"{number:,} {word}s"
 
 
 def repair_surrogates(text: str) -> str:

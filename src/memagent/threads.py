@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any, ParamSpec, TypeVar
 
 from memagent.errors import ConfigError, ToolError
-from memagent.texts import named
+from memagent.texts import name_error
 
 WORKERS = max(1, min(4, (os.cpu_count() or 1) // 2))
 """Half the cores: the other half is for the event loop, and for an engine on the same machine. Few on purpose: each
@@ -86,7 +86,7 @@ async def in_own_thread(call: Callable[[], T]) -> T:
             if isinstance(error, Exception) and not isinstance(error, StopIteration):
                 future.set_exception(error)
             else:
-                future.set_exception(ToolError(named(error)))
+                future.set_exception(ToolError(name_error(error)))
 
     threading.Thread(target=work, name="memagent-tool", daemon=True).start()
     return await asyncio.wrap_future(future)

@@ -59,6 +59,12 @@ def test_the_agent_and_the_floor_send_as_many_prompts_of_the_same_size(
     assert min(ours["cpu"], flat["cpu"]) > 0
 
 
+def test_the_path_to_the_model_is_short() -> None:
+    frames, functions = python("-m", "memagent_bench.perf.path").splitlines()
+    assert 3 < int(frames.split(" frames at the model call")[0]) < 10
+    assert 75 < int(functions.split(" distinct functions")[0]) < 150
+
+
 def test_a_table_goes_between_the_marks_of_its_command(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     end = "<!-- end of measured -->"

@@ -10,6 +10,7 @@ from tests.bench.report.made import K, record
 from tests.models.chat_server import Script, say, slow
 
 from memagent import Limits
+from memagent.terminal import duration
 from memagent_bench.quick import OTHERS, comparable, rows, tokens_per_second, verdict
 from memagent_bench.record import Record
 
@@ -120,6 +121,9 @@ def test_a_round_is_a_sample_of_each_task_under_each_system(
         (system, length) for length in (2048, 4096) for system in ("memory", "memory-gate", *OTHERS)
     ]
     assert result["verdict"] in done.stdout
+    times = [duration(row["seconds"]) for row in result["rows"]]
+    lines = done.stdout.split("per 100K: time")[1].splitlines()[1 : 1 + len(times)]
+    assert all(time in line for time, line in zip(times, lines, strict=True))
     assert (out / "results.jsonl").read_text().count("\n") >= 16
     again = invoke(*line, "--display", "json")
     assert json.loads(again.stdout)["verdict"]

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent.cli.changes import Change, changes, gist, marked, sentences, words
+from memagent.cli.changes import Change, changes, gist, mark_changes, sentences, words
 
 texts = st.text(alphabet="ab .\n。!", max_size=60)
 
@@ -13,7 +13,7 @@ def test_sentences_join_to_the_text(text: str) -> None:
 
 @given(texts, texts)
 def test_marked_parts_join_to_the_new_text(old: str, new: str) -> None:
-    parts = marked(old, new)
+    parts = mark_changes(old, new)
     assert "".join(part for part, _ in parts) == new
     if old == new:
         assert not any(fresh for _, fresh in parts)

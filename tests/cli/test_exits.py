@@ -12,7 +12,7 @@ from tests.cli.conftest import FACT, QUESTION, Invoke, Process, Started, only_js
 from tests.models.chat_server import Script, say, send, slow
 
 from memagent import errors
-from memagent.cli.exits import Interrupted, Outcome, code_of, reported
+from memagent.cli.exits import Interrupted, Outcome, code_of, report_errors
 from memagent.cli.options import Display
 from memagent.cli.setup import Ask
 
@@ -108,7 +108,7 @@ def test_debug_shows_where_an_error_came_from(memagent: Process, book: Path) -> 
 
 
 def test_what_nobody_foresaw(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as stop, reported(Outcome(Display.JSON)):
+    with pytest.raises(typer.Exit) as stop, report_errors(Outcome(Display.JSON)):
         raise ZeroDivisionError("by zero")
     assert stop.value.exit_code == 1
     out, said = capsys.readouterr()
@@ -118,24 +118,24 @@ def test_what_nobody_foresaw(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("code", [0, 2, 6, 7])
 def test_a_command_may_end_with_a_code_of_its_own(code: int) -> None:
-    with pytest.raises(typer.Exit) as stop, reported(Outcome()):
+    with pytest.raises(typer.Exit) as stop, report_errors(Outcome()):
         raise typer.Exit(code)
     assert stop.value.exit_code == code
 
 
 def test_an_interruption_before_any_run(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as stop, reported(Outcome()):
+    with pytest.raises(typer.Exit) as stop, report_errors(Outcome()):
         raise Interrupted(signal.SIGINT)
     assert stop.value.exit_code == 130
     assert capsys.readouterr() == ("", "interrupted.\n")
 
 
 def test_standard_output_gets_one_object_only(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as stop, reported(Outcome(Display.JSON)):
+    with pytest.raises(typer.Exit) as stop, report_errors(Outcome(Display.JSON)):
         raise KeyboardInterrupt  # where no event loop is there to catch the signal
     assert stop.value.exit_code == 130
     assert only_json(capsys.readouterr().out)["error"]["type"] == "Interrupted"
-    with pytest.raises(typer.Exit), reported(Outcome(Display.JSON, told=True)):
+    with pytest.raises(typer.Exit), report_errors(Outcome(Display.JSON, told=True)):
         raise KeyboardInterrupt
     assert capsys.readouterr().out == ""
 
@@ -220,13 +220,14 @@ def test_the_resume_hint_keeps_limits_and_what_is_not_stored(
     start: Callable[..., Started], book: Path, server: Script, served: list[str]
 ) -> None:
     server.default = slow(30)
-    started = start("ask", book, QUESTION, *served, "--run-id", "r", "--max-calls", "9")
+    limited = ("--durable", "--max-calls", "9")
+    started = start("ask", book, QUESTION, *served, "--run-id", "r", *limited)
     assert server.waiting.wait(20)
     _, _, said = started.signal(signal.SIGINT)
-    assert said.endswith("memagent resume r --max-calls 9\n")
+    assert said.endswith("memagent resume r --durable --max-calls 9\n")
     given = Ask(doc="b", headers=["X-Key: secret"], extra_body='{"a": 1}', retries=2)
     wanted = {"header": "X-Key: …", "extra-body": '{"a": 1}', "retries": 2}
-    assert {name: value for name, value in given.again() if value is not None} == wanted
+    assert {name: value for name, value in given.again() if value} == wanted
 
 
 @pytest.mark.parametrize("replaced", [False, True])

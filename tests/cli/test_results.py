@@ -9,7 +9,7 @@ import pytest
 from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
-from memagent.cli.show import as_json, costs, report, spent
+from memagent.cli.show import as_json, costs, list_costs, report
 from memagent.events import Answered, Event, MemoryUpdated, Settled, Stopped
 from memagent.messages import Usage
 from memagent.runstore import RunRecord, RunStore
@@ -59,7 +59,7 @@ def test_costs_count_what_was_thrown_away() -> None:
     both = costs(ONE, tally_of(updated(), answered(), LIMIT, questions=("Who?", "When?")))
     assert both[1] == "1 call"
     assert "answered and limit" in both
-    assert spent(ONE) == ["1 call", "0 prompt + 0 completion tokens"]
+    assert list_costs(ONE) == ["1 call", "0 prompt + 0 completion tokens"]
 
 
 def test_json_of_one_and_of_several(store: RunStore) -> None:

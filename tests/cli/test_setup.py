@@ -14,10 +14,11 @@ from memagent.runstore import RunRecord, RunStore
 
 
 def test_questions_keep_their_order() -> None:
-    assert setup.Ask(doc="x", question="a", questions=["b", "c"]).asked() == ("a", "b", "c")
-    assert setup.Ask(doc="x", questions=["b"]).asked() == ("b",)
+    several = setup.Ask(doc="x", question="a", questions=["b", "c"])
+    assert several.list_questions() == ("a", "b", "c")
+    assert setup.Ask(doc="x", questions=["b"]).list_questions() == ("b",)
     with pytest.raises(ConfigError, match="no question"):
-        setup.Ask(doc="x").asked()
+        setup.Ask(doc="x").list_questions()
 
 
 @pytest.mark.parametrize(

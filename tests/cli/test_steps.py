@@ -1,6 +1,6 @@
 import pytest
 
-from memagent.cli.history import Steps, described, turns_of
+from memagent.cli.history import Steps, format_call, turns_of
 from memagent.compaction import Change, Compaction
 from memagent.events import (
     Acted,
@@ -166,4 +166,4 @@ def test_what_left_the_context_is_told_by_steps(capsys: pytest.CaptureFixture[st
     ids=["object", "nothing", "empty", "list", "broken", "deep"],
 )
 def test_calls_as_python_writes_them(arguments: str, shown: str) -> None:
-    assert described(ToolCall(id="a", name="search", arguments=arguments)) == shown
+    assert format_call(ToolCall(id="a", name="search", arguments=arguments)) == shown

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contracts.agents import AGENTS, Job
+from tests.contracts.agents import AGENTS, Job, hashing
 
 from memagent import ChatRequest, Completion, Limits, RunStore, StopReason, Usage
 from memagent.errors import (
@@ -21,6 +21,7 @@ from memagent.errors import (
     StoreError,
 )
 from memagent.events import Event, event_adapter
+from memagent.tokens import ByteBound
 from memagent.trajectory import Conversation
 
 WITH_SYNC_ENTRY = pytest.mark.parametrize(
@@ -152,6 +153,42 @@ def test_what_a_callback_raises_stops_the_run(job: Job, store: RunStore) -> None
     assert any("resume('r')" in note for note in caught.value.__notes__)
     assert store.get("r").status == "stopped"
     assert said(finish(job, store)) == said(finish(job, None))
+
+
+def test_memories_stay_within_their_budget(store: RunStore) -> None:
+    readers = [job for job in AGENTS if not job.name.startswith("tools")]
+
+    def wordy(request: ChatRequest) -> str:
+        return " ".join(f"{number}: {hashing(request)}" for number in range(99))
+
+    for job in readers:
+        finish(job, store, job.name, respond=wordy)
+        most = store.get(job.name).binding["budget"]["memory"]
+        updates = [e for e in store.events(job.name) if e.type == "memory_updated"]
+        assert len(updates) > 1
+        for update in updates:
+            assert most / 2 < ByteBound().count(update.memory) == update.tokens <= most
+
+
+def test_a_reply_is_kept_with_its_cost_and_fields_that_nobody_reads(
+    job: Job, store: RunStore
+) -> None:
+    extra: dict[str, Any] = {"provider": {"left": [3, None]}}
+
+    def reply(request: ChatRequest) -> Completion:
+        reply = job.respond(request)
+        said, calls = (reply, ()) if isinstance(reply, str) else ("", reply)
+        return Completion(text=said, tool_calls=calls, extra=extra)
+
+    (result, *_) = finish(job, store, respond=reply)
+    key = "act-0" if job.name.startswith("tools") else "update-0/q0"
+    body = store.effect("r", key)
+    assert body is not None
+    kept = Completion.model_validate({"text": ""} | body["reply"])
+    assert (kept.extra, kept.usage.calls) == (extra, 1)
+    assert min(kept.usage.prompt_tokens, kept.usage.completion_tokens) > 0
+    first = next(m for m in result.trajectory.conversations[0].messages if m.role == "assistant")
+    assert first.extra == ({} if job.name == "tools-text" else extra)  # there only texts travel
 
 
 # --- resume

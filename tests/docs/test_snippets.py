@@ -2,11 +2,11 @@
 
 A page is one test, because its blocks build on each other. They run from top to bottom in a fresh folder:
 
-- `python`: executed, all in one namespace, with `await` at the top level as in a notebook. A `text` block right
-  behind one is what it prints.
+- `python`: executed, all in one namespace, with `await` at the top level as in a notebook; on a page of `SCRIPTS` each
+  by itself, as if pasted into a script. A `text` block right behind one is what it prints.
 - `console`: commands that call memagent are run, and so is `make demo`. The lines below a command are what it
   prints. Its exit code is 0, unless `$ echo $?` comes next and shows another one. `$ export NAME=VALUE` sets a
-  variable.
+  variable. A block that calls `smol` is run in the environment that has torch (`make test-train`).
 - any block with `title="NAME"`: is the content of that file.
 
 `…` in shown output stands for any text. The URL of any server (`http://.../v1`) is that of a small one that the
@@ -20,10 +20,8 @@ import gzip
 import importlib.util
 import inspect
 import io
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -33,25 +31,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.tiny_model import chat_settings
+from tests.docs.stand_in import BOOK, lay_out, serve_reader
 from tests.models.chat_server import Handler, Script, Server, chat, send
 
 from memagent.run.agent import Agent
 
 ROOT = Path(__file__).resolve().parents[2]
-TRAINING = ROOT / "docs" / "training.md"
+TRAINING = ROOT / "docs" / "train.md"
+TUTORIALS = ROOT / "docs" / "tutorials"
 PAGES = [
     page
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-    # `make test-train` runs that one, in the environment that has torch.
-    if page != TRAINING or importlib.util.find_spec("torch")
+    # `make test-train` runs these, in the environment that has torch.
+    if page not in (TRAINING, TUTORIALS / "train.md") or importlib.util.find_spec("torch")
 ]
-BOOK = "src/memagent/samples/war_and_peace.txt.gz"
+SCRIPTS = {f"docs/{name}.md" for name in ("deploy", "games", "models", "servers", "tools")}
 FENCE = re.compile(
     r"^```(?P<kind>[a-z]*)(?P<options>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 URL = re.compile(r"https?://[\w.-]+(?::\d+)?/v1\b")
 RUNS = re.compile(r"^memagent(-bench|-train)? |\| memagent |^make demo$|^cp ")
+SMOL = re.compile(r"^\$ memagent .*\bsmol\b", re.MULTILINE)
 EXPORT = re.compile(r"^export (\w+)=(\S+)$")
 SECONDS = 120
 
@@ -127,14 +127,16 @@ def test_links_of_the_readme_lead_somewhere() -> None:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    """A chat server that lists two models, one with its window."""
+def url(page: Path) -> Iterator[str]:
+    """A chat server that lists two models, one with its window, or reads books where the page shows it."""
     with Server(("127.0.0.1", 0), Handler) as http:
         reply = chat("She marries Pierre.") | {"usage": None}  # the pages' prompts differ in length
         http.script = Script(default=send(200, reply))
         http.script.serve_models(
             {"id": "Qwen/Qwen3-4B", "max_model_len": 40960}, {"id": "gpt-4.1-mini"}
         )
+        if page == TUTORIALS / "book.md":
+            serve_reader(http.script)
         thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{http.server_address[1]}/v1"
@@ -146,17 +148,11 @@ def url(tmp_path: Path) -> Iterator[str]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with what the pages take for granted: the sample, a book, a model's tokenizer."""
     place = tmp_path / "pages"
-    book = place / BOOK
-    book.parent.mkdir(parents=True)
-    shutil.copy(ROOT / BOOK, book)
+    lay_out(place)
     # A part of it: each page may send it to the server several times.
-    (place / "book.txt").write_bytes(gzip.decompress(book.read_bytes())[:100_000])
-    model = place / "Qwen/Qwen3-4B"
-    shutil.copytree(ROOT / "tests/data/tokenizer", model)
-    # A template that shows tools, as the real one does.
-    settings = json.dumps(chat_settings())
-    (model / "tokenizer_config.json").write_text(settings, encoding="utf-8")
+    (place / "book.txt").write_bytes(gzip.decompress((place / BOOK).read_bytes())[:100_000])
     monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(place)  # as in an interpreter: modules that a page writes are found
     return place
 
 
@@ -179,7 +175,7 @@ def test_examples_do_what_the_page_says(
     name = page.relative_to(ROOT).as_posix()
     source = page.read_text(encoding="utf-8")
     assert not re.search(r"^ +```(python|console)", source, re.MULTILINE), "would not be run"
-    namespace: dict[str, Any] = {"__name__": "__main__"}
+    namespace: dict[str, Any] = {}
     printed = ""
     with agents_closed(monkeypatch):
         for block in blocks_of(page):
@@ -188,8 +184,12 @@ def test_examples_do_what_the_page_says(
             if block.title is not None:
                 Path(block.title).write_text(text, encoding="utf-8")
             elif block.kind == "python":
+                if name in SCRIPTS or not namespace:
+                    namespace = {"__name__": "__main__"}
                 printed = run_python(text, name, block.line, namespace)
             elif block.kind == "console":
+                if SMOL.search(text) and not importlib.util.find_spec("torch"):
+                    continue
                 run_console(text, where, monkeypatch)
             elif block.shows:
                 assert matches(text, printed), (
@@ -222,7 +222,7 @@ def run_python(text: str, name: str, line: int, namespace: dict[str, Any]) -> st
         "\n" * (line - 1) + text,
         name,
         "exec",
-        flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+        flags=0 if name in SCRIPTS else ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
         dont_inherit=True,
     )
     with contextlib.redirect_stdout(io.StringIO()) as output:

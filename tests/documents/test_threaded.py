@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from memagent.documents.threaded import threaded
+from memagent.documents.threaded import pull_in_threads
 
 
 class Source:
@@ -31,14 +31,14 @@ class Source:
 async def test_items_come_in_order_from_other_threads() -> None:
     source = Source()
     source.go_on.set()
-    assert [item async for item in threaded(source.items())] == ["a", "b"]
+    assert [item async for item in pull_in_threads(source.items())] == ["a", "b"]
     assert source.closed.is_set()
     assert threading.current_thread().name not in source.threads
 
 
 async def test_closing_early_closes_the_generator_in_a_thread() -> None:
     source = Source()
-    async with aclosing(threaded(source.items())) as items:
+    async with aclosing(pull_in_threads(source.items())) as items:
         assert await anext(items) == "a"
     assert source.closed.is_set()
     assert source.threads[-1] != threading.current_thread().name
@@ -46,14 +46,14 @@ async def test_closing_early_closes_the_generator_in_a_thread() -> None:
 
 async def test_closing_before_the_first_item_starts_nothing() -> None:
     source = Source()
-    await threaded(source.items()).aclose()
+    await pull_in_threads(source.items()).aclose()
     assert source.threads == []
 
 
 async def test_a_thread_that_is_inside_closes_it_when_it_comes_out() -> None:
     source = Source()
     generator = source.items()
-    items = threaded(generator)
+    items = pull_in_threads(generator)
     await anext(items)
     waiting = asyncio.ensure_future(anext(items))  # type: ignore[arg-type]
     await asyncio.sleep(0.05)
@@ -71,7 +71,7 @@ async def test_the_generators_own_error_comes_through() -> None:
         yield "a"
         raise ZeroDivisionError
 
-    items = threaded(broken())
+    items = pull_in_threads(broken())
     assert await anext(items) == "a"
     with pytest.raises(ZeroDivisionError):
         await anext(items)

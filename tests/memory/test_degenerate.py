@@ -6,7 +6,7 @@ import pytest
 
 from memagent import ChatRequest, MemoryAgent, RunStore, Sampling, ScriptedModel
 from memagent.events import MemoryDegenerate, Retried
-from memagent.memory.degenerate import collapsed, repetition
+from memagent.memory.degenerate import has_collapsed, repetition
 
 NOTES = """Suspects so far:
 - Anna, seen at the harbour on Monday with a lamp
@@ -48,14 +48,14 @@ def test_ordinary_memories_are_left_alone(text: str) -> None:
 
 def test_a_memory_collapses_where_the_chunk_is_no_reason() -> None:
     chunk = "The rain fell on the fields, and nobody spoke at supper."
-    assert collapsed(NOTES, "No relevant information.", chunk)
-    assert collapsed(NOTES, "ok", chunk)
-    assert not collapsed(NOTES, NOTES + "\nIt rained.", chunk)
-    assert not collapsed(
+    assert has_collapsed(NOTES, "No relevant information.", chunk)
+    assert has_collapsed(NOTES, "ok", chunk)
+    assert not has_collapsed(NOTES, NOTES + "\nIt rained.", chunk)
+    assert not has_collapsed(
         NOTES, "The murderer is Boris.", "At last Boris confessed: he was the murderer."
     )
-    assert not collapsed("none", "nothing", chunk)
-    assert not collapsed("", NOTES, chunk)
+    assert not has_collapsed("none", "nothing", chunk)
+    assert not has_collapsed("", NOTES, chunk)
 
 
 @pytest.fixture
@@ -116,6 +116,31 @@ def test_take_asks_once(store: RunStore) -> None:
     result = agent.ask(TEXT, "Who?", run_id="r")
     assert result.usage.retries == 0
     assert not any(isinstance(event, (Retried, MemoryDegenerate)) for event in store.events("r"))
+
+
+@pytest.mark.parametrize(("choice", "calls"), [("retry", 2), ("keep", 2), ("take", 1)])
+def test_an_answer_over_and_over_is_asked_for_again(
+    choice: str, calls: int, store: RunStore
+) -> None:
+    said = [LOOP, "Boris."]
+
+    def reply(request: ChatRequest) -> str:
+        return said.pop(0) if request.kind == "answer" else NOTES
+
+    model = ScriptedModel(reply, window=4096)
+    agent = MemoryAgent(model, degenerate=choice, store=store)  # type: ignore[arg-type]
+    result = agent.ask(TEXT[:900], "Who?", run_id="r")
+    assert result.answer == (LOOP.strip() if choice == "take" else "Boris.")
+    again = [event for event in store.events("r") if isinstance(event, Retried)]
+    assert [(event.chunk, "over and over" in event.reason) for event in again] == [(None, True)] * (
+        calls - 1
+    )
+
+
+def test_an_answer_that_stays_so_is_taken(store: RunStore) -> None:
+    model = ScriptedModel(lambda r: LOOP if r.kind == "answer" else NOTES, window=4096)
+    result = MemoryAgent(model, store=store).ask(TEXT[:900], "Who?")
+    assert (result.answer, result.usage.retries) == (LOOP.strip(), 2)
 
 
 def test_a_greedy_reply_is_drawn_again_with_some_warmth(store: RunStore) -> None:

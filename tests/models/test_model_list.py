@@ -233,7 +233,7 @@ async def test_a_silent_port_is_given_up_when_no_connection_comes(
         model = OpenAIModel("tiny", base_url=url)
         start = time.monotonic()
         for ask in (model.window, model.counter, partial(model.complete, request())):
-            with pytest.raises(ConnectionFailed):
+            with pytest.raises(ConnectionFailed, match="does it speak TLS there"):
                 await ask()
         assert time.monotonic() - start < 3
         await model.aclose()

@@ -5,13 +5,15 @@ import threading
 import traceback
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 import pytest
 from tests.models.chat_server import Script
 
 from memagent import open_model
-from memagent.errors import ConfigError
+from memagent.errors import ConfigError, ConnectionFailed
 from memagent.models import openai_client
+from memagent.models.openai import OpenAIModel
 from memagent.models.openai_client import Clients
 
 
@@ -227,6 +229,26 @@ async def test_other_servers_are_reached_through_the_proxy(proxied: str) -> None
         await use(holder)
     assert "Connect" in repr(caught.value.__cause__)
     await holder.aclose()
+
+
+async def test_a_proxy_that_is_not_there_is_named(
+    proxied: str, nobody: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = urlsplit(nobody).netloc
+    monkeypatch.setenv("HTTP_PROXY", f"http://me:hunter22@{proxy}")
+    said: list[str] = []
+    for url in ("http://memagent.invalid/v1", "http://direct.invalid/v1", nobody):
+        monkeypatch.setenv("NO_PROXY", "direct.invalid")
+        model = OpenAIModel("m", base_url=url)
+        with pytest.raises(ConnectionFailed) as caught:
+            await model.window()
+        said.append(str(caught.value))
+        await model.aclose()
+    through, *direct = said
+    assert f"through the proxy {proxy!r}" in through
+    assert "NO_PROXY=memagent.invalid" in through
+    assert "hunter22" not in through
+    assert not any("proxy" in words for words in direct)
 
 
 @pytest.mark.parametrize(

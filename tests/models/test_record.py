@@ -191,7 +191,7 @@ async def test_a_subclass_hears_of_each_call_and_its_place() -> None:
     class Listener(Recorder):
         heard: tuple[tuple[int, str], ...] = ()
 
-        def noted(self, place: int, request: ChatRequest, completion: Completion) -> None:
+        def note_call(self, place: int, request: ChatRequest, completion: Completion) -> None:
             self.heard += ((place, completion.text),)
             assert self._conversations[place].messages[-1].content == completion.text
 

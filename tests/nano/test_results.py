@@ -12,7 +12,7 @@ from memagent_nano.kept import KINDS
 from memagent_nano.measure import answers, cells
 from memagent_nano.results import Curve, Measured, Results, gather, merge, read, write
 from memagent_nano.sizes import PICO
-from memagent_nano.stages import GATE, KEPT, MEASURED, POLICY, SETTLED, TRUNK_SEED, Place
+from memagent_nano.stages import GATE, KEPT, MEASURED, POLICY, TRUNK_END, TRUNK_SEED, Place
 from memagent_nano.tables import ABOUT, arms, differences
 from memagent_train.runs import metrics
 
@@ -65,11 +65,11 @@ def test_what_is_there_is_gathered_and_comes_back_from_a_file(tmp_path: Path) ->
 
 def test_the_trunk_is_one_policy_whatever_the_seeds(tmp_path: Path) -> None:
     places = [Place(tmp_path, PICO, seed) for seed in (3, 4)]
-    lay(places[0], SETTLED, [1.0, 0.0], [])
+    lay(places[0], TRUNK_END, [1.0, 0.0], [])
     for place, rewards in zip(places, ([1.0, 1.0], [0.0, 1.0]), strict=True):
         lay(place, "unshown-grpo", rewards, [])
     found = gather(places)
-    assert {one.seed for one in found.measured if one.stage == SETTLED} == {TRUNK_SEED}
+    assert {one.seed for one in found.measured if one.stage == TRUNK_END} == {TRUNK_SEED}
     assert "| (trunk) `settle-2` | 1 | 0.50 [" in arms(found, PICO)
     row = "| `unshown-grpo` less `settle-2` | 3, 4 | +0.25 (+0.50, +0.00) |"
     assert row in differences(found, PICO)

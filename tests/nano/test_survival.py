@@ -12,7 +12,7 @@ from memagent.errors import ConfigError
 from memagent_bench.diagnose.traces import Fate
 from memagent_nano import plots, readings, survival, tables
 from memagent_nano.command import app
-from memagent_nano.readings import Reading
+from memagent_nano.readings import Trial
 
 CHUNKS = 10
 LENGTH = 1024
@@ -52,7 +52,7 @@ def weights(folder: Path, said: bytes = b"weights") -> Path:
     return policy
 
 
-def followed(folder: Path) -> list[Reading]:
+def followed(folder: Path) -> list[Trial]:
     return readings.follow(folder, weights(folder))
 
 
@@ -91,7 +91,7 @@ def test_a_forecast_holds_what_a_constant_hazard_makes() -> None:
     means: list[float] = []
     truth = wrote * mean((1 - rate) ** (2 * steps * (place + 0.5) / 100) for place in range(100))
     for trial in range(40):
-        found: list[Reading] = []
+        found: list[Trial] = []
         for index in range(60):
             behind = rng.random()
             risk = round(steps * behind)
@@ -100,7 +100,7 @@ def test_a_forecast_holds_what_a_constant_hazard_makes() -> None:
             if rng.random() > wrote:
                 risk, fate = 0, Fate.NEVER_WRITTEN
             found.append(
-                Reading(
+                Trial(
                     system="memory", task="once", length=LENGTH, seed=trial, index=index,
                     tokens=LENGTH, chars=steps, bytes=steps, chunks=steps, score=float(fate == Fate.HELD),
                     fate=fate, risk=risk if fate != Fate.LOST or lost is None else lost + 1, behind=behind,
@@ -117,7 +117,7 @@ def test_a_forecast_holds_what_a_constant_hazard_makes() -> None:
 
 
 def test_a_forecast_of_a_rare_loss_holds_its_own_mean(tmp_path: Path) -> None:
-    one = Reading(
+    one = Trial(
         system="memory", task="once", length=LENGTH, seed=0, index=0, tokens=LENGTH, chars=9,
         bytes=9, chunks=5000, score=1.0, fate=Fate.HELD, risk=5000, behind=1.0,
     )  # fmt: skip
@@ -221,7 +221,7 @@ def test_a_document_without_an_answer_is_a_wrong_one_and_says_nothing_of_the_haz
 
 @pytest.mark.parametrize("right", range(13))
 def test_any_share_of_right_answers_has_a_picture(tmp_path: Path, right: int) -> None:
-    one = Reading(
+    one = Trial(
         system="memory", task="once", length=LENGTH, seed=0, index=0, tokens=LENGTH, chars=9,
         bytes=9, chunks=9, score=1.0, fate="held", risk=3, behind=0.5,
     )  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 
 from memagent.errors import PromptSetError
 from memagent.prompts import PromptSet
-from memagent.prompts.loading import Wording, compiled
+from memagent.prompts.loading import Wording, compile_template
 
 
 def test_shipped_files_have_names_and_others_paths(tmp_path: Path) -> None:
@@ -39,12 +39,12 @@ def test_what_is_no_wording_is_refused(raw: bytes) -> None:
 
 
 def test_templates_are_strict_and_in_a_sandbox() -> None:
-    assert compiled("{{ a }}\n").render(a="<b>") == "<b>\n"
+    assert compile_template("{{ a }}\n").render(a="<b>") == "<b>\n"
     with pytest.raises(jinja2.UndefinedError):
-        compiled("{{ a }}").render()
+        compile_template("{{ a }}").render()
     with pytest.raises(jinja2.exceptions.SecurityError):
-        compiled("{{ a.__class__.__mro__ }}").render(a=1)
-    assert compiled("same") is compiled("same")
+        compile_template("{{ a.__class__.__mro__ }}").render(a=1)
+    assert compile_template("same") is compile_template("same")
 
 
 @pytest.mark.parametrize("text", ["x", 'a "b" \\', "\x7f\x00\u4e2d\n"])

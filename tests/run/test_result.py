@@ -54,6 +54,15 @@ def test_an_estimate_reads_as_a_sentence() -> None:
     )
 
 
+def test_one_is_no_plural() -> None:
+    page = result(chunks=1, usage=Usage(calls=1))._repr_html_()
+    assert "1 chunk · 1 call · " in page
+    assert "1 step · 1 summary · " in session(steps=1, summaries=1)._repr_html_()
+    sizes = {"document_tokens": 9, "prompt_tokens": 9, "completion_tokens": 9, "window": 99}
+    short = Estimate(chunks=1, calls_min=1, calls_max=2, counter="utf8-bytes", **sizes)
+    assert "(1 to 2 calls over 1 chunk, at most" in repr(short)
+
+
 def session(**changes: object) -> SessionResult:
     fields: dict[str, object] = {
         "task": "Add <b>up</b>",

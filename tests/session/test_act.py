@@ -11,7 +11,7 @@ def test_a_reply_without_calls_is_the_answer() -> None:
     for native in (True, False):
         act = read_act(Completion(text="  42\n"), native=native, step=0)
         assert act.answers
-        assert (act.said, act.shown, act.calls) == ("42", "42", ())
+        assert (act.said, act.content, act.calls) == ("42", "42", ())
 
 
 @pytest.mark.parametrize(
@@ -21,15 +21,15 @@ def test_a_reply_without_calls_is_the_answer() -> None:
 def test_reasoning_is_no_part_of_it(thinking: Completion, native: bool) -> None:
     assert read_act(thinking, native=native, step=0).said == "42"
     calls = thinking.model_copy(update={"tool_calls": (LOOK,)})
-    assert read_act(calls, native=True, step=0).shown == "42"
+    assert read_act(calls, native=True, step=0).content == "42"
 
 
 def test_native_calls_are_taken_as_they_are() -> None:
     act = read_act(Completion(text="", tool_calls=(LOOK,)), native=True, step=3)
     assert not act.answers
-    assert (act.calls, act.shown) == ((LOOK,), "")
+    assert (act.calls, act.content) == ((LOOK,), "")
     only_thoughts = Completion(text="<think>hm</think>", tool_calls=(LOOK,))
-    assert read_act(only_thoughts, native=True, step=3).shown == ""
+    assert read_act(only_thoughts, native=True, step=3).content == ""
 
 
 def test_calls_in_the_text_get_ids_by_the_step() -> None:
@@ -37,7 +37,7 @@ def test_calls_in_the_text_get_ids_by_the_step() -> None:
     act = read_act(Completion(text=text), native=False, step=7)
     assert [(call.id, call.name) for call in act.calls] == [("call-7-0", "look"), ("call-7-1", "do")]  # fmt: skip
     assert act.said == "So:"
-    assert act.shown == text.removeprefix("<think>x</think>")
+    assert act.content == text.removeprefix("<think>x</think>")
 
 
 def test_a_call_that_cannot_be_read_is_no_answer() -> None:

@@ -197,7 +197,7 @@ def test_the_last_lines_of_the_error_output_are_told() -> None:
     log = Log("a server")
     log.output.write("".join(f"line {i}\n" for i in range(100)) + "x" * 10_000 + "\n")
     log.output.close()
-    said = log.said()
+    said = log.read_last_words()
     assert said.startswith(f"; its error output ends with:\nline {101 - SAID_LINES}\n")
     assert len(said) < 1000
 
@@ -205,7 +205,7 @@ def test_the_last_lines_of_the_error_output_are_told() -> None:
 def test_no_error_output_is_not_told_of() -> None:
     log = Log("a server")
     log.output.close()
-    assert log.said() == ""
+    assert log.read_last_words() == ""
 
 
 def test_a_program_that_does_not_close_its_server_ends() -> None:

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from memagent.cli.exits import Outcome, reported
-from memagent.terminal import console, on_terminal, plural, say
+from memagent.cli.exits import Outcome, report_errors
+from memagent.terminal import console, on_terminal, say
+from memagent.texts import plural
 from memagent_bench.cli.options import Generate
 
 
@@ -16,7 +17,7 @@ def generate(given: Generate) -> None:
 
     The same seed, task, length and options give the same samples, byte for byte.
     """
-    with reported(Outcome()):
+    with report_errors(Outcome()):
         from memagent_bench.generate import write_samples
         from memagent_bench.lengths import parse_length
         from memagent_bench.suites import one_of, tasks_of

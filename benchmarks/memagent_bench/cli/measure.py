@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from memagent.cli.exits import NO_ANSWER, Outcome, reported
+from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
@@ -55,7 +55,7 @@ def measure(suite: str, doc: str) -> Callable[[Measure], None]:
     def command(given: Measure) -> None:
         display = chosen_display(given.display)
         going = Going(display)
-        with reported(going):
+        with report_errors(going):
             bench = benchmark_of(suite, given)
             if given.dry_run:
                 shares = drive(forecast(bench))
@@ -132,13 +132,13 @@ def benchmark_of(suite: str, given: Measure) -> Benchmark:
     Raises:
         ConfigError: an option is wrong.
     """
-    from memagent.cli.fetch import fetched
+    from memagent.cli.fetch import ensure_fetched
     from memagent.models.policy import policy_of
     from memagent.models.spec import open_model
     from memagent.prompts import PromptSet
     from memagent_bench.benchmark import Benchmark
 
-    model = open_model(fetched(given.model), tokenizer=given.tokenizer, **given.server())
+    model = open_model(ensure_fetched(given.model), tokenizer=given.tokenizer, **given.server())
     policy = policy_of(model)
     return Benchmark(
         grid=_grid(suite, given),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.exits import Outcome, reported
+from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import Display
 from memagent.cli.setup import chosen_display
 from memagent.terminal import Paper, console, say
@@ -48,7 +48,7 @@ def report(
     ] = None,
 ) -> None:
     """Write a page with tables, charts and tests about one or more folders of records."""
-    with reported(Outcome()):
+    with report_errors(Outcome()):
         from memagent.errors import ConfigError
         from memagent_bench.report import make_report
         from memagent_bench.sessions.page import make_session_report
@@ -86,7 +86,7 @@ def diagnose(
     """Explain wrong answers: what the memories held, and the chunk at which they lost it."""
     chosen = chosen_display(display)
     outcome = Outcome(chosen)
-    with reported(outcome):
+    with report_errors(outcome):
         from memagent_bench.diagnose import diagnose as follow
         from memagent_bench.diagnose import show, to_json
 
@@ -106,7 +106,7 @@ def diagnose(
 
 def tasks() -> None:
     """List the tasks of each suite."""
-    with reported(Outcome()):
+    with report_errors(Outcome()):
         from memagent_bench.suites import ABOUT, SUITES, tasks_of
 
         paper = Paper(colour=chosen_display(None) is Display.FULL)
@@ -116,7 +116,7 @@ def tasks() -> None:
 
 def systems() -> None:
     """List the systems; package.module:factory names one of your own."""
-    with reported(Outcome()):
+    with report_errors(Outcome()):
         from memagent_bench.systems.registry import SYSTEMS
 
         paper = Paper(colour=chosen_display(None) is Display.FULL)

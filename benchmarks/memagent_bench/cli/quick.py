@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.exits import NO_ANSWER, reported
+from memagent.cli.exits import NO_ANSWER, report_errors
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
-from memagent.terminal import Paper, amount, duration, plural, say
+from memagent.terminal import Paper, amount, duration, say
+from memagent.texts import plural
 from memagent_bench.cli.measure import Going, benchmark_of
 from memagent_bench.cli.options import Measure
 from memagent_bench.cli.results import show_gaps
@@ -82,12 +83,12 @@ def quick(given: Quick) -> None:
     """
     display = chosen_display(given.display)
     going = Going(display)
-    with reported(going):
+    with report_errors(going):
         from memagent_bench.quick import comparable, rows, tokens_per_second, verdict
         from memagent_bench.records import RESULTS, read_records
 
-        session = Session(given, going)
-        drive(session.run())
+        rounds = Rounds(given, going)
+        drive(rounds.run())
         every = read_records(given.out) if (given.out / RESULTS).exists() else []
         records = comparable(every)
         table, said = rows(records, given.limits()), verdict(records)
@@ -100,11 +101,11 @@ def quick(given: Quick) -> None:
             print(said)
         else:
             _show(Paper(colour=display is Display.FULL), table, said, given.concurrency, speed)
-        if session.close() or not records:
+        if rounds.close() or not records:
             raise typer.Exit(NO_ANSWER)
 
 
-class Session:
+class Rounds:
     """Rounds of one sample of each task and length, until the time is over."""
 
     def __init__(self, given: Quick, going: Going) -> None:
@@ -249,8 +250,17 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
     from memagent_bench.quick import PER, TASKS
 
     paper.line("")
-    head = ["system", "at", "right (95%)", *NAMES.values(), "saw", "time", "tokens"]
-    lines = [[*head, "cost (100K)"] if any(row.cost is not None for row in table) else head]
+    head = [
+        "system",
+        "at",
+        "right (95%)",
+        *NAMES.values(),
+        "saw",
+        "time",
+        "per 100K: time",
+        "tokens",
+    ]
+    lines = [[*head, "cost"] if any(row.cost is not None for row in table) else head]
     for row in table:
         score, parts = row.score, [row.tasks.get(task) for task in TASKS.values()]
         lines.append(
@@ -261,6 +271,7 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
                 *("-" if part is None else f"{part.mean * part.n:g} of {part.n}" for part in parts),
                 f"{row.shown:.0%}",
                 duration(row.seconds * row.length / PER),
+                duration(row.seconds),
                 amount(row.prompt_tokens + row.completion_tokens),
                 *([] if row.cost is None else [f"{row.cost:.3g}"]),
             ]
@@ -270,6 +281,6 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
         for line in lines:
             paper.line("  ".join(map(str.ljust, line, widths)).rstrip())
         at_once = plural(min(concurrency, len(table)), "sample")
-        note = f"time: of a document, with up to {at_once} at work at once; tokens: of calls for 100K of documents"
+        note = f"time: of a document, with up to {at_once} at work at once; per 100K: for 100K tokens of documents"
         paper.line((f"{note}; {amount(speed)} tokens/s in all", "dim"))
     paper.line(("verdict: ", "bold"), said)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from memagent.cli.exits import reported
+from memagent.cli.exits import report_errors
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
@@ -38,7 +38,7 @@ def reproduce(given: Reproduce) -> None:
     """
     chosen = chosen_display(given.display)
     going = Going(chosen)
-    with reported(going):
+    with report_errors(going):
         asked = [(part, benchmark_of(part, given)) for part in parts_of(given)]
         _say_caveats(given, [part for part, _ in asked])
         _check_data(given, [part for part, _ in asked])

@@ -10,7 +10,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from memagent.cli.options import Display
-from memagent.terminal import Paper, amount, console, duration, plural, say, shorten
+from memagent.terminal import Paper, amount, console, duration, say, shorten
+from memagent.texts import plural
 from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.exits import Outcome, reported
+from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import Display
 from memagent.cli.setup import chosen_display
 
@@ -39,7 +39,7 @@ def score(
     """
     chosen = chosen_display(display)
     outcome = Outcome(chosen)
-    with reported(outcome):
+    with report_errors(outcome):
         from memagent_bench.predictions import lines_of, score_predictions
 
         rows = score_predictions(files, scorer)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from memagent.cli.exits import NO_ANSWER, reported
+from memagent.cli.exits import NO_ANSWER, report_errors
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
-from memagent.terminal import Paper, amount, console, duration, plural, say, shorten
+from memagent.terminal import Paper, amount, console, duration, say, shorten
+from memagent.texts import plural
 from memagent_bench.cli.measure import Going
 from memagent_bench.cli.session_options import Sessions
 
@@ -33,7 +34,7 @@ def sessions(given: Sessions) -> None:
     """
     display = chosen_display(given.display)
     going = Going(display)
-    with reported(going):
+    with report_errors(going):
         bench = bench_of(given)
         made = drive(_run(bench, display, going))
         going.told = True
@@ -113,7 +114,7 @@ def bench_of(given: Sessions) -> SessionBench:
     Raises:
         ConfigError: an option is wrong.
     """
-    from memagent.cli.fetch import fetched
+    from memagent.cli.fetch import ensure_fetched
     from memagent.models.spec import open_model
     from memagent_bench.games import names
     from memagent_bench.sessions.arms import ABOUT, arms
@@ -134,7 +135,7 @@ def bench_of(given: Sessions) -> SessionBench:
     )
     model = None
     if given.model is not None:
-        model = open_model(fetched(given.model), tokenizer=given.tokenizer, **given.server())
+        model = open_model(ensure_fetched(given.model), tokenizer=given.tokenizer, **given.server())
     return SessionBench(
         grid,
         given.out,

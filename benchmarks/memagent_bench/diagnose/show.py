@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from memagent.terminal import plural, shorten
+from memagent.terminal import shorten
+from memagent.texts import plural
 from memagent_bench.diagnose.diagnosis import Diagnosis, Hazard, hazard, hazard_per_note, open_runs
 from memagent_bench.diagnose.fatal import Fatal, difference, fatal
 from memagent_bench.diagnose.traces import Fate, Trace

@@ -1,10 +1,10 @@
-"""`Environment`: tools, the hidden state that they work on, and the verdict on an answer."""
+"""`Game`: an environment that is dealt from a seed."""
 
 from __future__ import annotations
 
 import random
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, TypeVar, final
@@ -13,7 +13,7 @@ from memagent.errors import ConfigError, ToolError
 from memagent.messages import ToolSpec
 from memagent.tasks.scores import equivalent
 from memagent.texts import quote
-from memagent.tools.base import Tool
+from memagent.tools.base import Environment, Tool
 from memagent.tools.signature import Signature, summary
 
 EASIEST, HARDEST = 10, 10_000
@@ -50,7 +50,7 @@ class Deal(NamedTuple):
     """The right one. Several values are parted by a comma and a space."""
 
 
-class Environment(ABC):
+class Game(Environment):
     """One game. The same name, seed and difficulty give the same game, in any process.
 
     A result of a tool is one line that tells what was called and ends with a full stop, so no two calls that differ

@@ -8,7 +8,7 @@ from typing import Self
 
 from memagent.errors import ToolError
 from memagent.texts import quote
-from memagent_bench.games.base import Deal, Environment, query, within
+from memagent_bench.games.base import Deal, Game, query, within
 from memagent_bench.games.experts import Notes, numbers
 from memagent_bench.games.transcript import Call, call
 
@@ -20,7 +20,7 @@ TRIED = re.compile(r"Safe (\d+): (\d) of \d digits of (\d+) are right\.")
 OPENED = re.compile(r"Safe (\d+) opens at (\d+): (\d+) coins\.")
 
 
-class Words(Environment):
+class Words(Game):
     """Find out hidden words letter by letter: 11 questions a word."""
 
     name = "words"
@@ -91,7 +91,7 @@ class WordsNotes(Notes):
         return self.but(word=self.word + 1, known="", letter=0, worth=worth)
 
 
-class Safes(Environment):
+class Safes(Game):
     """Break the codes of safes that tell how many digits are right: 9 tries a safe."""
 
     name = "safes"

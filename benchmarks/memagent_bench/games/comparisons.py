@@ -7,14 +7,14 @@ import random
 from typing import Self
 
 from memagent.errors import ToolError
-from memagent_bench.games.base import Deal, Environment, query, within
+from memagent_bench.games.base import Deal, Game, query, within
 from memagent_bench.games.experts import Notes, numbers
 from memagent_bench.games.transcript import Call, call
 
 LEADERS = 5
 
 
-class _Balance(Environment):
+class _Balance(Game):
     """Items 1 to n, all of different weights."""
 
     def _weigh(self, rng: random.Random, items: int) -> list[int]:

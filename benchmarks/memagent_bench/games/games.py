@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from memagent.errors import ConfigError
-from memagent_bench.games.base import Environment
+from memagent_bench.games.base import Game
 from memagent_bench.games.codes import Safes, SafesNotes, Words, WordsNotes
 from memagent_bench.games.comparisons import Heaviest, HeaviestNotes, TopFive, TopFiveNotes
 from memagent_bench.games.experts import Expert, Notes
@@ -19,34 +19,34 @@ from memagent_bench.games.streams import Deck, DeckNotes, Stock, StockNotes
 from memagent_bench.games.tables import Drawdown, DrawdownNotes, Staircase, StaircaseNotes
 
 
-class Game(NamedTuple):
+class Entry(NamedTuple):
     """A game and what its expert writes down."""
 
-    environment: type[Environment]
+    environment: type[Game]
     notes: type[Notes]
 
 
-GAMES: dict[str, Game] = {
+GAMES: dict[str, Entry] = {
     game.environment.name: game
     for game in (
-        Game(Boxes, BoxesNotes),
-        Game(Deck, DeckNotes),
-        Game(Drawdown, DrawdownNotes),
-        Game(Drift, DriftNotes),
-        Game(Heaviest, HeaviestNotes),
-        Game(Ledger, LedgerNotes),
-        Game(Locks, LocksNotes),
-        Game(Maze, MazeNotes),
-        Game(Roads, RoadsNotes),
-        Game(Rooms, RoomsNotes),
-        Game(Safes, SafesNotes),
-        Game(Schedule, ScheduleNotes),
-        Game(Staircase, StaircaseNotes),
-        Game(Stock, StockNotes),
-        Game(TopFive, TopFiveNotes),
-        Game(Tree, TreeNotes),
-        Game(Votes, VotesNotes),
-        Game(Words, WordsNotes),
+        Entry(Boxes, BoxesNotes),
+        Entry(Deck, DeckNotes),
+        Entry(Drawdown, DrawdownNotes),
+        Entry(Drift, DriftNotes),
+        Entry(Heaviest, HeaviestNotes),
+        Entry(Ledger, LedgerNotes),
+        Entry(Locks, LocksNotes),
+        Entry(Maze, MazeNotes),
+        Entry(Roads, RoadsNotes),
+        Entry(Rooms, RoomsNotes),
+        Entry(Safes, SafesNotes),
+        Entry(Schedule, ScheduleNotes),
+        Entry(Staircase, StaircaseNotes),
+        Entry(Stock, StockNotes),
+        Entry(TopFive, TopFiveNotes),
+        Entry(Tree, TreeNotes),
+        Entry(Votes, VotesNotes),
+        Entry(Words, WordsNotes),
     )
 }
 """By the name of the environment."""
@@ -57,7 +57,7 @@ def names() -> tuple[str, ...]:
     return tuple(GAMES)
 
 
-def make(name: str, *, seed: int, difficulty: int) -> Environment:
+def make(name: str, *, seed: int, difficulty: int) -> Game:
     """Deals a game: the same for the same arguments, in any process.
 
     Args:
@@ -80,7 +80,7 @@ def expert(name: str) -> Expert:
     return Expert(_game(name).notes)
 
 
-def _game(name: str) -> Game:
+def _game(name: str) -> Entry:
     if name not in GAMES:
         raise ConfigError(f"there is no game {name!r}; there are {', '.join(GAMES)}")
     return GAMES[name]

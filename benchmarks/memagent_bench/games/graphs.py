@@ -9,7 +9,7 @@ from typing import Self
 
 from memagent.errors import ToolError
 from memagent.texts import quote
-from memagent_bench.games.base import Deal, Environment, query
+from memagent_bench.games.base import Deal, Game, query
 from memagent_bench.games.experts import Notes, word
 from memagent_bench.games.transcript import Call, call
 from memagent_bench.games.words import made_names
@@ -20,7 +20,7 @@ NODE = re.compile(r"Node (\w+) has the value (\d+); first child: (\w+), next sib
 DEPTH = 8
 
 
-class Boxes(Environment):
+class Boxes(Game):
     """Follow boxes that lead to boxes; which way depends on all coins so far: n boxes."""
 
     name = "boxes"
@@ -78,7 +78,7 @@ class BoxesNotes(Notes):
         return self.but(box=found[4] if coins % 2 else found[3], coins=coins)
 
 
-class Tree(Environment):
+class Tree(Game):
     """Add up the leaves of a tree of n nodes."""
 
     name = "tree"

@@ -6,7 +6,7 @@ import random
 import re
 from typing import Self
 
-from memagent_bench.games.base import Deal, Environment, query, within
+from memagent_bench.games.base import Deal, Game, query, within
 from memagent_bench.games.experts import Notes, numbers, word
 from memagent_bench.games.transcript import Call, call
 from memagent_bench.games.words import ROOMS, made_names
@@ -18,7 +18,7 @@ REACH = 5
 """How many jobs back another one may wait for."""
 
 
-class Rooms(Environment):
+class Rooms(Game):
     """Read n entries on who goes where; the last one on each counts."""
 
     name = "rooms"
@@ -82,7 +82,7 @@ class RoomsNotes(Notes):
         return self.but(at=self.at + 1, where=self.where | moved)
 
 
-class Schedule(Environment):
+class Schedule(Game):
     """Read n jobs that wait for some of the five before them, and say when all are done."""
 
     name = "schedule"

@@ -10,7 +10,7 @@ from typing import Self
 
 from memagent.errors import ToolError
 from memagent.texts import quote
-from memagent_bench.games.base import Deal, Environment, act, query
+from memagent_bench.games.base import Deal, Game, act, query
 from memagent_bench.games.experts import Notes
 from memagent_bench.games.transcript import Call, call
 from memagent_bench.games.words import made_names
@@ -31,7 +31,7 @@ def right_hand(heading: int, ways: Collection[str]) -> int:
     return next(turn % 4 for turn in turns if NAMES[turn % 4] in ways)
 
 
-class Maze(Environment):
+class Maze(Game):
     """Walk a maze until the sign is found: n steps with a hand at the wall."""
 
     name = "maze"

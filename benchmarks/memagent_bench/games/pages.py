@@ -6,7 +6,7 @@ import random
 import re
 from typing import Self
 
-from memagent_bench.games.base import Deal, Environment, query, within
+from memagent_bench.games.base import Deal, Game, query, within
 from memagent_bench.games.experts import Notes, numbers, word
 from memagent_bench.games.transcript import Call, call
 from memagent_bench.games.words import made_names
@@ -17,7 +17,7 @@ EVENTS = 3
 VOTES = 5
 
 
-class Ledger(Environment):
+class Ledger(Game):
     """Read n pages of payments, of which those that are not covered fall away."""
 
     name = "ledger"
@@ -89,7 +89,7 @@ class LedgerNotes(Notes):
         return self.but(at=self.at + 1, balance=balance)
 
 
-class Votes(Environment):
+class Votes(Game):
     """Read n pages of ballots for more names than can be remembered; one has more than half of all."""
 
     name = "votes"

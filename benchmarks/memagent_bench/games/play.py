@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from memagent.messages import Message, ToolCall
-from memagent.tools import Toolset
-from memagent_bench.games.base import Environment
+from memagent.tools import Environment, Toolset
 from memagent_bench.games.experts import Expert
 
 

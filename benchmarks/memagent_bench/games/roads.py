@@ -10,7 +10,7 @@ from pydantic import Field
 
 from memagent.errors import ToolError
 from memagent.texts import quote
-from memagent_bench.games.base import Deal, Environment, query
+from memagent_bench.games.base import Deal, Game, query
 from memagent_bench.games.experts import Notes, word
 from memagent_bench.games.transcript import Call, call
 from memagent_bench.games.words import made_names
@@ -20,7 +20,7 @@ ROAD = re.compile(r"(\w+) in (\d+) hours")
 WIDTH = 4
 
 
-class Roads(Environment):
+class Roads(Game):
     """Find the shortest way through a land whose towns stand in stages of four: n towns."""
 
     name = "roads"

@@ -6,7 +6,7 @@ import random
 import re
 from typing import Self
 
-from memagent_bench.games.base import Deal, Environment, act, query, within
+from memagent_bench.games.base import Deal, Game, act, query, within
 from memagent_bench.games.experts import Notes, numbers
 from memagent_bench.games.transcript import Call, call
 
@@ -40,7 +40,7 @@ def dealt(rng: random.Random, difficulty: int) -> list[int]:
     return made
 
 
-class Locks(Environment):
+class Locks(Game):
     """Open n locks, each by a number of its own: 8 tries a lock."""
 
     name = "locks"
@@ -95,7 +95,7 @@ class LocksNotes(Notes):
         return (self.low + self.high) // 2
 
 
-class Drift(Environment):
+class Drift(Game):
     """Hit n numbers, each of which grows by 3 after every guess: 8 guesses a number."""
 
     name = "drift"

@@ -9,7 +9,7 @@ from typing import Self
 
 from memagent.errors import ToolError
 from memagent.texts import quote
-from memagent_bench.games.base import Deal, Environment, act, query
+from memagent_bench.games.base import Deal, Game, act, query
 from memagent_bench.games.experts import Notes, numbers, word
 from memagent_bench.games.transcript import Call, call
 from memagent_bench.games.words import GOODS
@@ -22,7 +22,7 @@ ORDER = re.compile(
 CLOSED = re.compile(r"Order (\d+) is (?:shipped|refused)\. No order waits\.")
 
 
-class Deck(Environment):
+class Deck(Game):
     """Draw n cards one by one, and say which two are missing."""
 
     name = "deck"
@@ -79,7 +79,7 @@ class DeckNotes(Notes):
         return self.but(left=left, drawn=self.drawn + 1, total=total, squares=squares)
 
 
-class Stock(Environment):
+class Stock(Game):
     """Ship n orders as they come, or refuse those that the stock does not cover; no decision may be wrong."""
 
     name = "stock"

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import Self
 
-from memagent_bench.games.base import Deal, Environment, query, within
+from memagent_bench.games.base import Deal, Game, query, within
 from memagent_bench.games.experts import Notes, numbers
 from memagent_bench.games.transcript import Call, call
 
@@ -18,7 +18,7 @@ SPAN = 4
 """Readings that a correction may be late by."""
 
 
-class Staircase(Environment):
+class Staircase(Game):
     """Count the small cells of a table of n/2 rows and columns: a walk from corner to corner."""
 
     name = "staircase"
@@ -76,7 +76,7 @@ class StaircaseNotes(Notes):
         return self.but(row=self.row + 1, count=self.count + self.column)
 
 
-class Drawdown(Environment):
+class Drawdown(Game):
     """Find the largest fall in n readings, some of which are corrected a little later."""
 
     name = "drawdown"
@@ -125,7 +125,7 @@ class DrawdownNotes(Notes):
             return call("reading", number=self.at)
         notes = self
         while notes.recent:
-            notes = notes._settled()
+            notes = notes._without_first()
         return str(notes.fall)
 
     def fold(self, result: str) -> Self | None:
@@ -137,9 +137,9 @@ class DrawdownNotes(Notes):
         if found[3] is not None:
             recent[int(found[3]) - self.at - 1] = int(found[4])
         notes = self.but(at=self.at + 1, recent=tuple(recent))
-        return notes if len(recent) <= SPAN else notes._settled()
+        return notes if len(recent) <= SPAN else notes._without_first()
 
-    def _settled(self) -> Self:
+    def _without_first(self) -> Self:
         first, *rest = self.recent
         high = max(self.high, first)
         return self.but(recent=tuple(rest), high=high, fall=max(self.fall, high - first))

@@ -34,7 +34,8 @@ KINDS = {
     "llamaindex": "LlamaIndex Refine",
 }
 MOST_CPU = 1.3
-MOST_MIB = 160
+MOST_MIB = 152
+"""160 MB."""
 MOST_GROWTH = 10
 """MiB between a quarter of the document and its end."""
 

@@ -18,8 +18,9 @@ from memagent.prompts.session import SessionPrompts
 from memagent.session.plan import Protocol
 from memagent.terminal import shorten
 from memagent.threads import in_thread
+from memagent.tools import Environment
 from memagent_bench.folder import bind_folder
-from memagent_bench.games import Environment, expert, make
+from memagent_bench.games import expert, make
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.records import RecordFile
 from memagent_bench.runner import FATAL, IN_A_ROW

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memagent.errors import ConfigError
-from memagent.terminal import amount, plural
+from memagent.terminal import amount
+from memagent.texts import plural
 from memagent_bench.report.facts import Fact
 from memagent_bench.report.make import PAGE, TABLE, Report, name_folders, writable, write_whole
 from memagent_bench.report.page import fill_template

@@ -8,7 +8,7 @@ from memagent.messages import Leaf
 from memagent.models.base import ChatModel
 from memagent.prompts.session import SessionPrompts
 from memagent.session.plan import Protocol
-from memagent_bench.games import Environment
+from memagent.tools import Environment
 from memagent_bench.sessions.record import Reason
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.exits import Outcome, reported
+from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
 from memagent.cli.runs import is_session
@@ -45,8 +45,8 @@ def ask(given: Ask) -> None:
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
     outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
-    with reported(outcome):
-        questions = given.asked()
+    with report_errors(outcome):
+        questions = given.list_questions()
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
         outcome.store = store = chosen_store(given.store, durable=given.durable)
         agent = given.agent(store)
@@ -92,8 +92,8 @@ def estimate(given: Ask) -> None:
     A server is asked for its window and its tokenizer only. Retries come on top.
     """
     outcome = Outcome(chosen_display(given.display, json=given.json))
-    with reported(outcome):
-        questions = given.asked()
+    with report_errors(outcome):
+        questions = given.list_questions()
         document = open_source(given.doc, encoding=given.encoding, errors=given.errors)
         with closing(given.agent(None)) as agent:
             found = drive(agent.aestimate(document, questions))
@@ -145,7 +145,7 @@ def resume(given: Resume) -> None:
     """
     outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
     outcome.run_id = given.run_id
-    with reported(outcome):
+    with report_errors(outcome):
         outcome.store = store = existing_store(given.store, durable=given.durable)
         record = store.get(given.run_id)
         if record.status == "finished":

@@ -49,7 +49,7 @@ def changes(old: str, new: str) -> list[Change]:
     return found
 
 
-def marked(old: str, new: str) -> list[tuple[str, bool]]:
+def mark_changes(old: str, new: str) -> list[tuple[str, bool]]:
     """The new text in parts that join to it again, each with whether it is new."""
     parts = sentences(new)
     before, after = ([part.strip() for part in some] for some in (sentences(old), parts))

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from memagent.cli.exits import NO_ANSWER, Outcome
-from memagent.cli.fetch import SMOL, fetched
+from memagent.cli.fetch import SMOL, ensure_fetched
 from memagent.cli.needle import book
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
@@ -20,7 +20,8 @@ from memagent.cli.show import as_json, costs
 from memagent.cli.watch import watch
 from memagent.events import ChunkRead, Event, MemoryKept, MemoryUpdated
 from memagent.tasks.scores import string_match_part
-from memagent.terminal import duration, plural, shorten
+from memagent.terminal import duration, shorten
+from memagent.texts import plural
 
 DATA = "samples/chapter.toml"
 HEADING = "\nCHAPTER "
@@ -113,7 +114,7 @@ def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
         closing(RunStore(None)) as store,
         closing(
             MemoryAgent(
-                fetched(model),
+                ensure_fetched(model),
                 window=WINDOW,
                 chunk_tokens=CHUNK,
                 memory_tokens=MEMORY,

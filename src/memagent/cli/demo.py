@@ -11,8 +11,8 @@ import typer
 from memagent.cli import options as opt
 from memagent.cli.ask import run
 from memagent.cli.chapter import read_chapter
-from memagent.cli.exits import NO_ANSWER, WRONG, Outcome, reported
-from memagent.cli.fetch import fetched
+from memagent.cli.exits import NO_ANSWER, WRONG, Outcome, report_errors
+from memagent.cli.fetch import ensure_fetched
 from memagent.cli.needle import BOOK, BOOK_TOKENS, Length, hide
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
@@ -21,7 +21,8 @@ from memagent.cli.setup import chosen_display, open_source
 from memagent.cli.show import as_json, report
 from memagent.cli.watch import watch
 from memagent.errors import ConfigError
-from memagent.terminal import amount, plural
+from memagent.terminal import amount
+from memagent.texts import plural
 
 EXTRACTIVE = "extractive"
 NOTE_KEEPERS = ("nano", "transformers")
@@ -65,7 +66,7 @@ def demo(
     a small language model answers three questions about a chapter.
     """
     outcome = Outcome(chosen_display(display, json=json))
-    with reported(outcome):
+    with report_errors(outcome):
         if model.strip() != EXTRACTIVE:
             if question is not None:
                 raise ConfigError(
@@ -112,7 +113,7 @@ def find_needle(model: str, length: Length, seed: int, outcome: Outcome) -> None
     # The gate is off, so that nothing but the policy itself carries the memory on.
     with (
         closing(RunStore(None)) as store,
-        closing(MemoryAgent(fetched(model), gate="off", seed=seed, store=store)) as agent,
+        closing(MemoryAgent(ensure_fetched(model), gate="off", seed=seed, store=store)) as agent,
     ):
         document = open_document(needle.text, name="War and Peace, with a needle")
         chunks = plural(drive(agent.aestimate(document, needle.question)).chunks, "chunk")

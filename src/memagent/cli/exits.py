@@ -70,7 +70,7 @@ class Outcome:
 
     display: Display = Display.PLAIN
     again: Sequence[tuple[str, Any]] = ()
-    """Options that a resumed run needs once more, with their values; None where one was not given."""
+    """Options that a resumed run needs once more, with their values; None or False where one was not given."""
     store: RunStore | None = None
     """Where runs are, closed in the end; None if they cannot be resumed (`demo`)."""
     run_id: str | None = None
@@ -106,7 +106,9 @@ class Outcome:
         if record is None or record.status == "finished" or record.binding["agent"] != "memory":
             return None
         flags = [
-            f"--{name} {shlex.quote(str(value))}" for name, value in self.again if value is not None
+            f"--{name}" if value is True else f"--{name} {shlex.quote(str(value))}"
+            for name, value in self.again
+            if value is not None and value is not False
         ]
         flags += [] if record.source.get("path") else ["--document FILE"]
         return " ".join(["memagent resume", record.id, *flags])
@@ -119,7 +121,7 @@ class Outcome:
 
 
 @contextmanager
-def reported(outcome: Outcome) -> Generator[None]:
+def report_errors(outcome: Outcome) -> Generator[None]:
     """Turns whatever ends a command into words on standard error and an exit code."""
     try:
         yield

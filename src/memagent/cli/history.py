@@ -26,26 +26,27 @@ from memagent.events import (
     ToolReturned,
 )
 from memagent.messages import ToolCall
-from memagent.terminal import Paper, plural
+from memagent.terminal import Paper
+from memagent.texts import plural
 
 TIERS = {"stale": "dropping stale results", "clip": "clipping", "summary": "a summary"}
 CUT_OFF = "the reply was cut off by its token limit"
 STYLES = {"=": "", "-": "red strike", "+": "green"}
 
 
-def sent_again(event: Retried) -> str:
+def tell_retry(event: Retried) -> str:
     """That a call was sent again, after which wait, and why."""
     waited = f" after {event.waited:.1f} s" if event.waited else ""
     return f"sent again{waited}: {event.reason}"
 
 
-def degenerated(event: MemoryDegenerate) -> str:
+def tell_degenerate(event: MemoryDegenerate) -> str:
     """What became of a memory that says nothing."""
     became = "the old one was kept" if event.kept else "it was taken as it is"
     return f"{event.problem}; {became}"
 
 
-def made_harmless(count: int) -> str:
+def tell_neutralised(count: int) -> str:
     """That look-alikes in a document or a result were neutralised."""
     return f"{plural(count, 'look-alike')} of prompt fields made harmless"
 
@@ -73,20 +74,20 @@ class History:
             case ChunkRead():
                 self._span = event
             case MemoryKept():
-                self._unchanged(event.chunk, "kept")
+                self._tell_kept(event.chunk, "kept")
             case MemoryTruncated():
                 self._truncated = event
             case MemoryUpdated():
-                self._updated(event)
+                self._tell_update(event)
             case Retried():
                 where = "answer" if event.chunk is None else f"chunk {event.chunk}"
-                self._note(f"{where} {sent_again(event)}", "yellow")
+                self._note(f"{where} {tell_retry(event)}", "yellow")
             case MemoryDegenerate():
-                self._note(f"chunk {event.chunk}: {degenerated(event)}", "yellow")
+                self._note(f"chunk {event.chunk}: {tell_degenerate(event)}", "yellow")
             case Settled():
                 self._note(f"settled after chunk {event.chunk}: the rest was not read", "cyan")
             case Neutralised():
-                self._note(f"chunk {event.chunk}: {made_harmless(event.count)}", "yellow")
+                self._note(f"chunk {event.chunk}: {tell_neutralised(event.count)}", "yellow")
             case Stopped():
                 self._note(f"stopped ({event.reason.replace('_', ' ')}): {event.detail}", "yellow")
             case Answered():
@@ -102,11 +103,11 @@ class History:
         self._flush()
         self._paper.line((text, style))
 
-    def _updated(self, event: MemoryUpdated) -> None:
+    def _tell_update(self, event: MemoryUpdated) -> None:
         found, self._memory = changes(self._memory, event.memory), event.memory
         cut, self._truncated = self._truncated, None
         if not found and cut is None:
-            self._unchanged(event.chunk, "rewritten as it was")
+            self._tell_kept(event.chunk, "rewritten as it was")
             return
         self._flush()
         where = how = ""
@@ -127,7 +128,7 @@ class History:
                 if text:
                     self._paper.line((f"{sign} ", style), *parts, indent=2, hang=2)
 
-    def _unchanged(self, chunk: int, how: str) -> None:
+    def _tell_kept(self, chunk: int, how: str) -> None:
         if self._same is None or self._same[2] != how:
             self._flush()
             self._same = (chunk, chunk, how)
@@ -169,20 +170,20 @@ class Steps(History):
     def _event(self, event: Event) -> None:
         match event:
             case Acted():
-                self._acted(event)
+                self._tell_act(event)
             case ToolReturned():
                 if event.call in self._open:  # an equal one, where a model wrote the same twice
                     self._open.remove(event.call)
-                self._text(described(event.call), "cyan", indent=2)
+                self._text(format_call(event.call), "cyan", indent=2)
                 self._text(event.output, "dim" if event.ok else "red", indent=4)
             case Compacted():
-                self._compacted(event.step, event.compaction)
+                self._tell_compaction(event.step, event.compaction)
             case Retried():
-                self._paper.line((sent_again(event), "yellow"))
+                self._paper.line((tell_retry(event), "yellow"))
             case _:
                 super()._event(event)
 
-    def _acted(self, event: Acted) -> None:
+    def _tell_act(self, event: Acted) -> None:
         self._flush()
         self._open = list(event.calls)
         misread = event.step in self._misread
@@ -197,7 +198,7 @@ class Steps(History):
     def _flush(self) -> None:
         """Writes the calls that never returned."""
         for call in self._open:
-            self._text(described(call), "cyan", indent=2)
+            self._text(format_call(call), "cyan", indent=2)
             self._paper.line(("no result was committed", "yellow"), indent=4)
         self._open = []
 
@@ -209,7 +210,7 @@ class Steps(History):
         more = f"  (+{plural(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
         self._paper.gist(lines[0] if lines else "(empty)", style, indent=indent, end=more)
 
-    def _compacted(self, step: int, done: Compaction) -> None:
+    def _tell_compaction(self, step: int, done: Compaction) -> None:
         how = " and ".join(TIERS[tier] for tier in done.tiers)
         sizes = f"{done.tokens_before:,} to {done.tokens_after:,} tokens"
         self._paper.line((f"compacted before step {step}", "bold magenta"), f"  {sizes}, by {how}")
@@ -226,7 +227,7 @@ class Steps(History):
             f"summary {done.stage}",
             "begun early" if done.early else "",
             "cut at a sentence end" if done.cut else "",
-            made_harmless(done.neutralised) if done.neutralised else "",
+            tell_neutralised(done.neutralised) if done.neutralised else "",
         )
         self._paper.line((", ".join(filter(None, notes)), "magenta"), indent=2)
         self._paper.line((done.summary, "green"), indent=4)
@@ -253,7 +254,7 @@ class Steps(History):
         return (what, -1) if whole else (f"{what} {change.tool or ''}".rstrip(), id(change))
 
 
-def described(call: ToolCall) -> str:
+def format_call(call: ToolCall) -> str:
     """A call as Python writes it: `search(query="fog")`; arguments that are no JSON object as they are."""
     try:
         arguments: Any = json.loads(call.arguments or "{}")

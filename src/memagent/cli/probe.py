@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memagent.cli import options as opt
-from memagent.cli.exits import Outcome, reported
-from memagent.cli.fetch import fetched
+from memagent.cli.exits import Outcome, report_errors
+from memagent.cli.fetch import ensure_fetched
 from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import Served, chosen_display
@@ -42,11 +42,13 @@ def probe(given: Probe) -> None:
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
     outcome = Outcome(chosen_display(given.display, json=given.json))
-    with reported(outcome):
+    with report_errors(outcome):
         from memagent.models.probe import probe as find_out
         from memagent.models.spec import open_model
 
-        served = open_model(fetched(given.model), tokenizer=given.tokenizer, **given.server())
+        served = open_model(
+            ensure_fetched(given.model), tokenizer=given.tokenizer, **given.server()
+        )
 
         async def work() -> list[Found | ModelError]:
             async with aclosing(served):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from memagent import events
 from memagent.messages import Usage
-from memagent.terminal import amount, duration, plural
+from memagent.terminal import amount, duration
+from memagent.texts import plural
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore

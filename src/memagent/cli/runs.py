@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.exits import Outcome, reported
+from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import Display, option
 from memagent.cli.progress import Tally
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError, StoreError
-from memagent.terminal import moment, plural, shorten
+from memagent.terminal import moment, shorten
+from memagent.texts import plural
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
@@ -53,7 +54,7 @@ def list_runs(
         context.obj = store
         return
     outcome = Outcome(chosen_display(display, json=json))
-    with reported(outcome):
+    with report_errors(outcome):
         outcome.store = opened = existing_store(store)
         records = opened.runs(limit=limit if search is status is None else None)
         chosen = (
@@ -86,7 +87,7 @@ def remove(
 ) -> None:
     """Remove runs and everything stored with them. A run that is in use is left alone."""
     outcome = Outcome()
-    with reported(outcome):
+    with report_errors(outcome):
         outcome.store = opened = existing_store(store or context.obj)
         for run_id in run_ids:
             opened.get(run_id)  # all of them exist, or none is removed
@@ -112,7 +113,7 @@ def prune(
 ) -> None:
     """Remove runs by age, or those that are finished. Runs in use are left alone."""
     outcome = Outcome()
-    with reported(outcome):
+    with report_errors(outcome):
         if older_than is None and not finished:
             raise ConfigError(
                 "prune removes nothing by itself: give --older-than (such as 30d), --finished, or both"

@@ -76,7 +76,7 @@ class Served:
     def again(self) -> list[tuple[str, Any]]:
         """The options that a resumed run needs once more; the values of headers are left out."""
         headers = [("header", f"{text.partition(':')[0]}: …") for text in self.headers or ()]
-        names = ("store", "max_calls", "timeout", "extra_body", "retries")
+        names = ("store", "durable", "max_calls", "timeout", "extra_body", "retries")
         rest = [(name.replace("_", "-"), getattr(self, name, None)) for name in names]
         return headers + rest
 
@@ -121,7 +121,7 @@ class Ask(Served):
     display: opt.DisplayOption = None
     json: opt.Json = False
 
-    def asked(self) -> tuple[str, ...]:
+    def list_questions(self) -> tuple[str, ...]:
         """The questions in the order of the command line; a ConfigError if there is none."""
         first = () if self.question is None else (self.question,)
         questions = (*first, *(self.questions or ()))
@@ -134,7 +134,7 @@ class Ask(Served):
 
     def agent(self, store: RunStore | None) -> MemoryAgent:
         """Makes the agent; a ConfigError if a setting is wrong, or no model is named."""
-        from memagent.cli.fetch import fetched
+        from memagent.cli.fetch import ensure_fetched
         from memagent.memory.agent import MemoryAgent
         from memagent.memory.plan import MemorySettings
         from memagent.messages import Sampling
@@ -147,7 +147,7 @@ class Ask(Served):
         names = {"prompts", *(MemorySettings.model_fields.keys() - {"sampling"})}
         given: dict[str, Any] = {name: getattr(self, name) for name in names}
         return MemoryAgent(
-            open_model(fetched(self.model), tokenizer=self.tokenizer, **self.server()),
+            open_model(ensure_fetched(self.model), tokenizer=self.tokenizer, **self.server()),
             **given,
             sampling=None if heat is None else Sampling(temperature=heat),
             limits=None if self.max_calls is None else Limits(calls=self.max_calls),

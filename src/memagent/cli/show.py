@@ -8,7 +8,7 @@ from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
 from memagent.cli import options as opt
-from memagent.cli.exits import NO_ANSWER, Outcome, reported
+from memagent.cli.exits import NO_ANSWER, Outcome, report_errors
 from memagent.cli.history import CUT_OFF, History, Steps, turns_of
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
@@ -16,7 +16,8 @@ from memagent.cli.runs import is_session, status_of
 from memagent.cli.setup import chosen_display, existing_store
 from memagent.errors import ConfigError
 from memagent.messages import Usage
-from memagent.terminal import amount, clean, console, duration, moment, panel, plural, say, shorten
+from memagent.terminal import amount, clean, console, duration, moment, panel, say, shorten
+from memagent.texts import plural
 
 if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
@@ -45,7 +46,7 @@ def show(
     For a tool session: its calls, their results, and what left the context.
     """
     outcome = Outcome(chosen_display(display, json=json))
-    with reported(outcome):
+    with report_errors(outcome):
         outcome.store = opened = existing_store(store)
         record = opened.get(run_id)
         asked = range(len(record.binding["questions"]))
@@ -115,7 +116,7 @@ def _header(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str,
         ("budget", allowed),
         ("counted by", binding["counter"]),
         made,
-        ("usage", " · ".join(spent(store.usage(record.id)))),
+        ("usage", " · ".join(list_costs(store.usage(record.id)))),
     ]
 
 
@@ -228,10 +229,10 @@ def costs(usage: Usage, tally: Tally) -> list[str]:
     if tally.steps:
         made = [plural(tally.steps, "step"), plural(tally.summaries, "summary")]
     reasons = dict.fromkeys(book.reason.replace("_", " ") for book in tally.notebooks)
-    return [*made, *spent(usage), " and ".join(reasons)]
+    return [*made, *list_costs(usage), " and ".join(reasons)]
 
 
-def spent(usage: Usage) -> list[str]:
+def list_costs(usage: Usage) -> list[str]:
     """What calls took, as the parts of a line."""
     prompts, completions = amount(usage.prompt_tokens), amount(usage.completion_tokens)
     parts = [plural(usage.calls, "call"), f"{prompts} prompt + {completions} completion tokens"]

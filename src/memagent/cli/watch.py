@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import IO, TYPE_CHECKING
 
 from memagent import events
-from memagent.cli.changes import gist, marked
-from memagent.cli.history import degenerated, made_harmless, sent_again
+from memagent.cli.changes import gist, mark_changes
+from memagent.cli.history import tell_degenerate, tell_neutralised, tell_retry
 from memagent.cli.options import Display
 from memagent.cli.progress import Notebook, Tally
 from memagent.cli.session import drive
@@ -21,9 +21,9 @@ from memagent.terminal import (
     live,
     on_terminal,
     panel,
-    plural,
     shorten,
 )
+from memagent.texts import plural
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -77,11 +77,11 @@ class PlainWatcher:
             case events.MemoryKept() if not self._changes_only:
                 return f"{self._where(event)}kept"
             case events.MemoryDegenerate():
-                return f"{self._where(event)}{shorten(degenerated(event), PIPE_WIDTH)}"
+                return f"{self._where(event)}{shorten(tell_degenerate(event), PIPE_WIDTH)}"
             case events.Neutralised():
-                return f"chunk {event.chunk:<5} {made_harmless(event.count)}"
+                return f"chunk {event.chunk:<5} {tell_neutralised(event.count)}"
             case events.Retried():
-                return f"{self._where(event)}{shorten(sent_again(event), PIPE_WIDTH)}"
+                return f"{self._where(event)}{shorten(tell_retry(event), PIPE_WIDTH)}"
             case events.Settled():
                 return f"{self._where(event)}settled: the rest is not read"
             case _:
@@ -170,7 +170,7 @@ class LiveWatcher(AbstractContextManager[None]):
 
         screen, books = self._console, self.tally.notebooks
         text = Text()
-        for part, fresh in marked(book.before, book.memory):
+        for part, fresh in mark_changes(book.before, book.memory):
             text.append(clean(part), style="green" if fresh else "")
         text.rstrip()
         lines = text.wrap(screen, max(10, screen.width - 4))

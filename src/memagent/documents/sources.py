@@ -25,7 +25,7 @@ from typing import IO, Any, TypeAlias, cast
 from memagent.documents.base import Document
 from memagent.documents.decoding import check_options
 from memagent.documents.filters import BLOCK_BYTES, check, parts, text_of
-from memagent.documents.threaded import threaded
+from memagent.documents.threaded import pull_in_threads
 from memagent.errors import DecodingError, DocumentError, DocumentNotFound
 
 Source: TypeAlias = (
@@ -136,7 +136,7 @@ class IterableSource:
 
     async def pieces(self) -> AsyncGenerator[str]:
         """The text in order; see `Document.pieces`."""
-        async with aclosing(threaded(self.read())) as pieces:
+        async with aclosing(pull_in_threads(self.read())) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -207,8 +207,8 @@ class OpenFileSource(IterableSource):
     """An open file, text or binary, from the position where it stands."""
 
     def __init__(self, file: Any, name: str | None, encoding: str | None, errors: str) -> None:
-        shown = getattr(file, "name", None)
-        name = name or (shown if isinstance(shown, str) else "<file>")
+        file_name = getattr(file, "name", None)
+        name = name or (file_name if isinstance(file_name, str) else "<file>")
         super().__init__(file, name, encoding, errors)
         try:
             self._start = file.tell() if file.seekable() else None
@@ -236,14 +236,14 @@ class AsyncSource(IterableSource):
         item: Any = ""
         ended = False
 
-        def arrived() -> Generator[object]:
+        def items_so_far() -> Generator[object]:
             while not ended:
                 current = item
                 yield current
                 if current:
                     yield current[:0]  # the filters give what they have, and wait
 
-        text = self._text(arrived())
+        text = self._text(items_so_far())
         items = aiter(self._source)
         try:
             async for item in items:
@@ -252,14 +252,14 @@ class AsyncSource(IterableSource):
                         yield piece
                     continue
                 ready = (piece for piece in takewhile(bool, text))
-                async with aclosing(threaded(ready)) as pieces:
+                async with aclosing(pull_in_threads(ready)) as pieces:
                     async for piece in pieces:
                         yield piece
         finally:
             if isinstance(items, AsyncGenerator):
                 await cast("AsyncGenerator[object]", items).aclose()
         ended = True
-        async with aclosing(threaded(text)) as pieces:
+        async with aclosing(pull_in_threads(text)) as pieces:
             async for piece in pieces:
                 if piece:
                     yield piece

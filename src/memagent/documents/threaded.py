@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Generator
 
 
-async def threaded(pieces: Generator[str]) -> AsyncGenerator[str]:
+async def pull_in_threads(pieces: Generator[str]) -> AsyncGenerator[str]:
     """Takes one piece at a time from a blocking generator, each in a thread, and closes it however this ends.
 
     A cancelled wait does not wait for its thread, which may read a pipe for ever: that thread then closes the

@@ -44,7 +44,7 @@ class MemoryAgent(Agent[MemorySettings]):
             field tags alone, for checkpoints trained on untouched text.
         degenerate: what to do with a new memory that repeats itself, or lost nearly all words of the old one for no
             reason in the chunk. `retry` (the default) asks again, up to twice, and then takes it; `keep` keeps the old
-            memory then; `take` takes it at once.
+            memory then; `take` takes it at once. An answer that repeats itself is asked for again too, but for `take`.
         sampling: temperature and top_p.
         seed: of the run; each call's seed is derived from it.
         limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money; what a resumed run

@@ -29,7 +29,7 @@ def repetition(text: str) -> str | None:
     return None
 
 
-def collapsed(old: str, new: str, chunk: str) -> bool:
+def has_collapsed(old: str, new: str, chunk: str) -> bool:
     """Whether a memory lost most of its words, and the chunk is no reason: few of the words that are left stand in it.
 
     A memory of suspects that becomes the culprit's name has the name from the chunk; one that becomes "nothing

@@ -23,7 +23,7 @@ from memagent.events import (
     Settled,
     Stopped,
 )
-from memagent.memory.degenerate import collapsed, repetition
+from memagent.memory.degenerate import has_collapsed, repetition
 from memagent.memory.plan import MemoryPlan
 from memagent.memory.state import State, read_results, restore
 from memagent.messages import Usage
@@ -130,13 +130,13 @@ class MemoryLoop(Loop[list[Result]]):
                 active = list(filter(self._reads, self._states))
                 if not active:
                     return
-                shown = [state for state in active if state.next_chunk == chunk.index]
-                if not shown:
+                askers = [state for state in active if state.next_chunk == chunk.index]
+                if not askers:
                     continue
                 if chunk.index > furthest:
                     self._last = mark
                     await self._keep(chunk, mark)
-                await self._ask(*map(partial(self._update, chunk), shown))
+                await self._ask(*map(partial(self._update, chunk), askers))
                 if self._limit is not None:
                     return
 
@@ -182,12 +182,12 @@ class MemoryLoop(Loop[list[Result]]):
             bound=plan.bound("update", question, state.tokens, chunk.tokens),
             parts=plan.parts(question, state.memory, chunk.text),
             doubts=None if plan.settings.degenerate == "take" else partial(_problem, state, chunk),
-            record=partial(self._updated, state, chunk),
+            record=partial(self._record_update, state, chunk),
             question=question,
             chunk=chunk.index,
         )
 
-    def _updated(self, state: State, chunk: Chunk, reply: Reply[Update]) -> Record:
+    def _record_update(self, state: State, chunk: Chunk, reply: Reply[Update]) -> Record:
         """Bounds the new memory. Blocks."""
         question, update, events = state.question, reply.value, list[Event]()
         conversation = reply.conversation(chunk.index)
@@ -242,11 +242,12 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("answer", question, state.tokens),
             parts=plan.parts(question, state.memory),
-            record=partial(self._answered, state, so_far),
+            doubts=None if plan.settings.degenerate == "take" else _repeats,
+            record=partial(self._record_answer, state, so_far),
             question=question,
         )
 
-    def _answered(self, state: State, so_far: bool, reply: Reply[Answer]) -> Record:
+    def _record_answer(self, state: State, so_far: bool, reply: Reply[Answer]) -> Record:
         answer = reply.value
         facts: dict[str, Any] = {
             "answer": answer.text,
@@ -303,6 +304,11 @@ def _problem(state: State, chunk: Chunk, update: Update) -> str | None:
         return None
     if (piece := repetition(update.memory)) is not None:
         return f"the new memory says {quote(piece)} over and over"
-    if collapsed(state.memory, update.memory, chunk.text):
+    if has_collapsed(state.memory, update.memory, chunk.text):
         return f"hardly a word of the memory is left, and the chunk is no reason: {quote(update.memory)}"
     return None
+
+
+def _repeats(answer: Answer) -> str | None:
+    piece = repetition(answer.text)
+    return None if piece is None else f"the answer says {quote(piece)} over and over"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from memagent.messages import ChatRequest, Message
-from memagent.models.openai_errors import CLIP, Endpoint, overflows, refused, server_message
+from memagent.models.openai_errors import CLIP, Endpoint, is_refusal, overflows, server_message
 
 if TYPE_CHECKING:
     import openai
@@ -133,7 +133,7 @@ DIALECTS: dict[DialectName, Dialect] = {
 """All that are known, by name. A server that gives none of them away is spoken to plainly."""
 
 
-def owned_by(owner: str | None) -> Dialect | None:
+def find_by_owner(owner: str | None) -> Dialect | None:
     """The dialect of a server whose models are `owned_by` somebody, None where that says nothing."""
     return next((d for d in DIALECTS.values() if d.engine and d.name == owner), None)
 
@@ -191,7 +191,7 @@ class Parameters:
         """Whether the request, sent with these (adapted) fields, is worth sending again without what was refused."""
         words = server_message(error.body)[:CLIP]
         said = _REFUSAL.search(f"{words} {error.code}")
-        if not refused(error) or said is None or overflows(error):
+        if not is_refusal(error) or said is None or overflows(error):
             return False
         named = [n for n in _CHANGED if n in sent and re.search(rf"\b{n}\b", words)]
         name = error.param if error.param in _CHANGED else next(iter(named), None)

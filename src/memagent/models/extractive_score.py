@@ -214,7 +214,7 @@ class Question:
         matched = sum(self.weights[root] for root in {root for _, root in matches})
         share = matched / total
         score = matched * (0.5 + share) * self._nearness(matches)
-        score += EXPECTED_BONUS * total * share * share * self._expected(sentence)
+        score += EXPECTED_BONUS * total * share * share * self._score_kind(sentence)
         if sentence.rstrip("\"'”’ ").endswith("?"):
             score *= QUESTION_FACTOR
         return score / (1 + max(0, len(words) - EASY_WORDS) / LENGTH_SCALE)
@@ -233,7 +233,7 @@ class Question:
         gap = (tightest - distinct) / (distinct - 1)
         return 0.5 + 0.5 / (1 + gap / NEAR)
 
-    def _expected(self, sentence: str) -> float:
+    def _score_kind(self, sentence: str) -> float:
         """From 0 to 1: does the sentence hold the kind of thing that is asked for?"""
         if self.asks == "when":
             return 1.0 if _DATE.search(sentence) else 0.4 * bool(_TIME.search(sentence))

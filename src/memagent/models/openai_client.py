@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ipaddress
 import os
 import socket
 import ssl
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from memagent.errors import ConfigError, RequestRefused
-from memagent.models.openai_errors import Endpoint
+from memagent.models.openai_errors import Endpoint, is_loopback
 from memagent.models.sharing import PerLoop
 from memagent.threads import in_thread
 
@@ -55,7 +54,7 @@ class Clients:
         headers: Mapping[str, str],
         timeout: float,
     ) -> None:
-        parts = _checked_url(base_url)
+        parts = _check_url(base_url)
         if api_key and parts.username is not None:
             raise ConfigError(
                 f"the base URL ...@{parts.hostname} names a user, and there is an API key too (api_key=, "
@@ -144,7 +143,7 @@ class Clients:
             )
         }
         parts = urlsplit(self.endpoint.base_url)
-        if _is_loopback(parts.hostname or ""):
+        if is_loopback(parts.hostname or ""):
             options["trust_env"] = False
             if parts.scheme == "https":
                 options["verify"] = ssl.create_default_context()  # which reads SSL_CERT_FILE
@@ -197,14 +196,6 @@ def speaks_tls(url: str) -> bool:
     return True
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-    return address.is_loopback or address.is_unspecified
-
-
 def _explain(error: Exception) -> str:
     """What is wrong with the environment, where no HTTP client can be made with it."""
     certificates = isinstance(error, OSError)
@@ -247,27 +238,27 @@ async def _end(closer: AsyncGenerator[None]) -> None:
     await closer.aclose()
 
 
-def _checked_url(base_url: str) -> SplitResult:
-    shown = base_url.rpartition("@")[2]
+def _check_url(base_url: str) -> SplitResult:
+    safe = base_url.rpartition("@")[2]
     try:
         parts = urlsplit(base_url.strip())
         _ = parts.port
     except ValueError:
         raise ConfigError(
-            f"the base URL ...{shown!r} is no URL (its host or port cannot be read); {_EXAMPLE}"
+            f"the base URL ...{safe!r} is no URL (its host or port cannot be read); {_EXAMPLE}"
         ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(
-            f"the base URL {shown!r} does not start with http:// or https:// and a host; {_EXAMPLE}"
+            f"the base URL {safe!r} does not start with http:// or https:// and a host; {_EXAMPLE}"
         )
     if parts.query or parts.fragment:
         raise ConfigError(
-            f"the base URL {shown.partition('?')[0].partition('#')[0]!r} goes on with a query or fragment, "
+            f"the base URL {safe.partition('?')[0].partition('#')[0]!r} goes on with a query or fragment, "
             f"to which no path can be added; leave that out (keys go into api_key=)"
         )
     if "," in parts.path:
         raise ConfigError(
-            f"the base URL that ends in {shown!r} has a comma in its path; begin each of several servers with "
+            f"the base URL that ends in {safe!r} has a comma in its path; begin each of several servers with "
             f"http:// or https://"
         )
     return parts

@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from memagent.errors import (
     AuthenticationFailed,
@@ -117,7 +120,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     return None
 
 
-def refused(error: openai.APIError) -> bool:
+def is_refusal(error: openai.APIError) -> bool:
     """True where the server takes the request for a wrong one."""
     status = getattr(error, "status_code", None)
     return status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -128,13 +131,13 @@ def says_no_model(error: openai.APIError) -> bool:
     if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
         return True
     words = server_message(error.body)[:CLIP]
-    return refused(error) and bool(error.code == "model_not_found" or _NO_MODEL.search(words))
+    return is_refusal(error) and bool(error.code == "model_not_found" or _NO_MODEL.search(words))
 
 
 def overflows(error: openai.APIError) -> bool:
     """True where the server says that a request is over the window."""
     too_large = getattr(error, "status_code", None) == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    if not (too_large or refused(error)):
+    if not (too_large or is_refusal(error)):
         return False
     if {error.code, error.type} & _OVERFLOW_CODES or error.param == "input_tokens":
         return True
@@ -176,6 +179,15 @@ def translate(
     return RequestRefused(f"{said}; the server does not take this request as it is")
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, which is reached without a proxy."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return address.is_loopback or address.is_unspecified
+
+
 def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelError:
     import openai
 
@@ -191,10 +203,22 @@ def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelEr
             f"allow more with timeout=, or send fewer calls at once"
         )
     detail = endpoint.quote(f"{kind}: {cause}" if cause is not None else str(error)).rstrip(": ")
+    tls = endpoint.base_url.startswith("https:") and kind == "ConnectTimeout"
     return ConnectionFailed(
-        f"{endpoint}: no connection, or it broke before the reply was complete ({detail}); "
-        f"is a server running at {endpoint.base_url}?"
+        f"{endpoint}: no connection, or it broke before the reply was complete ({detail}); is a server running at "
+        f"{endpoint.base_url}{', and does it speak TLS there' if tls else ''}?{_through_proxy(endpoint.base_url)}"
     )
+
+
+def _through_proxy(url: str) -> str:
+    """Which proxy a request goes through; empty for a server that is reached directly."""
+    parts = urlsplit(url)
+    proxies, host = getproxies(), parts.hostname or ""
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if proxy is None or is_loopback(host) or proxy_bypass(host):
+        return ""
+    shown = proxy.rpartition("@")[2].rpartition("://")[2]
+    return f" Requests go through the proxy {shown!r}: it has to run too, or be left out (NO_PROXY={host})"
 
 
 def broke(error: openai.APIError) -> bool:

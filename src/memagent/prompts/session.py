@@ -10,7 +10,7 @@ from pydantic import Field
 
 from memagent.errors import PromptSetError
 from memagent.messages import Completion, Leaf
-from memagent.prompts.loading import Wording, check_shown, compiled
+from memagent.prompts.loading import Wording, check_shown, compile_template
 from memagent.prompts.reply import UnusableReply, visible
 
 WIDEST = 9_999_999_999
@@ -76,7 +76,7 @@ class SessionPrompts(Wording):
             PromptSetError: it fails.
         """
         try:
-            return compiled(getattr(self, template)).render(tags=self.tags, **fields)
+            return compile_template(getattr(self, template)).render(tags=self.tags, **fields)
         except Exception as error:  # a template can do whatever an expression can
             raise PromptSetError(f"prompt set {self.name!r}, {template}: {error}") from error
 

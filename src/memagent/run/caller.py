@@ -101,7 +101,7 @@ class Caller:
                 value, completion, exchange.usage, exchange.messages, exchange.kind, tried
             )
             if self.log is not None:
-                body, events = await self._committed(exchange, reply)
+                body, events = await self._make_record(exchange, reply)
                 await self.log.commit(exchange.key, body, exchange.unsaved, events)
             return reply
         await self._fail(exchange, detail, 0, wasted=1)
@@ -191,7 +191,7 @@ class Caller:
             spend = self.log.store.spend
             await self.log.write(spend, exchange.key, spent, events, wasted=wasted, again=again)
 
-    async def _committed(self, exchange: Exchange[T], reply: Reply[T]) -> Record:
+    async def _make_record(self, exchange: Exchange[T], reply: Reply[T]) -> Record:
         """Body and events of a reply."""
         more, events = {}, ()
         if (record := exchange.record) is not None:

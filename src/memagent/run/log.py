@@ -161,9 +161,9 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     before, after = _flatten(record.binding), _flatten(json.loads(json.dumps(binding)))
     if before == after:
         return
-    shown = [{k: v for k, v in fields.items() if k not in FOLLOWING} for fields in (before, after)]
+    parts = [{k: v for k, v in fields.items() if k not in FOLLOWING} for fields in (before, after)]
     raise RunMismatch(
-        f"run {record.id!r} was made with other settings: {list_differences(*shown)}. "
+        f"run {record.id!r} was made with other settings: {list_differences(*parts)}. "
         f"Use the same ones to resume it, or another --run-id"
     )
 

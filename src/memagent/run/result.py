@@ -8,6 +8,7 @@ from html import escape
 from typing import Any, ClassVar
 
 from memagent.messages import Usage
+from memagent.texts import plural
 from memagent.trajectory import StopReason, Trajectory
 
 
@@ -31,8 +32,8 @@ class RunResult(ABC):
     cost: float | None = None
     """Money, in the currency of the prices that `Limits` names; None without prices."""
 
-    _counted: ClassVar[tuple[str, ...]]
-    """Fields that a line about the result gives, besides the answer."""
+    _counted: ClassVar[dict[str, str]]
+    """Fields that a line about the result gives, besides the answer, and what one of it is called."""
 
     @property
     @abstractmethod
@@ -51,20 +52,20 @@ class RunResult(ABC):
             for name in ("calls", "prompt_tokens", "completion_tokens")
         ]
         facts = ", ".join([f"stop_reason={self.stop_reason.value!r}", *counts, *spent])
-        return f"{type(self).__name__}(answer={self._said(repr)}, {facts}, run_id={self.run_id!r})"
+        return f"{type(self).__name__}(answer={self._describe_answer(repr)}, {facts}, run_id={self.run_id!r})"
 
-    def _said(self, form: Any = str) -> str:
+    def _describe_answer(self, form: Any = str) -> str:
         said = f"None ({self.detail})" if self.answer is None else form(self.answer)
         said += " (cut off)" if self.truncated else ""
         return said + (" (from the memory so far)" if self.partial else "")
 
     def _repr_html_(self) -> str:
         usage = self.usage
-        counts = [f"{getattr(self, name):,} {name}" for name in self._counted]
+        counts = [plural(getattr(self, name), word) for name, word in self._counted.items()]
         tokens = f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens"
-        facts = [self.stop_reason.value, *counts, f"{usage.calls:,} calls", tokens]
+        facts = [self.stop_reason.value, *counts, plural(usage.calls, "call"), tokens]
         return (
-            f"<div><p><b>{escape(self.asked)}</b></p><p>{escape(self._said())}</p>{self._body()}"
+            f"<div><p><b>{escape(self.asked)}</b></p><p>{escape(self._describe_answer())}</p>{self._body()}"
             f"<small>{escape(' · '.join([*facts, f'run {self.run_id}']))}</small></div>"
         )
 
@@ -81,7 +82,7 @@ class Result(RunResult):
     """The last memory, empty before the first update."""
     chunks: int
     """Chunks that were read for this question."""
-    _counted = ("chunks",)
+    _counted: ClassVar[dict[str, str]] = {"chunks": "chunk"}
 
     @property
     def asked(self) -> str:
@@ -101,7 +102,7 @@ class SessionResult(RunResult):
     steps: int
     """Replies of the model that called tools."""
     summaries: int
-    _counted = ("steps", "summaries")
+    _counted: ClassVar[dict[str, str]] = {"steps": "step", "summaries": "summary"}
 
     @property
     def asked(self) -> str:
@@ -129,12 +130,10 @@ class Estimate:
     """Name of the token counter; `utf8-bytes` overstates tokens about four times."""
 
     def __repr__(self) -> str:
-        calls = (
-            f"{self.calls_max:,}"
-            if self.calls_min == self.calls_max
-            else f"{self.calls_min:,} to {self.calls_max:,}"
-        )
+        calls = plural(self.calls_max, "call")
+        if self.calls_min != self.calls_max:
+            calls = f"{self.calls_min:,} to {calls}"
         return (
-            f"Estimate({calls} calls over {self.chunks:,} chunks, at most {self.prompt_tokens:,} prompt and "
+            f"Estimate({calls} over {plural(self.chunks, 'chunk')}, at most {self.prompt_tokens:,} prompt and "
             f"{self.completion_tokens:,} completion tokens, window {self.window:,}, counted by {self.counter})"
         )

@@ -31,7 +31,7 @@ class Database:
         self._where = f"the run store {str(path)!r}" if path else "the temporary run store"
         self._mutex = threading.RLock()
         self._pid = os.getpid()
-        with self._connected():
+        with self._hold():
             if path is not None:
                 make_file(path)
             self._db = sqlite3.connect(
@@ -52,13 +52,13 @@ class Database:
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query."""
-        with self._connected():
+        with self._hold():
             return self._db.execute(sql, values).fetchall()
 
     @contextmanager
     def write(self) -> Generator[sqlite3.Connection]:
         """A transaction: committed as a whole, or not at all."""
-        with self._connected():
+        with self._hold():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -70,7 +70,7 @@ class Database:
                 raise
 
     @contextmanager
-    def _connected(self) -> Generator[None]:
+    def _hold(self) -> Generator[None]:
         """Holds the connection, and translates what goes wrong with it."""
         # SQLite connections do not survive a fork, and a second one to the same file would share their state.
         if self._pid != os.getpid():

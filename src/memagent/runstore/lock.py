@@ -30,7 +30,7 @@ def run_lock(store: Path, run_id: str) -> AbstractContextManager[None]:
         RunBusy: another process, or another task of this one, is at the run.
         StoreReadOnly: the lock file cannot be made.
     """
-    return _locked(lock_path(store, run_id), busy(run_id))
+    return _hold_file(lock_path(store, run_id), busy(run_id))
 
 
 def hold_folder(folder: Path) -> AbstractContextManager[None]:
@@ -41,11 +41,11 @@ def hold_folder(folder: Path) -> AbstractContextManager[None]:
         StoreReadOnly: the lock file cannot be made.
     """
     message = f"another process is writing to {str(folder)!r}: wait for it, or use another --out"
-    return _locked(folder / ".lock", RunBusy(message))
+    return _hold_file(folder / ".lock", RunBusy(message))
 
 
 @contextmanager
-def _locked(path: Path, taken: RunBusy) -> Generator[None]:
+def _hold_file(path: Path, taken: RunBusy) -> Generator[None]:
     try:
         path.parent.mkdir(exist_ok=True, mode=0o700)
         lock = FileLock(path, timeout=0, mode=0o600, thread_local=False)

@@ -214,16 +214,16 @@ class RunStore:
         with self._db.write() as db:
             if self.effect(run_id, key) is not None:
                 return []
-            shown: Any = body.get("conversation") or {}
-            if shown.get("chunk") is not None:
-                chunk = self.effect(run_id, f"chunk-{shown['chunk']}") or {"text": ""}
+            conversation: Any = body.get("conversation") or {}
+            if conversation.get("chunk") is not None:
+                chunk = self.effect(run_id, f"chunk-{conversation['chunk']}") or {"text": ""}
                 body = without_text(body, chunk["text"])
             # Most scripts are not ASCII, and an escape takes six bytes. SQLite refuses half a surrogate pair without.
             raw = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
             db.execute(
                 "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) ON "
                 "CONFLICT DO UPDATE SET committed = excluded.committed, usage = excluded.usage, body = excluded.body",
-                (*place, time.time(), _spent(db, place, usage), raw.decode()),
+                (*place, time.time(), _add_usage(db, place, usage), raw.decode()),
             )
             return _log(db, run_id, events)
 
@@ -253,7 +253,7 @@ class RunStore:
                 "INSERT INTO effects (run, kind, number, sent, wasted, usage) VALUES (?,?,?,?,?,?) "
                 "ON CONFLICT DO UPDATE SET sent = excluded.sent, wasted = wasted + excluded.wasted, "
                 "usage = excluded.usage",
-                (*place, int(again), wasted, _spent(db, place, usage)),
+                (*place, int(again), wasted, _add_usage(db, place, usage)),
             )
             return _log(db, run_id, events)
 
@@ -332,7 +332,7 @@ def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[E
     return numbered
 
 
-def _spent(db: sqlite3.Connection, place: tuple[str, str, int], usage: Usage) -> str:
+def _add_usage(db: sqlite3.Connection, place: tuple[str, str, int], usage: Usage) -> str:
     """A usage as JSON, with what was spent before on the effect at `place`: run, kind and number."""
     found = db.execute(
         "SELECT usage FROM effects WHERE run = ? AND kind = ? AND number = ? AND usage IS NOT NULL",

@@ -101,14 +101,14 @@ class ToolLoop(Loop[SessionResult]):
         """Refuses to replay a part of what was made."""
         log, settings = self._log, self.plan.settings
 
-        def written() -> int:
+        def count_stages() -> int:
             events = log.store.events(log.run_id)
             stages = (event.compaction.stage for event in events if event.type == "compacted")
             return max(stages, default=0)
 
         made = (
             ("max_steps", settings.max_steps, await log.count("act")),
-            ("max_summaries", settings.max_summaries, await in_thread(written)),
+            ("max_summaries", settings.max_summaries, await in_thread(count_stages)),
         )
         for name, most, count in made:
             if count > most:
@@ -133,7 +133,7 @@ class ToolLoop(Loop[SessionResult]):
                 pass
             act = await self._act()
             if act.answers:
-                said = (*buffer.messages, Message(role="assistant", content=act.shown))
+                said = (*buffer.messages, Message(role="assistant", content=act.content))
                 await self._end(said, act.said, truncated=act.truncated)
                 return
             outputs = await calls.run(self._steps, act.calls)
@@ -164,7 +164,7 @@ class ToolLoop(Loop[SessionResult]):
         act = reply.value
         if not act.answers:
             extra = reply.completion.extra
-            said = Message(role="assistant", content=act.shown, tool_calls=act.calls, extra=extra)
+            said = Message(role="assistant", content=act.content, tool_calls=act.calls, extra=extra)
             # Without reasoning some templates write another prompt.
             await buffer.append(said, usage=reply.completion.usage if reply.attempt == 0 else None)
         return act

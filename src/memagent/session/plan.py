@@ -82,12 +82,12 @@ class ToolPlan(Plan):
         working_context = choose_window(
             model, settings.working_context, window, name="working_context"
         )
-        shown = (
+        fields = (
             {}
             if settings.protocol == "native"
             else {"tools": describe([*tools.specs, READ_ARCHIVED])}
         )
-        frame = prompts.render(settings.protocol, **shown)
+        frame = prompts.render(settings.protocol, **fields)
         system = "\n\n".join(part for part in (frame.strip(), settings.instructions) if part)
         neutraliser = Neutraliser(prompts.tags.names, counter.control_tokens)
         return cls(

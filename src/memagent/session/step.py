@@ -27,7 +27,7 @@ class Act:
 
     said: str
     """Beside its calls, or as the answer; without reasoning."""
-    shown: str
+    content: str
     """The reply as it stands in the context: without reasoning, with calls that are written as text."""
     calls: tuple[ToolCall, ...] = ()
     problem: str | None = None

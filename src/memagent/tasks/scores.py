@@ -64,7 +64,7 @@ def string_match_all(answer: str, references: Sequence[str]) -> float:
     Source: RULER (arXiv 2404.06654), `string_match_all`: mean over r of [lower(r) in lower(answer)].
     """
     text = plain(answer)
-    wanted = _checked(references)
+    wanted = _check(references)
     return sum(plain(reference) in text for reference in wanted) / len(wanted)
 
 
@@ -74,7 +74,7 @@ def string_match_part(answer: str, references: Sequence[str]) -> float:
     Source: RULER (arXiv 2404.06654), `string_match_part`: max over r of [lower(r) in lower(answer)].
     """
     text = plain(answer)
-    return float(any(plain(reference) in text for reference in _checked(references)))
+    return float(any(plain(reference) in text for reference in _check(references)))
 
 
 def sub_exact_match(answer: str, references: Sequence[str]) -> float:
@@ -86,7 +86,7 @@ def sub_exact_match(answer: str, references: Sequence[str]) -> float:
     here it scores 0.
     """
     text = squad(answer)
-    wanted = [squad(reference) for reference in _checked(references)]
+    wanted = [squad(reference) for reference in _check(references)]
     return float(bool(text) and any(gold in text or text in gold for gold in wanted))
 
 
@@ -96,7 +96,7 @@ def exact_match(answer: str, references: Sequence[str]) -> float:
     Source: SQuAD (arXiv 1606.05250), maximum over references; see `squad` for the one departure.
     """
     text = squad(answer)
-    return float(any(squad(reference) == text for reference in _checked(references)))
+    return float(any(squad(reference) == text for reference in _check(references)))
 
 
 def f1(answer: str, references: Sequence[str]) -> float:
@@ -107,7 +107,7 @@ def f1(answer: str, references: Sequence[str]) -> float:
     """
     words = squad(answer).split()
     best = 0.0
-    for gold in (squad(reference).split() for reference in _checked(references)):
+    for gold in (squad(reference).split() for reference in _check(references)):
         shared = (Counter(words) & Counter(gold)).total()
         best = max(best, 2 * shared / (len(words) + len(gold)))
     return best
@@ -121,7 +121,7 @@ def equivalent(answer: str, references: Sequence[str]) -> float:
     (arXiv 2507.02259), its reward where several answers are as good.
     """
     text = _value(answer)
-    return float(any(_value(reference) == text for reference in _checked(references)))
+    return float(any(_value(reference) == text for reference in _check(references)))
 
 
 def set_recall(answer: str, references: Sequence[str]) -> float:
@@ -131,13 +131,13 @@ def set_recall(answer: str, references: Sequence[str]) -> float:
     normalised, in any order, each once. Source: Eq. 7 of MemAgent (arXiv 2507.02259), its reward where all
     values are required. Listing everything would satisfy it: see `set_precision`.
     """
-    gold = _members(_checked(references))
+    gold = _members(_check(references))
     return len(_members([answer]) & gold) / len(gold)
 
 
 def set_precision(answer: str, references: Sequence[str]) -> float:
     """|predicted & gold| / |predicted|: share of what the answer lists that is wanted; members as in `set_recall`."""
-    gold, predicted = _members(_checked(references)), _members([answer])
+    gold, predicted = _members(_check(references)), _members([answer])
     return len(predicted & gold) / len(predicted) if predicted else 0.0
 
 
@@ -150,7 +150,7 @@ def number_match(answer: str, references: Sequence[str]) -> float:
         ConfigError: a reference is no number.
     """
     wanted: list[list[Decimal]] = []
-    for reference in _checked(references):
+    for reference in _check(references):
         wanted.append(numbers(reference))
         if len(wanted[-1]) != 1:
             raise ConfigError(f"reference {reference!r} of number_match has to be one number")
@@ -170,7 +170,7 @@ SCORERS: dict[str, Scorer] = {
 }
 
 
-def _checked(references: Sequence[str]) -> list[str]:
+def _check(references: Sequence[str]) -> list[str]:
     if isinstance(references, str):
         raise ConfigError(f"references={references!r} is one text; give a list, [{references!r}]")
     if not references or not all(plain(reference) for reference in references):

@@ -73,7 +73,7 @@ class ChatTemplate:
         switch = {} if thinking is None else {"enable_thinking": thinking}
         try:
             return (self._tool_template if tools else self._template).render(
-                messages=[shown(message) for message in messages],
+                messages=[to_template(message) for message in messages],
                 tools=[tool.to_openai() for tool in tools] or None,
                 documents=None,
                 add_generation_prompt=True,
@@ -81,10 +81,10 @@ class ChatTemplate:
                 **self.special_tokens,
             )
         except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
-            raise TokenizerError(refused(messages, tools, error)) from error
+            raise TokenizerError(explain_refusal(messages, tools, error)) from error
 
 
-def shown(message: Message) -> dict[str, Any]:
+def to_template(message: Message) -> dict[str, Any]:
     """A message as servers show it to chat templates: the arguments of its calls are objects."""
     fields: dict[str, Any] = {**message.extra, "role": message.role, "content": message.content}
     if message.tool_calls:
@@ -97,7 +97,9 @@ def shown(message: Message) -> dict[str, Any]:
     return fields
 
 
-def refused(messages: Sequence[Message], tools: Sequence[ToolSpec], error: Exception) -> str:
+def explain_refusal(
+    messages: Sequence[Message], tools: Sequence[ToolSpec], error: Exception
+) -> str:
     """What to say of a template that cannot render messages."""
     roles = [message.role for message in messages]
     plain = not tools and not any(m.role == "tool" or m.tool_calls for m in messages)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from memagent.errors import ConfigError
 from memagent.messages import ToolSpec
@@ -58,3 +58,26 @@ class ToolOutput:
     text: str
     ok: bool = True
     """False: the call was malformed, or the tool failed; `text` says how."""
+
+
+class Environment(Protocol):
+    """Tools, the hidden state that they work on, and the verdict on an answer (`memagent_bench.games` has 18)."""
+
+    task: str
+    """What the model is asked."""
+    tools: tuple[Tool, ...]
+    steps: int
+    """Calls made before the answer, those that failed too."""
+
+    @property
+    def over(self) -> bool:
+        """Whether an answer was handed in. Only the first one counts."""
+        ...
+
+    def finish(self, answer: str) -> bool:
+        """Hands in an answer; whether the first one was right."""
+        ...
+
+    def verdict(self) -> float:
+        """From 0 to 1, and 0 while there is no answer."""
+        ...

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 
 from memagent.errors import BadArguments, ConfigError, ToolError
 from memagent.messages import ToolCall, ToolSpec
-from memagent.texts import clip, message, named, quote, repair_surrogates
+from memagent.texts import clip, message, name_error, quote, repair_surrogates
 from memagent.tools.base import Tool, ToolOutput
 from memagent.tools.function import tool
 
@@ -80,7 +80,7 @@ class Toolset(Mapping[str, Tool]):
             wrong = f"{call.name} failed: {message(error) or 'it does not say why'}"
         except Exception as error:
             logger.debug("tool %s failed", call.name, exc_info=error)
-            wrong = f"{call.name} failed: {named(error)}"
+            wrong = f"{call.name} failed: {name_error(error)}"
         return ToolOutput(repair_surrogates(wrong), ok=False)
 
     def _find(self, name: str) -> Tool:

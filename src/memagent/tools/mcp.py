@@ -119,7 +119,7 @@ class McpServer:
         Raises:
             ConfigError: a URL, prefix or timeout that is none.
         """
-        who = f"the MCP server {_shown_url(url)!r}"
+        who = f"the MCP server {_hide_secrets(url)!r}"
 
         @asynccontextmanager
         async def connect(log: Log) -> AsyncGenerator[Client]:
@@ -252,7 +252,7 @@ def _size(base64: str) -> int:
     return digits * 3 // 4
 
 
-def _shown_url(url: str) -> str:
+def _hide_secrets(url: str) -> str:
     """The URL without what may be secret: user, password and query."""
     try:
         parts = urlsplit(url)

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 from memagent.errors import ConfigError, MemagentError, ToolError
-from memagent.texts import clip, message, named
+from memagent.texts import clip, message, name_error
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -40,7 +40,7 @@ class Log:
         self._thread = threading.Thread(target=self._follow, args=(who, read), daemon=True)
         self._thread.start()
 
-    def said(self) -> str:
+    def read_last_words(self) -> str:
         """What a server that has ended said last, as the end of a sentence. Blocks for `LAST_WORDS`."""
         self._thread.join(LAST_WORDS)
         last = clip("\n".join(self._lines))
@@ -89,7 +89,7 @@ class Connection:
         if opened.done():
             return opened.result()
         error = _leaf(self._holding.result() or asyncio.CancelledError())
-        raise self._translated(error, await asyncio.to_thread(log.said)) from error
+        raise self._translate(error, await asyncio.to_thread(log.read_last_words)) from error
 
     async def close(self) -> None:
         """Ends the connection. Returns when all of it is gone, the server's process too."""
@@ -127,7 +127,7 @@ class Connection:
         """Opens the connection, and closes it when it is told to: one task does both. Returns what went wrong."""
         try:
             async with asyncio.timeout(self._timeout) as limit, self._connect(log) as client:
-                opened.set_result(await _listed(client))
+                opened.set_result(await _list_tools(client))
                 limit.reschedule(None)
                 self._client = client
                 await self._ending.wait()
@@ -139,7 +139,7 @@ class Connection:
             self._client = None
             log.output.close()
 
-    def _translated(self, error: BaseException, said: str) -> MemagentError:
+    def _translate(self, error: BaseException, said: str) -> MemagentError:
         match error:
             case ImportError():
                 return ConfigError(
@@ -149,14 +149,14 @@ class Connection:
                 what = f"{self._who} did not answer within {self._timeout:g} seconds"
                 return ToolError(what + said)
             case FileNotFoundError() | PermissionError():
-                return ConfigError(f"{self._who} cannot be started: {named(error)}")
+                return ConfigError(f"{self._who} cannot be started: {name_error(error)}")
             case asyncio.CancelledError():
                 return ToolError(f"the connection to {self._who} was closed before it was open")
             case _:
                 return ToolError(f"{self._who} cannot be connected to: {_reason(error)}{said}")
 
 
-async def _listed(client: Client) -> list[ServedTool]:
+async def _list_tools(client: Client) -> list[ServedTool]:
     """All pages of the server's list of tools."""
     tools: list[ServedTool] = []
     cursor: str | None = None
@@ -181,4 +181,4 @@ def _reason(error: BaseException) -> str:
     from mcp import MCPError
 
     cause = _leaf(error)
-    return message(cause) if isinstance(cause, MCPError) and message(cause) else named(cause)
+    return message(cause) if isinstance(cause, MCPError) and message(cause) else name_error(cause)

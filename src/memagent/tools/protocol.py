@@ -78,11 +78,11 @@ def read_calls(
         if not reply.calls:
             _read_bare(reply, frozenset(names))
     except _Unreadable as error:
-        return reply.said(), (), _problem(len(reply.calls), str(error), names)
+        return reply.read_prose(), (), _problem(len(reply.calls), str(error), names)
     if not reply.calls:
         return text, (), None
     reply.say(len(text))
-    return reply.said(), tuple(reply.calls), None
+    return reply.read_prose(), tuple(reply.calls), None
 
 
 def write_call(call: ToolCall) -> str:
@@ -125,7 +125,7 @@ class _Reply:
         self.calls.append(ToolCall(id=f"call-{len(self.calls)}", name=name, arguments=arguments))
         return self._place
 
-    def said(self) -> str:
+    def read_prose(self) -> str:
         """What stands around calls; a fence that held nothing but a call goes with it."""
         return _EMPTY_FENCE.sub("", "".join(self._said)).strip()
 

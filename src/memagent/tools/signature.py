@@ -69,7 +69,7 @@ class Signature:
             raise ConfigError(
                 f"{who} does not say what it takes; write a function around it"
             ) from error
-        documented = _described(function)
+        documented = _read_descriptions(function)
         fields: dict[str, Any] = {}
         name = "?"
         try:
@@ -81,7 +81,7 @@ class Signature:
                 about = FieldInfo.from_annotation(hint).description or documented.get(name)
                 fields[f"p{place}"] = hint, Field(default, alias=name, description=about)
             model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
-            schema = _untitled(model.model_json_schema(schema_generator=_Schema))
+            schema = _drop_titles(model.model_json_schema(schema_generator=_Schema))
         except _UNFIT as error:
             why = message(error).partition("\n")[0]
             raise ConfigError(
@@ -99,7 +99,7 @@ class Signature:
         try:
             values = self.model.model_validate(dict(arguments))
         except ValidationError as error:
-            raise BadArguments(self._told(error)) from None
+            raise BadArguments(self._explain(error)) from None
         except RecursionError:
             raise BadArguments("the arguments are nested too deeply; write flatter ones") from None
         names = enumerate(self.signature.parameters)
@@ -107,7 +107,7 @@ class Signature:
         bound = inspect.BoundArguments(self.signature, given)
         return partial(self.function, *bound.args, **bound.kwargs)
 
-    def _told(self, error: ValidationError) -> str:
+    def _explain(self, error: ValidationError) -> str:
         problems = error.errors(include_url=False, include_context=False)
         lines = [self._line(cast("dict[str, Any]", problem)) for problem in problems[:PROBLEMS]]
         if len(problems) > PROBLEMS:
@@ -157,7 +157,7 @@ def summary(function: Callable[..., Any]) -> str:
     return " ".join(re.split(r"\n\s*\n", text, maxsplit=1)[0].split())
 
 
-def _described(function: Callable[..., Any]) -> dict[str, str]:
+def _read_descriptions(function: Callable[..., Any]) -> dict[str, str]:
     """What the section `Args:` says of each parameter, as one line each."""
     section = _SECTION.search(f"{inspect.getdoc(function) or ''}\n")
     text = section[1] if section else ""
@@ -169,18 +169,18 @@ def _described(function: Callable[..., Any]) -> dict[str, str]:
     return {entry[1]: " ".join(entry[2].split()) for entry in found if entry}
 
 
-def _untitled(node: Any) -> Any:
+def _drop_titles(node: Any) -> Any:
     """The schema without the titles that pydantic makes from names, which only cost tokens."""
     if isinstance(node, list):
-        return [_untitled(part) for part in cast("list[Any]", node)]
+        return [_drop_titles(part) for part in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
     kept: dict[str, Any] = {}
     for key, value in cast("dict[str, Any]", node).items():
         if key in ("properties", "$defs"):
-            kept[key] = {name: _untitled(schema) for name, schema in value.items()}
+            kept[key] = {name: _drop_titles(schema) for name, schema in value.items()}
         elif key in ("default", "const", "enum", "examples"):
             kept[key] = value
         elif key != "title":
-            kept[key] = _untitled(value)
+            kept[key] = _drop_titles(value)
     return kept

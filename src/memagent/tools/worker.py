@@ -15,7 +15,7 @@ from functools import cache
 from typing import IO, Any
 
 from memagent.errors import ToolError
-from memagent.texts import message, named
+from memagent.texts import message, name_error
 from memagent.tools.function import as_text
 from memagent.tools.processes import find
 from memagent.tools.signature import Signature
@@ -34,7 +34,7 @@ def main() -> None:
     threading.Thread(target=_read, args=(requests, lines), daemon=True).start()
     while True:
         request = json.loads(lines.get())
-        with _ended_with(requests.fileno()):
+        with _end_with(requests.fileno()):
             reply = serve(request)
         try:
             replies.write(json.dumps(reply).encode() + b"\n")
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 @contextmanager
-def _ended_with(pipe: int) -> Generator[None]:
+def _end_with(pipe: int) -> Generator[None]:
     """Has the system end this process when the pipe's other end is closed, where it can.
 
     A function that keeps the interpreter (a regular expression, say) lets no thread of ours notice it. On Linux a pipe
@@ -93,7 +93,7 @@ def serve(request: Mapping[str, Any]) -> dict[str, str]:
     except ToolError as error:
         return {"error": message(error)}
     except BaseException as error:  # noqa: BLE001 - whatever a function raises is its outcome; SystemExit too
-        return {"error": named(error)}
+        return {"error": name_error(error)}
 
 
 _signature = cache(Signature.of)

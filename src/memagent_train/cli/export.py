@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from memagent.cli import options as opt
-from memagent.cli.exits import Outcome, reported
+from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import Display
 from memagent.cli.setup import chosen_display
 from memagent.terminal import Paper
@@ -54,7 +54,7 @@ def export(
     """Write a trained policy for transformers, vLLM or SGLang to load, and its trajectories for other trainers."""
     chosen = chosen_display(display)
     outcome = Outcome(chosen)
-    with reported(outcome):
+    with report_errors(outcome):
         from memagent.errors import ConfigError
 
         if out is None and trajectories is None:

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from memagent.cli.exits import Interrupted, Outcome, reported
+from memagent.cli.exits import Interrupted, Outcome, report_errors
 from memagent.cli.options import Display
 from memagent.cli.setup import chosen_display
 
@@ -34,7 +34,7 @@ def display_of(display: Display | None) -> Display:
 @contextmanager
 def training(going: Going) -> Generator[None]:
     """Turns whatever ends a training into words on standard error and an exit code."""
-    with reported(going):
+    with report_errors(going):
         try:
             yield
         except KeyboardInterrupt as stop:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memagent.cli import options as opt
-from memagent.cli.exits import Outcome, reported
+from memagent.cli.exits import Outcome, report_errors
 from memagent.cli.options import Display
 from memagent.terminal import Paper
 from memagent_train.cli import options
@@ -60,7 +60,7 @@ def config(
     """Print the resolved settings (as TOML), what a step costs and the memory it needs."""
     chosen = display_of(display)
     outcome = Outcome(chosen)
-    with reported(outcome):
+    with report_errors(outcome):
         from memagent_train.config.train import load_train
 
         _show_plan(load_train(config, settings or ()), chosen)

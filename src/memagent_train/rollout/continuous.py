@@ -20,8 +20,8 @@ from memagent.models.transformers.drawing import generation_settings
 from memagent.models.transformers.loading import is_out_of_memory
 from memagent.models.transformers.sampler import (
     Sampled,
-    closed,
     end_ids,
+    make_closed_error,
     pad_id,
     read_drawn,
     settle,
@@ -116,7 +116,7 @@ class ContinuousSampler:
     ) -> Sampled:
         """Draws a continuation; see `Sampler.sample`."""
         if not self._open:
-            raise closed()
+            raise make_closed_error()
         if self._starting is None:
             self._sampling, self._starting = (
                 sampling,
@@ -231,7 +231,7 @@ class _Engine:
             self._closing.set()
             self._thread.join()
             for reply in list(self._waiting.values()):
-                settle(reply, closed())
+                settle(reply, make_closed_error())
 
     def _hand_out(self) -> None:
         """Gives results to those who wait for them."""

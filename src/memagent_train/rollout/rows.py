@@ -35,7 +35,7 @@ class RolloutRecorder(Recorder):
         self._calls: list[list[_Call]] = []
         self._made = 0
 
-    def noted(self, place: int, request: ChatRequest, completion: Completion) -> None:
+    def note_call(self, place: int, request: ChatRequest, completion: Completion) -> None:
         """Keeps what a conversation does not say of its call."""
         if place == len(self._calls):
             self._calls.append([])

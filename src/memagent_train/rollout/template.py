@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from memagent.errors import ConfigError, TokenizerError
 from memagent.messages import Message
 from memagent.texts import repair_surrogates
-from memagent.tokens.template import refused, shown
+from memagent.tokens.template import explain_refusal, to_template
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -61,14 +61,14 @@ class Template:
         switch: dict[str, Any] = {} if thinking is None else {"enable_thinking": thinking}
         try:
             text = self.tokenizer.apply_chat_template(
-                [shown(message) for message in messages],
+                [to_template(message) for message in messages],
                 chat_template=self.source if isinstance(self.source, str) else None,
                 add_generation_prompt=True,
                 tokenize=False,
                 **switch,
             )
         except Exception as error:  # jinja2's errors, and whatever a template's own code raises
-            raise TokenizerError(refused(messages, (), error)) from error
+            raise TokenizerError(explain_refusal(messages, (), error)) from error
         assert isinstance(text, str), "one conversation was rendered, to text"
         return repair_surrogates(text)
 

@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 
 from memagent.errors import ConfigError
 from memagent.models.policy import FILE, Policy
+from memagent.models.transformers.adapter import BASE, WEIGHTS, weights_sha256
 from memagent.models.transformers.sampler import end_ids, window_of
 from memagent_train.config.toml import read_toml
 from memagent_train.errors import TrainingError
@@ -26,8 +27,6 @@ from memagent_train.runs.rollout_log import read_rollouts
 from memagent_train.runs.target import Target, run_target
 
 PROMPTS, README = "prompts.toml", "README.md"
-WEIGHTS = "adapter_model.safetensors"
-"""As peft names those of an adapter."""
 SAMPLED = {"do_sample": True, "temperature": 0.7, "top_p": 0.95}
 """The published system's sampling at inference."""
 CHECKED = 8
@@ -71,12 +70,7 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
         _write(model, tokenizer, half)
-        wording = RunFolder(run).prompts
-        prompts = wording.is_file()
-        if prompts:
-            shutil.copy(wording, half / PROMPTS)
-            (half / FILE).write_text(_reading(model, settings), encoding="utf-8")
-            Policy.load(half)
+        prompts = _write_reading(run, half, _window(model, agent))
         (half / README).write_text(_readme(target, model, agent, prompts), encoding="utf-8")
         check_export(model, half)
         if out.exists():
@@ -88,7 +82,9 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
 def export_adapter(
     run: Path, out: Path, *, step: int | None = None, dtype: str | None = None
 ) -> Exported:
-    """Writes the adapter of a run by itself, as peft, vLLM and `lora.start` load it, with the tokenizer left out.
+    """Writes the adapter of a run by itself, as peft, vLLM, `smol:DIR` and `lora.start` load it, without a tokenizer.
+
+    The digest of the model that it was trained on is in the metadata of its weights (`base_sha256`).
 
     Args:
         run: the folder of a run with `[lora]`.
@@ -111,18 +107,23 @@ def export_adapter(
         weights = {name: weight.to(DTYPES[dtype]) for name, weight in weights.items()}
     settings = json.loads((held / ADAPTER).read_text(encoding="utf-8"))
     base = Path(target.model.path)
-    # The name of the folder: where it lay on this machine means nothing on another one.
-    settings["base_model_name_or_path"] = base.name if base.is_dir() else target.model.path
+    bound: dict[str, str] = {}
+    if base.is_dir():
+        # The name of the folder: where it lay on this machine means nothing on another one.
+        settings["base_model_name_or_path"] = base.name
+        bound = {BASE: weights_sha256(base)}
     half = out.with_name(out.name + ".new")
     with translated(out):
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
-        save_file(weights, half / WEIGHTS, metadata={"format": "pt"})
+        save_file(weights, half / WEIGHTS, metadata={"format": "pt"} | bound)
         (half / ADAPTER).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+        window = read_toml(RunFolder(run).settings).get("agent", {}).get("window")
+        prompts = _write_reading(run, half, window)
         if out.exists():
             out.rmdir()
         half.replace(out)
-    return Exported(out, target.checkpoint.step, prompts=False)
+    return Exported(out, target.checkpoint.step, prompts)
 
 
 def export_trajectories(run: Path, file: Path) -> int:
@@ -180,15 +181,23 @@ def _window(model: PreTrainedModel, agent: dict[str, Any]) -> int:
     return agent.get("window", min(window_of(model), 8192))
 
 
-def _reading(model: PreTrainedModel, settings: dict[str, Any]) -> str:
-    """How the policy was trained and measured, as `memagent.models.policy` takes it."""
+def _write_reading(run: Path, folder: Path, window: int | None) -> bool:
+    """Wording, and how the policy was trained and measured, as `memagent.models.policy` takes it; if there are any."""
+    wording = RunFolder(run).prompts
+    if not wording.is_file():
+        return False
+    shutil.copy(wording, folder / PROMPTS)
+    settings = read_toml(RunFolder(run).settings)
     agent, evaluation = settings.get("agent", {}), settings.get("evaluation", {})
     said = {name: agent[name] for name in OPTIONS if name in agent}
     drawing = {name: evaluation[name] for name in ("temperature", "top_p") if name in evaluation}
-    fields = {"prompts": PROMPTS, "window": _window(model, agent)} | said
-    return "# What memagent reads with where its user says nothing else.\n" + tomli_w.dumps(
-        fields | ({"sampling": drawing} if drawing else {})
+    fields = {"prompts": PROMPTS} | ({"window": window} if window else {}) | said
+    text = tomli_w.dumps(fields | ({"sampling": drawing} if drawing else {}))
+    (folder / FILE).write_text(
+        f"# What memagent reads with where its user says nothing else.\n{text}", encoding="utf-8"
     )
+    Policy.load(folder)
+    return True
 
 
 def _readme(target: Target, model: PreTrainedModel, agent: dict[str, Any], prompts: bool) -> str:
@@ -212,5 +221,14 @@ def _readme(target: Target, model: PreTrainedModel, agent: dict[str, Any], promp
     return "\n".join(parts)
 
 
-OPTIONS = ("window", "chunk_tokens", "memory_tokens", "cuts", "overlap", "gate", "trust")
+OPTIONS = (
+    "window",
+    "chunk_tokens",
+    "memory_tokens",
+    "cuts",
+    "overlap",
+    "gate",
+    "degenerate",
+    "trust",
+)
 """Settings of the memory agent that `memagent ask` has too."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from memagent.messages import Message, ToolCall
 from memagent.tokens.byte_bound import ByteBound
 from memagent.tools import Toolset
-from memagent_bench.games import Environment, Expert
+from memagent_bench.games import Expert, Game
 
 Turn = tuple[ToolCall, str]
 Shown = Callable[[Sequence[Turn]], list[Message]]
@@ -24,7 +24,7 @@ class Forgot(NamedTuple):
     """Bytes of the largest summary."""
 
 
-async def told(game: Environment, name: str, /, **arguments: Any) -> str:
+async def told(game: Game, name: str, /, **arguments: Any) -> str:
     """What a tool of a game tells."""
     return (await Toolset(game.tools).run(call(name, **arguments))).text
 
@@ -58,7 +58,7 @@ def continuation(task: str, summary: str, ledger: Sequence[str], again: Sequence
 
 
 async def forgetful(
-    environment: Environment, expert: Expert, *, every: int, shown: Shown, most: int
+    environment: Game, expert: Expert, *, every: int, shown: Shown, most: int
 ) -> Forgot:
     """Plays with a summary after each `every` turns, of which the last one is not part.
 

@@ -10,10 +10,10 @@ from tests.bench.games.forgetting import call
 
 from memagent.errors import ToolError
 from memagent.tools import Toolset
-from memagent_bench.games.base import Deal, Environment, act, query, within
+from memagent_bench.games.base import Deal, Game, act, query, within
 
 
-class Doors(Environment):
+class Doors(Game):
     name = "doors"
 
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:

@@ -8,11 +8,11 @@ import pytest
 from tests.bench.games.forgetting import call
 
 from memagent.tools import Toolset
-from memagent_bench.games import Environment
+from memagent_bench.games import Game
 from memagent_bench.games.comparisons import Heaviest, TopFive
 
 
-async def order(game: Environment, items: int) -> list[int]:
+async def order(game: Game, items: int) -> list[int]:
     """All items, heaviest first, from all comparisons."""
     wins = dict.fromkeys(range(1, items + 1), 0)
     for a, b in combinations(wins, 2):
@@ -30,7 +30,7 @@ async def test_the_heaviest_wins_all_comparisons(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_the_five_heaviest_are_wanted_in_order(seed: int) -> None:
-    def dealt() -> Environment:
+    def dealt() -> Game:
         return TopFive(seed=seed, difficulty=40)
 
     items = int(dealt().task.split()[2])

@@ -26,7 +26,7 @@ def drawn(
     ids = torch.zeros(len(seeds), 0, dtype=torch.long)
     for _ in range(steps):
         ids = torch.cat([ids, drawing(ids, rows.clone()).argmax(-1, keepdim=True)], dim=-1)
-    replies = drawing.drawn(ids)
+    replies = drawing.read_rows(ids)
     assert [reply[0] for reply in replies] == ids.tolist()
     return ids, torch.tensor([reply[1] for reply in replies])
 
@@ -94,4 +94,4 @@ def test_rows_that_have_enough_or_that_nobody_waits_for_are_given_the_end() -> N
     for _ in range(3):
         ids = torch.cat([ids, drawing(ids, LOGITS.repeat(4, 1)).argmax(-1, keepdim=True)], -1)
     assert ids.tolist() == [[0, END, END], [0, 0, END], [0, 0, 0], [0, END, END]]
-    assert [reply[0] for reply in drawing.drawn(ids)] == [[0], [0, 0], [0, 0, 0], [0]]
+    assert [reply[0] for reply in drawing.read_rows(ids)] == [[0], [0, 0], [0, 0, 0], [0]]

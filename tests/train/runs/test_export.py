@@ -16,6 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 
 from memagent.errors import ConfigError
 from memagent.memory.agent import MemoryAgent
+from memagent.models.policy import Policy
+from memagent.models.transformers.loading import load
 from memagent.prompts import PromptSet
 from memagent_train.config.train import load_train
 from memagent_train.errors import DataError, TrainingError
@@ -66,6 +68,13 @@ def test_an_adapter_is_exported_by_itself(
         expected = policy.eval()(ids).logits
         made = PeftModel.from_pretrained(base, str(out)).eval()(ids).logits
     assert torch.allclose(made, expected, atol=gap, rtol=gap)
+    merged, _ = load(str(run.parent / "model"), device="cpu", adapter=out)
+    assert torch.allclose(merged(ids).logits, expected, atol=gap, rtol=gap)
+    with pytest.raises(ConfigError, match="was trained on another model"):
+        load(str(export(run, tmp_path / "merged").out), device="cpu", adapter=out)
+    found = Policy.load(out)
+    assert found is not None
+    assert (found.window, found.chunk_tokens, found.memory_tokens) == (128, 40, 6)
     size = sum(file.stat().st_size for file in out.iterdir())
     assert size < sum(file.stat().st_size for file in export(run, tmp_path / "whole").out.iterdir())
     with pytest.raises(ConfigError, match="is not empty"):

@@ -15,7 +15,7 @@ import torch
 from memagent.errors import DeviceFull, ModelError
 from memagent.messages import Sampling
 from memagent.models.transformers.loading import is_out_of_memory
-from memagent.models.transformers.sampler import Sampled, closed, settle
+from memagent.models.transformers.sampler import Sampled, make_closed_error, settle
 
 LINGER = (0.002, 0.05)
 """Least and most seconds without a new request after which a batch is begun; between them it is half of what the last
@@ -71,14 +71,14 @@ class Batcher:
         """Queues a request; its future gets the reply."""
         self._queue.put(request)
         if self._closing.is_set():  # perhaps too late for the thread to see it
-            settle(request.reply, closed())
+            settle(request.reply, make_closed_error())
 
     def close(self, *, wait: bool = True) -> None:
         """Fails what waits and what is served, and ends the thread, which is waited for unless told otherwise."""
         self._closing.set()
         self._queue.put(None)
         for request in self._serving:
-            settle(request.reply, closed())
+            settle(request.reply, make_closed_error())
         if wait:
             self._thread.join()
 
@@ -89,7 +89,7 @@ class Batcher:
                 self._answer(self._serving)
         late = [self._queue.get() for _ in range(self._queue.qsize())]  # more than a batch may come
         for request in (*self._serving, *self._waiting, *filter(None, late)):
-            settle(request.reply, closed())
+            settle(request.reply, make_closed_error())
 
     def _gather(self) -> bool:
         """Waits until there is a batch to serve; False when the batcher was closed."""

@@ -152,7 +152,7 @@ def draw_with_drafts(
         if len(logits_BWV) < len(going):
             cache.batch_select_indices(torch.tensor(prompt_B, device=device))
             logits_BWV, mask_BS = logits_BWV[prompt_B], mask_BS[prompt_B]
-        drawn_BW, logprobs_BW = _drawn(logits_BWV, going)
+        drawn_BW, logprobs_BW = _draw_ids(logits_BWV, going)
         del logits_BWV
         kept = [
             row.add(ids, logprobs, ends)
@@ -193,7 +193,7 @@ def _draft(rows: Sequence[_Row], most: int) -> int:
     return min(width, 1 + max(len(row.draft) for row in rows))
 
 
-def _drawn(
+def _draw_ids(
     logits_BWV: torch.Tensor, rows: Sequence[_Row]
 ) -> tuple[list[list[int]], list[list[float]]]:
     """`(B, W)` ids and their log-probabilities."""

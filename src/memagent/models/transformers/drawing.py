@@ -89,7 +89,7 @@ class Drawing(LogitsProcessor):
             over.append(not going)
         return over
 
-    def drawn(self, ids_BT: torch.Tensor) -> list[tuple[list[int], list[float]]]:
+    def read_rows(self, ids_BT: torch.Tensor) -> list[tuple[list[int], list[float]]]:
         """The ids of each row as far as they are its reply, and their log-probabilities."""
         logprobs_BT = torch.cat(self._steps, dim=-1)
         rows = zip(self._lengths, ids_BT.tolist(), logprobs_BT.tolist(), strict=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import re
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -50,6 +52,9 @@ def convert(gguf: Path, folder: Path) -> None:
     except OSError:
         raise
     except Exception as error:  # whatever gguf, transformers or torch raise
+        # How safetensors and tokenizers, which write in Rust, tell of a full disk.
+        if found := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(found[1]), os.strerror(int(found[1]))) from error
         said = shorten(str(error) or type(error).__name__, 160, placeholder="…")
         raise FetchFailed(
             f"{gguf.name!r} cannot be read as a GGUF file of a Llama ({said}): download it anew, or name "

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from memagent.errors import ConfigError, DeviceFull
+from memagent.models.transformers.adapter import merge_adapter
 from memagent.tokens import TokenizerFile
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ UNALLOCATED = re.compile(
 
 
 def load(
-    name: str, *, device: str | None = None, dtype: Dtype | None = None
+    name: str,
+    *,
+    device: str | None = None,
+    dtype: Dtype | None = None,
+    adapter: Path | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model, ready to draw, and its tokenizer. Blocks, for as long as the weights are large.
 
@@ -35,6 +40,7 @@ def load(
         device: as torch names it; None for CUDA's where there is one, else the CPU.
         dtype: of the weights. None takes the checkpoint's own on a GPU, and float32 on a CPU, most of which have no
             arithmetic in half precision: they would convert at each step, and be slower for a coarser result.
+        adapter: folder of a LoRA adapter that is merged into the weights; `name` must be a folder then.
 
     Raises:
         ConfigError: there is no such model, a part of it is missing, or the parts do not fit each other.
@@ -78,6 +84,8 @@ def load(
             f"the tokenizer of {name!r} has {len(tokenizer)} tokens and the model {rows}: give it the tokenizer that "
             f"it was made with"
         )
+    if adapter is not None:
+        merge_adapter(model, Path(name), adapter)
     return model, tokenizer
 
 

@@ -36,6 +36,8 @@ class TransformersModel:
         name: what records call the model; default `transformers:` and the source.
         device: as torch names it; default as above.
         dtype: of the weights; default the checkpoint's own on a GPU, float32 on a CPU.
+        adapter: folder of a LoRA adapter for the model in the folder `source`; merged when the model is loaded. Its
+            settings (`memagent.toml`) come before those of `source`.
         max_batch: most calls that are drawn together.
         max_batch_tokens: most tokens that they take together, prompts, replies and padding; None sets no limit.
         tokens: whether replies come with their token ids and log-probabilities.
@@ -52,14 +54,17 @@ class TransformersModel:
         name: str | None = None,
         device: str | None = None,
         dtype: Dtype | None = None,
+        adapter: Path | None = None,
         max_batch: int = 64,
         max_batch_tokens: int | None = 65_536,
         tokens: bool = False,
     ) -> None:
         self._source, self.policy = _find(source)
+        if adapter is not None:
+            self.policy = Policy.load(adapter) or self.policy
         self.name = name or f"transformers:{self._source}"
         self._asked, self._tokens = window, tokens
-        self._weights: dict[str, Any] = {"device": device, "dtype": dtype}
+        self._weights: dict[str, Any] = {"device": device, "dtype": dtype, "adapter": adapter}
         self._limits: dict[str, Any] = {
             "max_batch": max_batch,
             "max_batch_tokens": max_batch_tokens,

@@ -19,8 +19,8 @@ from memagent.models.transformers.drafts import draw_with_drafts, verifies
 from memagent.models.transformers.drawing import Drawing, generation_settings, left_padded
 from memagent.models.transformers.sampler import (
     Sampled,
-    closed,
     end_ids,
+    make_closed_error,
     pad_id,
     read_drawn,
     window_of,
@@ -110,7 +110,7 @@ class PaddedSampler:
             DeviceFull: the prompt alone is too long for the device.
         """
         if self._batcher is None:
-            raise closed()
+            raise make_closed_error()
         request = Request(prompt_ids, max_tokens, sampling, seed, stopped)
         self._batcher.put(request)
         return await asyncio.wrap_future(request.reply)
@@ -120,14 +120,14 @@ class PaddedSampler:
         drawn = (
             draw_with_drafts(self._model, batch, self._ends, self._pad)
             if self._drafts
-            else self._generated(batch)
+            else self._generate(batch)
         )
         return [
             read_drawn(ids, logprobs, request.max_tokens, self._ends)
             for request, (ids, logprobs) in zip(batch, drawn, strict=True)
         ]
 
-    def _generated(self, batch: Sequence[Request]) -> list[tuple[list[int], list[float]]]:
+    def _generate(self, batch: Sequence[Request]) -> list[tuple[list[int], list[float]]]:
         """As `draw_with_drafts`, from any model."""
         inputs = left_padded(
             [request.prompt_ids for request in batch], self._pad, self._model.device
@@ -139,4 +139,4 @@ class PaddedSampler:
             max_new_tokens=max(request.max_tokens for request in batch),
             logits_processor=LogitsProcessorList([drawing]),
         )
-        return drawing.drawn(ids_BS[:, inputs["input_ids"].shape[1] :])
+        return drawing.read_rows(ids_BS[:, inputs["input_ids"].shape[1] :])

@@ -90,7 +90,7 @@ def settle(waiting: Future[Sampled], reply: Sampled | Exception) -> None:
             waiting.set_result(reply)
 
 
-def closed() -> ModelError:
+def make_closed_error() -> ModelError:
     """What requests get that come when nothing is generated."""
     return ModelError(
         "the sampler generates nothing now: ask it inside `with sampler.generating():`", attempts=0

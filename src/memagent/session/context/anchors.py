@@ -62,7 +62,7 @@ class Anchors:
         # The counter's own number is a bound too, unless it was too low for the report.
         return counted + min(more + slack, max(more, 0))
 
-    def overstated(self, messages: tuple[Message, ...]) -> int:
+    def count_excess(self, messages: tuple[Message, ...]) -> int:
         """Tokens by which the counter overstates a prompt that was reported; 0 where it was not."""
         found = (report for report in self.reports if report.messages == messages)
         return next((report.counted - report.tokens for report in found), 0)

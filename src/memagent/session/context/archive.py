@@ -63,13 +63,13 @@ class FileArchive:
         kept = text.encode("utf-8", "surrogatepass")
         handle = f"t{hashlib.blake2b(kept, digest_size=HANDLE_BYTES).hexdigest()}"
         with self._lock:
-            self._opened().execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (handle, kept))
+            self._open().execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (handle, kept))
         return handle
 
     def get(self, handle: str) -> str:
         """See `Archive.get`."""
         with self._lock:
-            found = self._opened().execute("SELECT text FROM texts WHERE handle = ?", (handle,))
+            found = self._open().execute("SELECT text FROM texts WHERE handle = ?", (handle,))
             row = found.fetchone()
         if row is None:
             raise UnknownHandle(
@@ -84,7 +84,7 @@ class FileArchive:
         if connection is not None:
             connection.close()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             # No name: SQLite makes a file in the temporary folder, and deletes it at once where that is possible.
             self._connection = sqlite3.connect("", check_same_thread=False, isolation_level=None)

@@ -165,7 +165,7 @@ class SummaryBuffer:
                 window=most if working_context is None else min(most, working_context),
                 most=most,
             )
-            layout = await count_in_thread(self._model.name, layout.measured)
+            layout = await count_in_thread(self._model.name, layout.measure)
             state = await count_in_thread(self._model.name, layout.state, Past(), ())
             summariser = Summariser(self._calls(counter, layout.window), self._early)
             self._opened = _Opened(layout, summariser, state)
@@ -199,12 +199,12 @@ class SummaryBuffer:
                 )
                 layout = replace(layout, anchors=anchors)
 
-            def added() -> State:
+            def add() -> State:
                 safe = neutralise(given, layout.neutraliser, layout.spoken)
                 turns = place_message(state.turns, safe, opened.number, layout.prompts, ok=ok)
                 return layout.state(state.past, turns)
 
-            opened.state = await count_in_thread(self._model.name, added)
+            opened.state = await count_in_thread(self._model.name, add)
             opened.layout = layout
             opened.number += len(opened.state.turns) - len(state.turns)
             opened.summariser.begin(layout, opened.state)

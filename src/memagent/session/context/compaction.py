@@ -37,7 +37,7 @@ async def compact_state(
     Returns and raises what `SummaryBuffer.compact` does, with the new state.
     """
     work = _Work(layout, before, max_summaries)
-    begun = await summariser.begun()
+    begun = await summariser.find_begun()
     if begun is not None:
         state, summary = begun
         first, later = before.turns[: len(state.turns)], before.turns[len(state.turns) :]
@@ -169,7 +169,7 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
     if last.pending:
         return Split(summarised=older, kept=(last,)) if older or past.again else None
     if last.head.role != "assistant":
-        return _said(layout, past, older, last)
+        return _keep_said(layout, past, older, last)
     if not older:
         return _alone(layout, past, last)
     if last.results and all(call.name in layout.idempotent for call in last.head.tool_calls):
@@ -192,7 +192,7 @@ def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
     return Split(summarised=older, kept=kept) if older or past.again else None
 
 
-def _said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
+def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
     """A user's message is never dropped: it stays behind the summary."""
     summary = bool(older or past.again)
     if summary and layout.base + _size(layout, last) <= layout.limit - layout.progress:

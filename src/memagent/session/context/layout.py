@@ -98,7 +98,7 @@ class Layout:
     line: int = 0
     """Most tokens of the line that stands for what is left out."""
 
-    def measured(self) -> Layout:
+    def measure(self) -> Layout:
         """The layout with what its wording takes. Blocks: the counter may be a server.
 
         L = min(0.95 W, W - instruction - summary). After a summary there have to be W / 10 tokens below L for turns,
@@ -172,7 +172,7 @@ class Layout:
     @property
     def base(self) -> int:
         """Most tokens of the prompt right after a summary, without what is shown again."""
-        frame = self.frame - self.anchors.overstated(self.prompt)
+        frame = self.frame - self.anchors.count_excess(self.prompt)
         return frame + self.summary + self.ledger + JOINT_SLACK
 
     @property

@@ -65,7 +65,7 @@ class Summariser:
         """
         stage = past.stage + 1
         # They left: what has not come is not waited for.
-        turns = tuple(turn.filled(layout.prompts.render("missing")) for turn in turns)
+        turns = tuple(turn.fill_results(layout.prompts.render("missing")) for turn in turns)
         number = 0
         while True:
             messages, taken = await in_thread(next_pass, layout, past, turns)
@@ -90,7 +90,7 @@ class Summariser:
         if self._share * layout.limit <= state.tokens < layout.limit:
             self._begun = state, asyncio.create_task(self._early(layout, state))
 
-    async def begun(self) -> tuple[State, Summary] | None:
+    async def find_begun(self) -> tuple[State, Summary] | None:
         """The summary that was begun, once it is through, until it is forgotten; None without one, or if it failed."""
         if self._begun is None:
             return None
@@ -173,9 +173,9 @@ def next_pass(
         return layout.ask(past, turns[:taken]), taken
     head = layout.prompts.render("step")
 
-    def shown(text: str) -> tuple[Message, ...]:
+    def ask(text: str) -> tuple[Message, ...]:
         return layout.ask(past, (Turn(0, Message(role="user", content=text)),))
 
-    room = layout.window - layout.summary - layout.count(shown(head)) - JOINT_SLACK
+    room = layout.window - layout.summary - layout.count(ask(head)) - JOINT_SLACK
     text = layout.neutraliser.safe(layout.transcript(turns[0]))
-    return shown(f"{head}\n{clip_text(layout, text, room)[0]}"), 1
+    return ask(f"{head}\n{clip_text(layout, text, room)[0]}"), 1

@@ -172,15 +172,15 @@ def clip_results(
 def show_again(layout: Layout, turn: Turn) -> tuple[str, Change]:
     """A turn as one safe text that fits behind a summary, and the record of it. Blocks."""
 
-    def shown(turn: Turn) -> str:
+    def write(turn: Turn) -> str:
         return layout.neutraliser.safe(layout.transcript(turn))
 
-    text = whole = shown(turn)
+    text = whole = write(turn)
     if turn.results and layout.counter.count(whole) > layout.again:
         bare = replace(turn, results=(ToolResult(""),) * len(turn.results))
-        room = layout.again - layout.counter.count(shown(bare)) - 4 * len(turn.results)
+        room = layout.again - layout.counter.count(write(bare)) - 4 * len(turn.results)
         if room >= 2 * layout.line * len(turn.results):
-            text = shown(clip_turn(layout, turn, room)[0])
+            text = write(clip_turn(layout, turn, room)[0])
     if (after := layout.counter.count(text)) > layout.again:
         text, _ = clip_text(layout, whole, layout.again)
         after = layout.counter.count(text)

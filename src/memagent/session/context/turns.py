@@ -55,15 +55,15 @@ class Turn:
         """Each call with its result."""
         return tuple(zip(self.head.tool_calls, self.results, strict=True))
 
-    def shown(self, missing: str | None) -> list[tuple[ToolCall, ToolResult]]:
+    def pair_results(self, missing: str | None) -> list[tuple[ToolCall, ToolResult]]:
         """Each call with its result: `missing` stands for one that has not come, None leaves its call out."""
         blank = None if missing is None else ToolResult(missing, fixed=True)
         filled = ((call, result or blank) for call, result in self.steps)
         return [(call, result) for call, result in filled if result is not None]
 
-    def filled(self, missing: str) -> Turn:
+    def fill_results(self, missing: str) -> Turn:
         """The turn with a text for each result that has not come."""
-        return replace(self, results=tuple(result for _, result in self.shown(missing)))
+        return replace(self, results=tuple(result for _, result in self.pair_results(missing)))
 
     def with_result(self, place: int, result: ToolResult) -> Turn:
         """The turn with one result more, or another one."""
@@ -180,7 +180,7 @@ def _unique(ids: tuple[str, ...], number: int) -> list[str]:
     ]
 
 
-def _named(turn: Turn, name: str | None) -> list[int]:
+def _find_calls(turn: Turn, name: str | None) -> list[int]:
     """Places of the calls with an id."""
     ids = zip(turn.head.tool_calls, turn.given, strict=True)
     return [place for place, (call, given) in enumerate(ids) if name in (call.id, given)]
@@ -191,12 +191,14 @@ def _home(turns: tuple[Turn, ...], name: str | None) -> tuple[int, int] | None:
     at = len(turns) - 1
     if name is not None and name.strip():
         for earlier in range(at, -1, -1):
-            if any(turns[earlier].results[place] is None for place in _named(turns[earlier], name)):
+            if any(
+                turns[earlier].results[place] is None for place in _find_calls(turns[earlier], name)
+            ):
                 at = earlier
                 break
     if not turns or not turns[at].results:
         return None
-    named, last = _named(turns[at], name), len(turns[at].results) - 1
+    named, last = _find_calls(turns[at], name), len(turns[at].results) - 1
     waiting = [place for place, result in enumerate(turns[at].results) if result is None]
     both = [place for place in named if place in waiting]
     return at, (*both, *waiting, *named, last)[0]
@@ -211,10 +213,10 @@ def render_native(turns: Sequence[Turn], missing: str) -> list[Message]:
     `missing` stands for results that never came. The last turn's are left out, since they may still come.
     """
     messages: list[Message] = []
-    for turn, shown in _shown(turns, missing):
+    for turn, pairs in _pair_turns(turns, missing):
         results = (
             Message(role="tool", content=result.text, tool_call_id=call.id)
-            for call, result in shown
+            for call, result in pairs
         )
         messages += (turn.head, *results)
     return messages
@@ -223,31 +225,32 @@ def render_native(turns: Sequence[Turn], missing: str) -> list[Message]:
 def render_text(turns: Sequence[Turn], missing: str) -> list[Message]:
     """The turns with calls and results in the text of messages; otherwise as `render_native`."""
     messages: list[Message] = []
-    for turn, shown in _shown(turns, missing):
+    for turn, pairs in _pair_turns(turns, missing):
         content = turn.head.content
         if (
             turn.results and not read_calls(content)[1]
         ):  # else they stand in it as they were written
             content = "\n".join(filter(None, (content, *map(write_call, turn.head.tool_calls))))
         messages.append(Message(role=turn.head.role, content=content))
-        if shown:
-            results = (write_result(call.name, r.text, ok=r.ok) for call, r in shown)
+        if pairs:
+            results = (write_result(call.name, r.text, ok=r.ok) for call, r in pairs)
             messages.append(Message(role="user", content="\n".join(results)))
     return messages
 
 
-def _shown(
+def _pair_turns(
     turns: Sequence[Turn], missing: str
 ) -> Iterator[tuple[Turn, list[tuple[ToolCall, ToolResult]]]]:
     for place, turn in enumerate(turns, 1):
-        yield turn, turn.shown(missing if place < len(turns) else None)
+        yield turn, turn.pair_results(missing if place < len(turns) else None)
 
 
 def transcript(turn: Turn, missing: str) -> str:
     """A turn as one text: what was said, and a line `tool(arguments) -> result` for each call."""
     parts = [turn.head.content] if turn.head.content.strip() else []
     parts += [
-        f"{call.name}({call.arguments}) -> {result.text}" for call, result in turn.shown(missing)
+        f"{call.name}({call.arguments}) -> {result.text}"
+        for call, result in turn.pair_results(missing)
     ]
     return "\n".join(parts)
 

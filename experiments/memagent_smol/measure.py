@@ -1,0 +1,136 @@
+"""Held-out samples under one arm: what ADR 0016 names, and cells beside it, as memagent-bench measures them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from memagent.cli.options import Display
+from memagent.memory.plan import MemorySettings
+from memagent.messages import Sampling
+from memagent.models.smol import smol_folder
+from memagent.models.transformers.model import TransformersModel
+from memagent.prompts import PromptSet
+from memagent.tasks import Task
+from memagent_bench.benchmark import Benchmark
+from memagent_bench.grid import Grid
+from memagent_bench.length_tokens import length_counter
+from memagent_bench.lengths import K
+from memagent_bench.longqa.data import hotpotqa
+from memagent_bench.longqa.questions import QuestionTask
+from memagent_bench.options import DataOptions
+from memagent_bench.runner import Summary
+from memagent_bench.watch import watcher
+from memagent_smol.facts import facts
+from memagent_smol.lessons import MEMORY, PROMPTS, WINDOW
+from memagent_smol.questions import MANNER
+from memagent_smol.sources import UNSEEN_HOTPOT
+
+SUITE = "smol"
+SEED = 1042
+"""Of all held-out samples."""
+CHUNK = 512
+CONCURRENCY = 16
+MEMORY_GATE, UNTRAINED = "memory-gate", "memory"
+"""Systems: a trained policy may keep its memory in a word; the untrained model does not know the word."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Samples of one kind and length."""
+
+    task: str
+    """`hotpotqa`, or `changes_` and the number of competing statements."""
+    length: int
+    """GPT-2 tokens."""
+    samples: int
+
+
+CELLS: Mapping[str, tuple[Cell, ...]] = {
+    "short": (Cell("changes_16", 4 * K, 200), Cell("hotpotqa", 4 * K, 200)),
+    "long": (Cell("changes_128", 64 * K, 48),),
+    "curve": tuple(
+        Cell(f"changes_{many}", length * K, samples)
+        for many in (8, 32, 128)
+        for length, samples in ((16, 24), (64, 12))
+        if (many, length) != (128, 64)
+    ),
+}
+"""`short` and `long` are the primary ones; `curve` is explored."""
+
+
+def held_out(sources: Path, cells: Iterable[Cell], systems: Sequence[str]) -> Grid:
+    """What is asked.
+
+    Args:
+        sources: the folder that `memagent_smol.sources.divide` wrote.
+        cells: each with its number of samples.
+        systems: in `memagent_bench.systems.registry.SYSTEMS`.
+    """
+    cells = tuple(cells)
+    names = {cell.task: None for cell in cells}
+    return Grid(
+        suite=SUITE,
+        tasks={name: partial(_task, name, sources) for name in names},
+        lengths=sorted({cell.length for cell in cells}),
+        samples=0,
+        systems=systems,
+        options=DataOptions(counter=length_counter(None), seed=SEED),
+        counts={(cell.task, cell.length): cell.samples for cell in cells},
+    )
+
+
+async def measure(
+    grid: Grid,
+    out: Path,
+    *,
+    adapter: Path | None,
+    trained: bool = True,
+    open_model: Callable[..., TransformersModel] = TransformersModel,
+) -> Summary:
+    """Has a policy answer what it has not answered yet.
+
+    Args:
+        grid: see `held_out`.
+        out: folder of the records; another adapter needs another one.
+        adapter: of the arm; None for the untrained model.
+        trained: whether the wording is the policy's; else it is the set `small`.
+        open_model: makes the model.
+
+    Raises:
+        MemagentError: see `Benchmark`.
+    """
+    # Half the time of float32 on a CPU that computes in bfloat16, and most replies are a word or two.
+    name = "smol" if adapter is None else f"smol:{adapter.name}"
+    model = open_model(
+        smol_folder(), adapter=adapter, window=WINDOW, dtype="bfloat16", name=name, max_batch=16
+    )
+    bench = Benchmark(
+        grid=grid,
+        model=model,
+        prompts=PromptSet.load(str(PROMPTS) if trained else "small"),
+        settings=MemorySettings(
+            window=WINDOW,
+            chunk_tokens=CHUNK,
+            memory_tokens=MEMORY,
+            degenerate="take",
+            sampling=Sampling(temperature=0.0),
+        ),
+        out=out,
+        concurrency=CONCURRENCY,
+    )
+    try:
+        async with bench.open() as opened:
+            return await opened.run(lambda board: watcher(Display.PLAIN, board, str(out)))
+    finally:
+        await model.aclose()
+
+
+def _task(name: str, sources: Path, length: int, options: DataOptions) -> Task:
+    if name == "hotpotqa":
+        questions = hotpotqa((sources / UNSEEN_HOTPOT,))
+        return QuestionTask(name, length, options, questions, MANNER)
+    many = int(name.removeprefix("changes_"))
+    return facts(family="changes", length=length, seed=options.seed, held_out=True, many=many)

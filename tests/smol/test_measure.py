@@ -1,0 +1,113 @@
+"""Arms answer the same held-out samples, and the committed question gets the answer that their scores give."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent.errors import ConfigError
+from memagent.messages import ChatRequest
+from memagent.models.scripted import ScriptedModel
+from memagent_bench.length_tokens import length_counter
+from memagent_bench.records import read_records
+from memagent_smol import measure as measuring
+from memagent_smol import verdict as judging
+from memagent_smol.measure import CELLS, Cell, held_out, measure
+from memagent_smol.verdict import BM25, scores, verdict
+
+SMALL = {
+    "short": (Cell("changes_4", 2048, 8), Cell("changes_8", 2048, 8)),
+    "long": (Cell("changes_16", 4096, 8),),
+}
+"""Without HotpotQA, which the tests do not have."""
+PAIR = ("short", "long")
+
+
+@pytest.fixture(autouse=True)
+def cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "CELLS", SMALL)
+    monkeypatch.setattr(judging, "CELLS", SMALL)
+
+
+class Reader:
+    """Knows the answers of a share of the samples, by their questions."""
+
+    def __init__(self, share: float) -> None:
+        self._known: dict[str, str] = {}
+        for name in PAIR:
+            for cell in SMALL[name]:
+                for index in range(round(share * cell.samples)):
+                    sample = _sample(cell, index)
+                    self._known[sample.question] = sample.outputs[0]
+
+    def __call__(self, request: ChatRequest) -> str:
+        if request.kind != "answer":
+            return "[keep]"
+        return self._known.get(request.parts["question"], "unknown")
+
+
+def _sample(cell: Cell, index: int) -> Any:
+    grid = held_out(Path(), [cell], ["memory-gate"])
+    return grid.tasks[cell.task](cell.length, grid.options).sample(index)
+
+
+def opener(reader: Reader) -> Callable[..., Any]:
+    return lambda *_, name, window, **__: ScriptedModel(
+        reader, name=name, window=window, counter=length_counter(None)
+    )
+
+
+def records_of(
+    folder: Path, share: float, *names: str, systems: tuple[str, ...] = ("memory-gate",)
+) -> Path:
+    grid = held_out(Path(), [cell for name in names for cell in SMALL[name]], systems)
+    asyncio.run(measure(grid, folder, adapter=None, open_model=opener(Reader(share))))
+    return folder
+
+
+def test_the_committed_cells_are_those_of_the_decision() -> None:
+    page = Path(__file__).parents[2] / "docs" / "adr" / "0016-what-smol-has-to-show.md"
+    rows = page.read_text(encoding="utf-8")
+    assert "| (i) short | 4K, the longest of training | 200 | 16 |" in rows
+    assert "| (ii) short | 4K | 200 | - |" in rows
+    assert "| (i) long | 64K, 16 times as long | 48 | 128 |" in rows
+    assert CELLS["short"] == (Cell("changes_16", 4096, 200), Cell("hotpotqa", 4096, 200))
+    assert CELLS["long"] == (Cell("changes_128", 65536, 48),)
+
+
+def test_a_second_call_does_what_is_left(tmp_path: Path) -> None:
+    records_of(tmp_path / "a", 1.0, "short")
+    first = read_records(tmp_path / "a")
+    records_of(tmp_path / "a", 0.0, "short", "long")
+    both = read_records(tmp_path / "a")
+    assert len(first) == 16
+    assert len(both) == 24
+    assert scores(both, SMALL["short"][0], "memory-gate") == [1.0] * 8
+    assert scores(both, SMALL["long"][0], "memory-gate") == [0.0] * 8
+
+
+@pytest.mark.parametrize(
+    ("rewarded", "more", "bm25", "positive"),
+    [(1.0, 0.25, 0.25, True), (0.5, 0.5, 0.0, False), (1.0, 0.0, 1.0, False)],
+)
+def test_it_is_positive_if_both_differences_are(
+    tmp_path: Path, rewarded: float, more: float, bm25: float, positive: bool
+) -> None:
+    rewards = records_of(tmp_path / "rewards", rewarded, *PAIR)
+    for folder, share in ((rewards, 0.0), (tmp_path / "untrained", bm25)):
+        records_of(folder, share, "long", systems=(BM25,))
+    found = verdict(rewards, records_of(tmp_path / "more", more, "short"), tmp_path / "untrained")
+    assert found.positive == positive
+    assert found.more.mean == pytest.approx(rewarded - more)
+    assert found.bm25.mean == pytest.approx(rewarded - bm25)
+    assert found.more.n == 16
+
+
+def test_a_missing_sample_is_named(tmp_path: Path) -> None:
+    folder = records_of(tmp_path / "a", 1.0, "short")
+    with pytest.raises(ConfigError, match="changes_16 at 4096 tokens has 0 of 8 samples"):
+        scores(read_records(folder), SMALL["long"][0], "memory-gate")
