@@ -20,7 +20,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-server bench-speculation bench-generate docs lock lock-train clean
+.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-server bench-speculation bench-generate docs pages lock lock-train clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -170,6 +170,9 @@ bench-generate: $(STAMP) ## Measure how long RULER samples take to make (UPSTREA
 docs: $(STAMP) ## Build the documentation; broken links are errors
 	@site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && \
 	    NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir "$$site"
+
+pages: $(STAMP) ## Write the generated parts of docs/: the commands, and pictures for dark pages
+	PYTHONPATH=benchmarks $(BIN)/python -m tests.docs.generated
 
 lock: ## Resolve the newest allowed versions and write them to constraints/dev.txt
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \

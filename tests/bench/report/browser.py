@@ -29,13 +29,14 @@ class Seen:
     """Addresses that the page asked for, other than files and what stands in the page itself."""
 
 
-def visit(page: Path, folder: Path, *flags: str) -> Seen:
+def visit(page: Path | str, folder: Path, *flags: str, seconds: float = 60) -> Seen:
     """Loads a page.
 
     Args:
-        page: its file.
+        page: its file, or its address on this machine.
         folder: empty, for the browser's own files.
         flags: further ones of Chromium.
+        seconds: to wait for it.
     """
     assert CHROMIUM
     log = folder / "net.json"
@@ -43,17 +44,21 @@ def visit(page: Path, folder: Path, *flags: str) -> Seen:
         [
             *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
             *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
-            *("--disable-extensions", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND"),
+            *(
+                "--disable-extensions",
+                "--disable-sync",
+                "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            ),
             *(
                 "--enable-logging=stderr",
                 f"--log-net-log={log}",
                 f"--user-data-dir={folder / 'user'}",
             ),
-            *(*flags, "--dump-dom", page.as_uri()),
+            *(*flags, "--dump-dom", page.as_uri() if isinstance(page, Path) else page),
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=seconds,
         check=False,
     )
     assert done.returncode == 0, done.stderr
