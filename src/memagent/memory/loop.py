@@ -242,7 +242,7 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("answer", question, state.tokens),
             parts=plan.parts(question, state.memory),
-            doubts=None if plan.settings.degenerate == "take" else _repeats,
+            doubts=None if plan.settings.degenerate == "take" else partial(_problem, state, None),
             record=partial(self._record_answer, state, so_far),
             question=question,
         )
@@ -298,17 +298,15 @@ class MemoryLoop(Loop[list[Result]]):
             await self._ask(*exchanges, caller=self._caller.over(self.host.model))
 
 
-def _problem(state: State, chunk: Chunk, update: Update) -> str | None:
-    """Why a new memory says nothing, None if it seems to."""
-    if update.memory is None:
+def _problem(state: State, chunk: Chunk | None, reply: Update | Answer) -> str | None:
+    """Why a new memory, or without a chunk an answer, says nothing; None if it seems to say something."""
+    what, text = (
+        ("answer", reply.text) if isinstance(reply, Answer) else ("new memory", reply.memory)
+    )
+    if text is None:
         return None
-    if (piece := repetition(update.memory)) is not None:
-        return f"the new memory says {quote(piece)} over and over"
-    if has_collapsed(state.memory, update.memory, chunk.text):
-        return f"hardly a word of the memory is left, and the chunk is no reason: {quote(update.memory)}"
+    if (piece := repetition(text)) is not None:
+        return f"the {what} says {quote(piece)} over and over"
+    if chunk is not None and has_collapsed(state.memory, text, chunk.text):
+        return f"hardly a word of the memory is left, and the chunk is no reason: {quote(text)}"
     return None
-
-
-def _repeats(answer: Answer) -> str | None:
-    piece = repetition(answer.text)
-    return None if piece is None else f"the answer says {quote(piece)} over and over"
