@@ -207,7 +207,7 @@ class Message(_Sparse):
             served = _ServedMessage.model_validate(fields)
         except ValidationError as error:
             raise ConfigError(
-                f"{quote(fields)} is no message of a chat ({describe_problem(error)}); give a mapping with a "
+                f"{quote(fields)} is not a chat message ({describe_problem(error)}); give a mapping with a "
                 f"role and a content of text"
             ) from error
         if served.tool_calls and served.role != "assistant":

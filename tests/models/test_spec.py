@@ -316,7 +316,7 @@ def test_a_bare_name_is_not_guessed(spec: str, meant: str) -> None:
         ("extractive", {"base_url": "http://h/v1"}, "base_url="),
         ("vllm:m", {"base_url": "localhost:8000/v1"}, "localhost:8000/v1.*http://"),
         ("vllm:m", {"base_url": "http://a/v1,,http://b/v1"}, "the base URL '' does not start"),
-        ("vllm:m", {"window": 0}, "window 0"),
+        ("vllm:m", {"window": 0}, "window must be at least 1 token, got 0"),
         (ScriptedModel([]), {"api_key": "k", "window": 5}, "api_key=, window="),
     ],
 )

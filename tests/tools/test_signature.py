@@ -178,7 +178,7 @@ def test_a_model_is_told_each_wrong_argument_on_a_line() -> None:
     first, *lines, last = str(caught.value).splitlines()
     assert first == "the arguments do not fit:"
     assert lines == [
-        "- query: it is missing",
+        "- query: missing",
         "- where.pages.1: Input should be a valid integer, unable to parse string as an integer, not 'x'",
         "- limit: Input should be a valid integer, unable to parse string as an integer, not 'many'",
         "- word: there is no such argument; those there are: query, where, limit",

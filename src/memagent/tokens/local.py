@@ -53,7 +53,7 @@ class TokenizerFile:
             self._local = is_local(content)
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(
-                f"{str(file)!r} is no tokenizer.json that can be loaded: {error!r}"
+                f"{str(file)!r} cannot be loaded as a tokenizer.json: {error!r}"
             ) from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()

@@ -134,7 +134,7 @@ def find_template(folder: Path) -> ChatTemplate | None:
             f"the tokenizer's settings in {str(folder)!r} cannot be read: {error}"
         ) from error
     if not isinstance(config, dict):
-        raise TokenizerError(f"{str(config_path)!r} is no JSON object")
+        raise TokenizerError(f"{str(config_path)!r} is not a JSON object")
     settings = cast("dict[str, Any]", config)
     source = source or settings.get("chat_template")
     if isinstance(source, list):

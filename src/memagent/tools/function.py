@@ -162,7 +162,7 @@ def _check(function: Any) -> None:
         raise ConfigError(f"{function.name!r} is a tool already; give it to the agent as it is")
     if not inspect.isroutine(function):
         raise ConfigError(
-            f"{function!r} is no function; write one around it, with type hints, and give that"
+            f"{function!r} is not a function; write one around it, with type hints, and give that"
         )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(

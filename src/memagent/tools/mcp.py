@@ -71,7 +71,7 @@ class McpServer:
             command: the program.
             args: its arguments.
             env: environment variables, beside those that any program needs (PATH, HOME and the like). No others are
-                passed on: keys are not every server's business.
+                passed on: a server should not see the keys of others.
             cwd: the folder that it runs in; this process's where None.
             prefix: put before the names of its tools.
             timeout: seconds that a call may take.

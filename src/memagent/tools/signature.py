@@ -118,7 +118,7 @@ class Signature:
     def _line(self, problem: dict[str, Any]) -> str:
         where = clip(".".join(map(str, problem["loc"])) or "arguments", 200)
         if problem["type"] == "missing":
-            return f"- {where}: it is missing"
+            return f"- {where}: missing"
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
             names = ", ".join(self.signature.parameters) or "none"
             return f"- {where}: there is no such argument; those there are: {clip(names, 300)}"

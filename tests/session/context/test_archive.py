@@ -85,7 +85,7 @@ async def test_a_long_span_is_read_in_parts_by_what_it_says(
     for _ in range(100):
         part = await run({"handle": handle, "start": start})
         assert ByteBound().count(part) <= 300
-        body, _, note = part.partition("\n[it goes on: ")
+        body, _, note = part.partition("\n[continues: ")
         parts.append(body)
         if not note:
             break

@@ -114,4 +114,4 @@ def read_archived(archive: Archive, counter: TokenCounter, limit: int) -> Tool:
 
 
 def _more(start: int, end: int, handle: str) -> str:
-    return f'\n[it goes on: read_archived(handle="{handle}", start={start}, end={end})]'
+    return f'\n[continues: read_archived(handle="{handle}", start={start}, end={end})]'
