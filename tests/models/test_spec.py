@@ -374,7 +374,9 @@ async def test_a_model_in_this_process_takes_an_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     model = open_model(f"transformers:{weights}")
-    with pytest.raises(ConfigError, match=r"pip install 'memagent\[transformers\]'"):
+    with pytest.raises(
+        ConfigError, match=r"needs the extra 'transformers': pip install 'memagent\[transformers\]'"
+    ):
         await model.window()
     await model.aclose()
 

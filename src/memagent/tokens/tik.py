@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memagent.errors import TokenizerError
-from memagent.texts import repair_surrogates
+from memagent.texts import name_extra, repair_surrogates
 from memagent.tokens.byte_bound import prompt_bound
 from memagent.tokens.locality import splits_at_stable_points
 from memagent.tokens.measured import MeasuredText
@@ -79,9 +79,7 @@ def _load(name: str) -> Encoding:
     try:
         import tiktoken
     except ImportError as error:
-        raise TokenizerError(
-            f"'tiktoken:{name}' needs the tiktoken package: pip install 'memagent[tiktoken]'"
-        ) from error
+        raise TokenizerError(name_extra(f"'tiktoken:{name}'", "tiktoken")) from error
     if name not in _FILES:
         raise TokenizerError(
             f"tiktoken has no encoding {name!r} that is known here; known: {', '.join(_FILES)}"
