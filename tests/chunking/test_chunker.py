@@ -172,7 +172,7 @@ def test_another_document_is_told_from_the_one_that_was_read() -> None:
 @pytest.mark.parametrize(
     ("limit", "options", "message"),
     [
-        (MIN_LIMIT - 1, {}, "limit of 15"),
+        (MIN_LIMIT - 1, {}, "at least 16 tokens, got 15"),
         (100, {"overlap": 50}, "overlap=50.*0 to 49"),
         (100, {"overlap": -1}, "overlap=-1"),
         (100, {"cuts": "page"}, "cuts='page'"),

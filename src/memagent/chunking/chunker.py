@@ -20,9 +20,7 @@ from memagent.chunking.window import Neutralise, Window
 from memagent.errors import ConfigError, RunMismatch
 from memagent.tokens.base import TokenCounter
 
-CHANGED = (
-    "the document has changed: {}. Hand in the same text, or start another run (run_id=, --run-id)"
-)
+CHANGED = "the document has changed: {}; hand in the same text, or use another run_id= (--run-id)"
 """Why a run cannot be resumed."""
 MIN_LIMIT = 16
 """The least chunk limit: one character may take 4 tokens (its bytes), with U+2060 behind it 7, and has to fit."""
@@ -111,9 +109,7 @@ class Chunker:
         resume: ResumePoint | None = None,
     ) -> None:
         if limit < MIN_LIMIT:
-            raise ConfigError(
-                f"a chunk limit of {limit!r} tokens is too small; use at least {MIN_LIMIT}"
-            )
+            raise ConfigError(f"a chunk limit must be at least {MIN_LIMIT} tokens, got {limit!r}")
         if not 0 <= 2 * overlap < limit:
             raise ConfigError(
                 f"overlap={overlap!r} is out of range: use 0 to {(limit - 1) // 2}, less than half the "

@@ -165,7 +165,5 @@ def resume(given: Resume) -> None:
             try:
                 document = open_source(named, **options)
             except DocumentNotFound as error:
-                raise DocumentNotFound(
-                    f"{error}, or say where it is now: --document FILE"
-                ) from error
+                raise DocumentNotFound(f"{error}, or give --document FILE") from error
         run(agent, agent.resume_stream(record.id, document), document, store, outcome)

@@ -103,9 +103,7 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
             return encoding
     if (found := recognise(sample[:64])) is not None:
         tool = " (pdftotext)" if "PDF" in found else ""
-        raise BinaryDocument(
-            f"{name!r} is {found}, and memagent reads plain text: convert it to text first{tool}"
-        )
+        raise BinaryDocument(f"{name!r} is {found}: convert it to plain text first{tool}")
     if b"\0" in sample:
         guess = _wide(sample, name)
     elif control_share(sample) > BINARY_SHARE:

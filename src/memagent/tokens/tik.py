@@ -81,9 +81,7 @@ def _load(name: str) -> Encoding:
     except ImportError as error:
         raise TokenizerError(name_extra(f"'tiktoken:{name}'", "tiktoken")) from error
     if name not in _FILES:
-        raise TokenizerError(
-            f"tiktoken has no encoding {name!r} that is known here; known: {', '.join(_FILES)}"
-        )
+        raise TokenizerError(f"tiktoken has no encoding {name!r}; known: {', '.join(_FILES)}")
     # Found as tiktoken finds it, so that it downloads nothing.
     cache = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
     folder = Path(cache) if cache else Path(tempfile.gettempdir()) / "data-gym-cache"
@@ -100,9 +98,7 @@ def _load(name: str) -> Encoding:
                 f"environment variable TIKTOKEN_CACHE_DIR names"
             ) from error
         if hashlib.sha256(content).hexdigest() != _SHA256[part]:
-            raise TokenizerError(
-                f"{str(file)!r}, the vocabulary of 'tiktoken:{name}', is damaged; fetch it again"
-            )
+            raise TokenizerError(f"the vocabulary {str(file)!r} is damaged; fetch it again")
     try:
         return tiktoken.get_encoding(name)
     except Exception as error:  # whatever its parser raises

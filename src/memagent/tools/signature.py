@@ -66,9 +66,7 @@ class Signature:
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"{who} does not say what it takes; write a function around it"
-            ) from error
+            raise ConfigError(f"{who} does not say what it takes; wrap it in a function") from error
         documented = _read_descriptions(function)
         fields: dict[str, Any] = {}
         name = "?"
@@ -135,7 +133,7 @@ def _hint(who: str, function: Callable[..., Any], parameter: inspect.Parameter) 
         )
     if parameter.annotation is parameter.empty:
         raise ConfigError(
-            f"{who}: its parameter {name!r} has no type hint; add one, such as {name}: str"
+            f"{who}: parameter {name!r} has no type hint; add one, such as {name}: str"
         )
     holder = type("Holder", (), {"__annotations__": {name: parameter.annotation}})
     names = getattr(inspect.unwrap(function), "__globals__", {})

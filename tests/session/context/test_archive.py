@@ -29,7 +29,7 @@ def test_a_text_is_given_back_as_it_was(text: str) -> None:
 
 def test_an_unknown_handle_is_named() -> None:
     archive = FileArchive()
-    with pytest.raises(UnknownHandle, match=r"'t12'.*take a handle"):
+    with pytest.raises(UnknownHandle, match=r"'t12'.*use a handle"):
         archive.get("t12")
     handle = archive.put("gone")
     archive.close()

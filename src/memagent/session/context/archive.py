@@ -73,7 +73,7 @@ class FileArchive:
             row = found.fetchone()
         if row is None:
             raise UnknownHandle(
-                f"nothing is kept as {handle[:64]!r}: take a handle that the conversation names"
+                f"nothing is kept as {handle[:64]!r}: use a handle from the conversation"
             )
         return row[0].decode("utf-8", "surrogatepass")
 
