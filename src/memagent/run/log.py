@@ -162,8 +162,8 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     if before == after:
         return
     parts = [{k: v for k, v in fields.items() if k not in FOLLOWING} for fields in (before, after)]
-    asked = ", ".join(map(repr, before.get("questions", ())))
-    if before.get("questions") != after.get("questions"):
+    if before["agent"] == after["agent"] and before["questions"] != after["questions"]:
+        asked = ", ".join(map(repr, before["questions"]))
         raise RunMismatch(
             f"run {record.id!r} was started with another question or task ({asked}): pass the same one to resume it, "
             f"or another run_id= (--run-id)"
