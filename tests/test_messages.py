@@ -83,8 +83,11 @@ def test_values_do_not_change_and_take_no_unknown_fields() -> None:
     ],
 )
 def test_sampling_is_checked(fields: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError, match=next(iter(fields))):
         Sampling(**fields)  # type: ignore[arg-type]
+    with pytest.raises(ValidationError) as caught:  # which names where it stands
+        ChatRequest.model_validate({"messages": (), "max_tokens": 1, "sampling": fields})
+    assert caught.value.errors()[0]["loc"] == ("sampling", *fields)
 
 
 def test_a_request_needs_room_for_an_output() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from importlib import import_module
 
 from memagent.errors import ConfigError
+from memagent.texts import name_extra
 from memagent_bench.options import MakeTask
 
 SUITES = {
@@ -74,9 +75,7 @@ def tasks_of(suite: str) -> dict[str, MakeTask]:
         module = SUITES[one_of(suite, SUITES, "suite")]
         tasks: dict[str, MakeTask] = import_module(module).TASKS
     except ImportError as error:
-        raise ConfigError(
-            f"the suite {suite!r} needs a package that is not here ({error}): pip install 'memagent[bench]'"
-        ) from error
+        raise ConfigError(name_extra(f"the suite {suite!r}", "bench")) from error
     return tasks
 
 

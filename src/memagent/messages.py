@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -30,6 +30,21 @@ class Leaf(BaseModel):
     """Base of the value types: immutable, unknown fields refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Options(Leaf):
+    """Base of what users construct: a bad or unknown value is a ConfigError."""
+
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __init__(self, **fields: Any) -> None:
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise ConfigError(describe_problem(error)) from error
+
+        # Without it, pydantic would call `__init__` for nested values too, and could not name their place.
+        __init__.__pydantic_base_init__ = True
 
 
 class _Sparse(Leaf):
@@ -192,7 +207,7 @@ class Message(_Sparse):
             served = _ServedMessage.model_validate(fields)
         except ValidationError as error:
             raise ConfigError(
-                f"{quote(fields)} is no message of a chat ({describe_problem(error)}); give a mapping with a "
+                f"{quote(fields)} is not a chat message ({describe_problem(error)}); give a mapping with a "
                 f"role and a content of text"
             ) from error
         if served.tool_calls and served.role != "assistant":
@@ -228,7 +243,7 @@ class Message(_Sparse):
         return fields | self.extra
 
 
-class Sampling(Leaf):
+class Sampling(Options):
     """How tokens are drawn. The defaults are those of the published system at inference."""
 
     temperature: float = Field(default=0.7, ge=0, allow_inf_nan=False)

@@ -112,6 +112,11 @@ def describe_problem(error: ValidationError) -> str:
     return f"{subject if where else ''}{what}, got {reprlib.repr(problem['input'])}"
 
 
+def name_extra(what: str, extra: str) -> str:
+    """Says which extra of the package `what` needs."""
+    return f"{what} needs the extra {extra!r}: pip install 'memagent[{extra}]' (or '.[{extra}]' in a checkout)"
+
+
 def repair_extra(extra: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Unknown fields without half surrogate pairs."""
     return map_texts(extra, repair_surrogates) if extra else extra

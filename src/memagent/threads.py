@@ -128,9 +128,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         inside = False
     if inside:
         work.close()
-        raise ConfigError(
-            "a sync method was called from inside memagent's own event loop: await its async twin"
-        )
+        raise ConfigError("a sync method was called in memagent's event loop: await its async twin")
     try:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
     except BaseException:  # Ctrl-C, or what a signal handler raised, while the work goes on

@@ -161,7 +161,7 @@ def test_another_document_is_told_from_the_one_that_was_read() -> None:
         BOOK[: chunk.end - 1],
         "",
     ):
-        with pytest.raises(RunMismatch, match="another document"):
+        with pytest.raises(RunMismatch, match="the document has changed: "):
             cut(other, Chunker(COUNTER, 300, resume=ResumePoint.after(chunk)))
     same_start = BOOK[: chunk.end] + "Another end."
     assert cut(same_start, Chunker(COUNTER, 300, resume=ResumePoint.after(chunk)))[
@@ -172,7 +172,7 @@ def test_another_document_is_told_from_the_one_that_was_read() -> None:
 @pytest.mark.parametrize(
     ("limit", "options", "message"),
     [
-        (MIN_LIMIT - 1, {}, "limit of 15"),
+        (MIN_LIMIT - 1, {}, "at least 16 tokens, got 15"),
         (100, {"overlap": 50}, "overlap=50.*0 to 49"),
         (100, {"overlap": -1}, "overlap=-1"),
         (100, {"cuts": "page"}, "cuts='page'"),

@@ -99,6 +99,15 @@ def test_no_question_is_a_usage_error_that_names_both_ways(memagent: Process, bo
     assert "-q" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["ask", "estimate"])
+def test_swapped_arguments_are_noticed(invoke: Invoke, book: Path, command: str) -> None:
+    done = invoke(command, QUESTION, book, *EXTRACTIVE)
+    assert done.exit_code == 2
+    assert "did you swap DOC and QUESTION?" in done.stderr
+    given = invoke("ask", "-", book.name, *EXTRACTIVE, stdin=book.read_bytes())
+    assert given.exit_code == 0, given.output
+
+
 def test_a_run_id_names_the_run_and_finds_it_again(invoke: Invoke, book: Path, made: str) -> None:
     again = ("ask", book, QUESTION, *EXTRACTIVE, "--gate", "update", "--run-id", made)
     done = invoke(*again)

@@ -9,6 +9,7 @@ from tests.cli.conftest import Invoke
 from memagent.cli.chapter import chapter, read_chapter, trace
 from memagent.cli.exits import Outcome
 from memagent.cli.options import Display
+from memagent.errors import ConfigError
 from memagent.events import ChunkRead, Event, MemoryKept, MemoryUpdated
 from memagent.messages import Usage
 
@@ -80,6 +81,14 @@ def test_as_data(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_answers_alone(capsys: pytest.CaptureFixture[str]) -> None:
     read_chapter("extractive", 0, Outcome(Display.NONE))
     assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_a_model_that_cannot_be_loaded_gets_no_headline(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError):
+        read_chapter(f"transformers:{tmp_path / 'none'}", 0, Outcome(Display.PLAIN))
+    assert capsys.readouterr().out == ""
 
 
 def test_smol_has_to_be_fetched(

@@ -51,7 +51,7 @@ def test_memories_are_differences(capsys: pytest.CaptureFixture[str]) -> None:
         "chunks 0-1 kept",
         "chunk 2  characters 20 to 1,030  memory 18 tokens",
         "  + Ada lives in Bath.",
-        "chunk 3 rewritten as it was",
+        "chunk 3 rewritten unchanged",
         "chunk 4 kept",
         "chunk 5 sent again after 1.5 s: ServerBusy: later",
         "chunk 5  memory 18 tokens  cut from 90 to 18",

@@ -28,6 +28,15 @@ def test_the_table(invoke: Invoke, server: Script) -> None:
     assert "--speculative-config" in done.stdout
 
 
+def test_a_server_that_reports_no_usage(invoke: Invoke, server: Script) -> None:
+    given = vllm(server)
+    server.default = send(200, chat("ready") | {"usage": None})
+    done = invoke(*given)
+    assert done.exit_code == 0, done.output
+    (row,) = (line for line in done.stdout.splitlines() if line.startswith("test call"))
+    assert "usage not reported, 21 prompt tokens counted, " in row
+
+
 def test_json_and_bare(invoke: Invoke, server: Script) -> None:
     (found,) = json.loads(invoke(*vllm(server), "--display", "json").stdout)
     assert (found["dialect"], found["window"], found["call"]["text"]) == ("vllm", 2048, "ready")

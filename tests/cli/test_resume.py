@@ -77,6 +77,18 @@ def test_a_file_whose_name_is_no_text(
     assert invoke("runs").exit_code == invoke("show", "r").exit_code == 0
 
 
+def test_a_document_that_has_moved(
+    invoke: Invoke, book: Path, server: Script, served: list[str]
+) -> None:
+    server.replies = [say("one"), GONE]
+    assert invoke("ask", book, QUESTION, *served, "--run-id", "r").exit_code == 4
+    moved = book.rename(book.with_name("moved.txt"))
+    lost = invoke("resume", "r")
+    assert lost.exit_code == 3
+    assert "--document FILE" in lost.stderr.partition("resume with")[0]
+    assert invoke("resume", "r", "--document", moved).exit_code == 0
+
+
 def test_another_server(invoke: Invoke, book: Path, server: Script, served: list[str]) -> None:
     server.replies = [GONE]
     invoke("ask", book, QUESTION, *served, "--run-id", "r")

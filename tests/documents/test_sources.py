@@ -52,8 +52,9 @@ def test_a_str_is_text_with_a_warning_where_it_names_a_file_or_a_url(
     (tmp_path / "a.txt").write_text("content")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.warns(UserWarning, match=f"is read as the text itself.*{advice}"):
+    with pytest.warns(UserWarning, match=f"is read as the text itself.*{advice}") as caught:
         assert text_of(text) == text
+    assert caught[0].filename == "memagent"
     assert text_of(Path("a.txt")) == "content"
 
 
@@ -66,6 +67,11 @@ def test_other_strs_bring_no_warning(
     (tmp_path / "a.txt").write_text("content")
     monkeypatch.chdir(tmp_path)
     assert text_of(text) == text
+
+
+def test_a_path_that_is_a_url_is_not_fetched() -> None:
+    with pytest.raises(DocumentNotFound, match="downloads nothing: fetch the file first"):
+        open_document(Path("https://example.com/a.txt"))
 
 
 def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ def test_an_empty_document_is_refused_and_nothing_is_sent(
 
 @pytest.mark.parametrize("question", ["", "  ", "\n"])
 def test_an_empty_question_is_refused(agent: MemoryAgent, question: str) -> None:
-    with pytest.raises(ConfigError, match=r"question 0 is .* not empty"):
+    with pytest.raises(ConfigError, match=r"the question is .* not empty"):
         agent.ask(TEXT, question)
     with pytest.raises(ConfigError, match="give at least one"):
         agent.ask_many(TEXT, [])

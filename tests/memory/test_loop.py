@@ -298,7 +298,7 @@ def test_other_settings_are_refused_with_the_difference(make) -> None:
     ]:
         with pytest.raises(RunMismatch, match=says):
             make(**change).ask(TEXT, "Which?", run_id="r1")
-    with pytest.raises(RunMismatch, match="questions was"):
+    with pytest.raises(RunMismatch, match="another question or task"):
         make().ask(TEXT, "Who?", run_id="r1")
 
 

@@ -198,6 +198,8 @@ async def test_no_limits_limit_nothing() -> None:
         ({"cost": 1.0, "prompt_price": 1.0}, "completion_price="),
         ({"calls": -1}, "calls=-1"),
         ({"seconds": float("nan")}, "seconds=nan"),
+        ({"call": 1}, "^call is unknown$"),
+        ({"calls": "many"}, "^calls must be a valid integer.*got 'many'$"),
     ],
 )
 def test_impossible_limits(fields: dict[str, Any], words: str) -> None:

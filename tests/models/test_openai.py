@@ -175,7 +175,7 @@ async def test_wrong_path_says_so(server: Script) -> None:
 )
 async def test_no_completion_is_a_bad_response(server: Script, behaviour: Any) -> None:
     server.replies.append(behaviour)
-    with pytest.raises(BadResponse, match="no chat completion") as caught:
+    with pytest.raises(BadResponse, match="not a chat completion") as caught:
         await complete(server)
     assert caught.value.retryable
 
@@ -304,7 +304,7 @@ async def test_window_failure_is_not_remembered(server: Script) -> None:
         with pytest.raises(kind):
             await model.window()
     server.models = send(200, b"<html>")
-    with pytest.raises(BadResponse, match="no list of models"):
+    with pytest.raises(BadResponse, match="not a list of models"):
         await model.window()
     server.serve_models({"id": "tiny", "max_model_len": 64})
     assert await model.window() == 64

@@ -155,7 +155,7 @@ def test_words_beside_tool_calls_stay() -> None:
     ids=["text", "null", "bare", "no-object", "no-name", "empty-name", "list", "id", "custom"],
 )
 def test_tool_calls_of_another_form_are_no_reply(calls: Any) -> None:
-    with pytest.raises(BadResponse, match="no chat completion"):
+    with pytest.raises(BadResponse, match="not a chat completion"):
         read(chat(None, tool_calls=calls))
 
 

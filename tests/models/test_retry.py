@@ -261,7 +261,10 @@ async def test_a_server_that_has_answered_is_waited_for_while_patience_lasts(
     assert caught.value.attempts == len(model.requests) - 1 == len(clock.waits) + 1
     assert all(LOST_WAIT / 2 <= waited <= LOST_WAIT for waited in clock.waits[5:])
     assert len(caplog.records) == len(clock.waits)
-    assert "attempt 3 (waiting up to 600 s for the server) failed" in caplog.records[2].message
+    third = caplog.records[2].message
+    assert "attempt 3 (waiting up to 600 s for the server) failed" in third
+    assert third.endswith("s: same error")
+    assert str(error).partition("; ")[0] in caplog.records[0].message
 
 
 async def test_a_server_that_comes_back_answers_with_few_of_its_many_failures(clock: Clock) -> None:

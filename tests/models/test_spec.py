@@ -276,7 +276,14 @@ def test_the_model_may_come_from_the_environment(
 def test_no_model(spec: str | None) -> None:
     with pytest.raises(NoModel) as caught:
         open_model(spec)
-    for word in ("MEMAGENT_MODEL", ".env", "vllm:NAME", "'extractive'", "need no server"):
+    for word in (
+        "--model",
+        "MEMAGENT_MODEL",
+        ".env",
+        "vllm:NAME",
+        "'extractive'",
+        "need no server",
+    ):
         assert word in str(caught.value)
 
 
@@ -285,7 +292,9 @@ def test_no_model(spec: str | None) -> None:
     [
         ("Qwen/Qwen3-4B", "vllm:Qwen/Qwen3-4B"),
         ("vlm:Qwen", "vllm:Qwen"),
-        ("qwen3:4b", "vllm:qwen3:4b"),
+        ("qwen3:4b", "openai:qwen3:4b"),
+        ("gpt-4", "openai:gpt-4"),
+        ("ollama:llama3", "openai:llama3"),
         ("extractiv", "extractive"),
         ("OpenAI:gpt", "openai:gpt"),
     ],
@@ -294,7 +303,8 @@ def test_a_bare_name_is_not_guessed(spec: str, meant: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_model(spec)
     assert repr(spec) in str(caught.value)
-    assert f"did you mean {meant!r}?" in str(caught.value)
+    assert f"did you mean {meant!r}" in str(caught.value)
+    assert ("localhost:11434/v1" in str(caught.value)) == spec.startswith("ollama:")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +315,8 @@ def test_a_bare_name_is_not_guessed(spec: str, meant: str) -> None:
         ("extractive:x", {}, "takes no name"),
         ("extractive", {"base_url": "http://h/v1"}, "base_url="),
         ("vllm:m", {"base_url": "localhost:8000/v1"}, "localhost:8000/v1.*http://"),
-        ("vllm:m", {"window": 0}, "window 0"),
+        ("vllm:m", {"base_url": "http://a/v1,,http://b/v1"}, "the base URL '' does not start"),
+        ("vllm:m", {"window": 0}, "window must be at least 1 token, got 0"),
         (ScriptedModel([]), {"api_key": "k", "window": 5}, "api_key=, window="),
     ],
 )
@@ -363,7 +374,9 @@ async def test_a_model_in_this_process_takes_an_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     model = open_model(f"transformers:{weights}")
-    with pytest.raises(ConfigError, match=r"pip install 'memagent\[transformers\]'"):
+    with pytest.raises(
+        ConfigError, match=r"needs the extra 'transformers': pip install 'memagent\[transformers\]'"
+    ):
         await model.window()
     await model.aclose()
 

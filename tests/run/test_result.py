@@ -24,6 +24,11 @@ def test_a_result_shows_what_matters_on_one_line() -> None:
         "Result(answer='Pierre & Natásha', stop_reason='answered', chunks=683, calls=684, "
         "prompt_tokens=4430000, completion_tokens=38000, run_id='r1')"
     )
+    lost = result(usage=Usage(retries=3, retry_tokens=900))
+    assert "calls=0, prompt_tokens=0, completion_tokens=0, retries=3, retry_tokens=900" in repr(
+        lost
+    )
+    assert "3 retries (900 tokens)" in lost._repr_html_()
     stopped = result(answer=None, stop_reason=StopReason.LIMIT, detail="3 calls are used up")
     assert "answer=None (3 calls are used up)" in repr(stopped)
 

@@ -131,7 +131,7 @@ async def test_a_run_with_early_summaries_is_resumed_after_any_event(tmp_path: P
 
 def test_a_run_belongs_to_its_task_tools_and_settings(agent: ToolAgent, tmp_path: Path) -> None:
     agent.run(TASK, run_id="r1")
-    with pytest.raises(RunMismatch, match="questions"):
+    with pytest.raises(RunMismatch, match="another question or task"):
         agent.run("Another task.", run_id="r1")
     path = tmp_path / "runs.sqlite"
     others: list[tuple[str, dict[str, Any]]] = [
@@ -206,7 +206,7 @@ def test_a_run_that_is_not_there(agent: ToolAgent) -> None:
         ({"tools": []}, "at least one"),
         ({"tools": None}, "tools=None"),
         ({"tools": "look"}, "tools='look'"),
-        ({"tools": [3]}, "3 is no function"),
+        ({"tools": [3]}, "3 is not a function"),
         ({"tools": adding_tools() * 2}, "two tools are named 'look'"),
         ({"sampling": {"temperature": -1}}, "-1"),
     ],

@@ -548,9 +548,9 @@ def test_a_final_tool_ends_the_session(store: RunStore) -> None:
     ("call", "told"),
     [
         (calls("{}", name="lok"), "Did you mean 'look'?"),
-        (calls("{oops"), "the arguments are no JSON"),
+        (calls("{oops"), "the arguments are not JSON"),
         (calls('{"item": "first"}'), "item"),
-        (calls('["a"]'), "no JSON object"),
+        (calls('["a"]'), "must be a JSON object"),
     ],
 )
 def test_malformed_calls_are_results(

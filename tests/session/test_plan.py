@@ -42,6 +42,7 @@ def plan(task: Any = "Find it.", window: int | None = None, **settings: Any) -> 
         ("working_context", 0),
         ("working_context", "many"),
         ("working_context", 1.5),
+        ("working_context", "4096"),
         ("max_steps", 0),
         ("max_summaries", -1),
         ("summary_tokens", 0),

@@ -107,12 +107,12 @@ def füße() -> None: ...
 @pytest.mark.parametrize(
     ("function", "told"),
     [
-        ("add", r"'add' is no function; write one around it"),
+        ("add", r"'add' is not a function; write one around it"),
         (None, None),
-        (3, r"3 is no function"),
-        (dict, r"is no function"),
-        (Parrot(), r"is no function; write one around it"),
-        (functools.partial(add, b=1), r"is no function"),
+        (3, r"3 is not a function"),
+        (dict, r"is not a function"),
+        (Parrot(), r"is not a function; write one around it"),
+        (functools.partial(add, b=1), r"is not a function"),
         (tool(add), r"'add' is a tool already"),
         (yields, r"yields yields; a tool returns"),
         (yields_async, r"yields_async yields"),

@@ -61,7 +61,7 @@ async def test_a_server_may_be_opened_again_but_not_twice_at_once(mcp_url: str) 
     for _ in range(2):
         async with server:
             assert (await Toolset(server.tools).run(call("add", a=1))).ok
-            with pytest.raises(ConfigError, match="is open already"):
+            with pytest.raises(ConfigError, match="is already open"):
                 await server.__aenter__()
 
 

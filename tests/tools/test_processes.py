@@ -121,7 +121,7 @@ async def test_it_runs_in_another_process_which_is_used_again(module: ModuleType
 async def test_arguments_are_checked_here_and_converted_there(module: ModuleType) -> None:
     square = in_process(module.square)
     assert await square.run({"n": "12"}) == "144"
-    with pytest.raises(BadArguments, match="- n: it is missing"):
+    with pytest.raises(BadArguments, match="- n: missing"):
         await square.run({})
 
 

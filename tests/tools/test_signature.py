@@ -154,14 +154,14 @@ def calls(good: str, word: Callable[[], int]) -> None: ...
 @pytest.mark.parametrize(
     ("function", "told"),
     [
-        (no_hint, r"no_hint: its parameter 'word' has no type hint; add one, such as word: str"),
+        (no_hint, r"no_hint: parameter 'word' has no type hint; add one, such as word: str"),
         (stars, r"stars: .* '\*words' takes; name each parameter"),
         (double_stars, r"double_stars: .* '\*\*words' takes; name each"),
         (unresolvable, r"unresolvable: .*'Nowhere' of its parameter 'word' .* top level"),
         (opaque, r"opaque: .* parameter 'word' takes .*; use a type that has a JSON form"),
         (calls, r"calls: .* parameter 'word' takes"),
         (print, r"print: .*\*args"),
-        (dict.update, r"update does not say what it takes; write a function around it"),
+        (dict.update, r"update does not say what it takes; wrap it in a function"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -178,7 +178,7 @@ def test_a_model_is_told_each_wrong_argument_on_a_line() -> None:
     first, *lines, last = str(caught.value).splitlines()
     assert first == "the arguments do not fit:"
     assert lines == [
-        "- query: it is missing",
+        "- query: missing",
         "- where.pages.1: Input should be a valid integer, unable to parse string as an integer, not 'x'",
         "- limit: Input should be a valid integer, unable to parse string as an integer, not 'many'",
         "- word: there is no such argument; those there are: query, where, limit",

@@ -241,7 +241,7 @@ class Measure(RunChoice):
     cuts: Annotated[
         opt.Cuts | None,
         typer.Option(
-            help="Cut at sentence ends, or exactly at the limit. Default: the policy's, else exact.",
+            help="Cut at sentence ends, or exactly at the limit. Default: as the model was trained, else exact.",
             rich_help_panel=opt.BUDGET,
             show_default=False,
         ),
@@ -256,7 +256,7 @@ class Measure(RunChoice):
             metavar="X",
             min=0,
             max=1,
-            help="Nucleus sampling. Default: the policy's, else 0.95.",
+            help="Nucleus sampling. Default: as the model was trained, else 0.95.",
             rich_help_panel=opt.MODEL,
             show_default=False,
         ),

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from memagent.errors import ConfigError
+from memagent.texts import name_extra
 from memagent_bench.published import ONE_SHOT
 from memagent_bench.suites import one_of, several_of
 from memagent_bench.systems.asking import agent_of
@@ -42,7 +43,7 @@ def _langchain(name: str, setting: Setting) -> System:
     try:
         from memagent_bench.systems.langchain_refine import LangChainRefine
     except ImportError as error:
-        raise _missing(name, "langchain-classic", error) from error
+        raise _missing(name) from error
     return Peer(name, setting, LangChainRefine())
 
 
@@ -50,14 +51,13 @@ def _llamaindex(name: str, setting: Setting) -> System:
     try:
         from memagent_bench.systems.llamaindex_refine import LlamaIndexRefine
     except ImportError as error:
-        raise _missing(name, "llama-index-core", error) from error
+        raise _missing(name) from error
     return Peer(name, setting, LlamaIndexRefine())
 
 
-def _missing(name: str, package: str, error: ImportError) -> ConfigError:
-    return ConfigError(
-        f"the system {name!r} needs {package} ({error}): pip install 'memagent[peers]', or leave it out of --systems"
-    )
+def _missing(name: str) -> ConfigError:
+    needed = name_extra(f"the system {name!r}", "peers")
+    return ConfigError(f"{needed}, or leave it out of --systems")
 
 
 SYSTEMS: dict[str, Known] = {

@@ -20,6 +20,8 @@ from memagent.chunking.window import Neutralise, Window
 from memagent.errors import ConfigError, RunMismatch
 from memagent.tokens.base import TokenCounter
 
+CHANGED = "the document has changed: {}; hand in the same text, or use another run_id= (--run-id)"
+"""Why a run cannot be resumed."""
 MIN_LIMIT = 16
 """The least chunk limit: one character may take 4 tokens (its bytes), with U+2060 behind it 7, and has to fit."""
 FIRST_CHARS_PER_TOKEN = 4.0
@@ -107,9 +109,7 @@ class Chunker:
         resume: ResumePoint | None = None,
     ) -> None:
         if limit < MIN_LIMIT:
-            raise ConfigError(
-                f"a chunk limit of {limit!r} tokens is too small; use at least {MIN_LIMIT}"
-            )
+            raise ConfigError(f"a chunk limit must be at least {MIN_LIMIT} tokens, got {limit!r}")
         if not 0 <= 2 * overlap < limit:
             raise ConfigError(
                 f"overlap={overlap!r} is out of range: use 0 to {(limit - 1) // 2}, less than half the "
@@ -169,8 +169,9 @@ class Chunker:
         """
         if self._resume is not None:
             raise RunMismatch(
-                f"the document has {self._fed} characters, but this run had already read "
-                f"{self._resume.covered}: it is another document, or was changed; start a new run"
+                CHANGED.format(
+                    f"it has {self._fed:,} characters, and the run read {self._resume.covered:,}"
+                )
             )
         self._closed = True
 
@@ -301,8 +302,5 @@ class Chunker:
         if self._fed + len(head) == resume.covered:
             self._resume = None
             if self._hash.hexdigest() != resume.digest:
-                raise RunMismatch(
-                    f"the document's first {resume.covered} characters are not those that this run has "
-                    f"read: it is another document, or was changed; start a new run"
-                )
+                raise RunMismatch(CHANGED.format(f"its first {resume.covered:,} characters differ"))
         return piece[max(0, resume.next_start - self._fed) :]

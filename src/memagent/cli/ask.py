@@ -26,7 +26,7 @@ from memagent.cli.setup import (
 )
 from memagent.cli.show import report
 from memagent.cli.watch import watch
-from memagent.errors import ConfigError, StoreError
+from memagent.errors import ConfigError, DocumentNotFound, StoreError
 
 if TYPE_CHECKING:
     from memagent.documents import Document
@@ -162,5 +162,8 @@ def resume(given: Resume) -> None:
         named, document = given.document or record.source.get("path"), None
         if named is not None:
             options: dict[str, Any] = record.source.get("options") or {}
-            document = open_source(named, **options)
+            try:
+                document = open_source(named, **options)
+            except DocumentNotFound as error:
+                raise DocumentNotFound(f"{error}, or give --document FILE") from error
         run(agent, agent.resume_stream(record.id, document), document, store, outcome)

@@ -16,6 +16,7 @@ from memagent.cli.fetch import SMOL, ensure_fetched
 from memagent.cli.needle import book
 from memagent.cli.options import Display
 from memagent.cli.progress import Tally
+from memagent.cli.session import drive
 from memagent.cli.show import as_json, costs
 from memagent.cli.watch import watch
 from memagent.events import ChunkRead, Event, MemoryKept, MemoryUpdated
@@ -123,6 +124,7 @@ def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
             )
         ) as agent,
     ):
+        drive(agent.model.window())  # what cannot be loaded fails before the headline
         if outcome.for_people:
             outcome.paper.line(
                 f"{agent.model.name} reads {read.title}, {len(read.text):,} characters, once for "

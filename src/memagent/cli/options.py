@@ -67,16 +67,16 @@ TOKENIZER_HELP = (
     "What counts tokens: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's."
 )
 GATE_HELP = (
-    "update lets the model keep its memory in a few tokens, exit lets it stop early. Default: the "
-    "policy's, else off."
+    "update lets the model keep its memory in a few tokens, exit lets it stop early. Default: as the "
+    "model was trained, else off."
 )
 DEGENERATE_HELP = (
     "A memory that repeats itself or collapses is asked for again, up to twice, and then taken (retry); keep keeps the "
-    "old one, take does not ask. Default: the policy's, else retry."
+    "old one, take does not ask. Default: as the model was trained, else retry."
 )
 TRUST_HELP = (
-    "neutral makes look-alikes of prompt fields harmless; exact leaves them, for trained checkpoints. Default: the "
-    "policy's, else neutral."
+    "neutral makes look-alikes of prompt fields harmless; exact leaves them, for trained checkpoints. Default: as the "
+    "model was trained, else neutral."
 )
 DISPLAY_HELP = (
     "full is for a terminal, plain prints lines, json one object, none the bare answer. Default: full on a terminal, "
@@ -89,7 +89,11 @@ Model = Annotated[str | None, _of_model(MODEL_HELP, "SPEC")]
 Tokenizer = Annotated[str | None, _of_model(TOKENIZER_HELP, "SPEC")]
 Temperature = Annotated[
     float | None,
-    _of_model("Sampling temperature; 0 is greedy. Default: the policy's, else 0.7.", "X", low=0),
+    _of_model(
+        "Sampling temperature; 0 is greedy. Default: as the model was trained, else 0.7.",
+        "X",
+        low=0,
+    ),
 ]
 
 Window = Annotated[
@@ -107,19 +111,22 @@ MemoryTokens = Annotated[
 CutsOption = Annotated[
     Cuts | None,
     _of_budget(
-        "Cut at sentence ends, or exactly at the limit. Default: the policy's, else sentence."
+        "Cut at sentence ends, or exactly at the limit. Default: as the model was trained, else sentence."
     ),
 ]
 Overlap = Annotated[
     int | None,
     _of_budget(
-        "Tokens that the next chunk repeats. Default: the policy's, else 0.", "TOKENS", low=0
+        "Tokens that the next chunk repeats. Default: as the model was trained, else 0.",
+        "TOKENS",
+        low=0,
     ),
 ]
 Prompts = Annotated[
     str | None,
     _of_budget(
-        "plain, boxed, small, or a TOML file. Default: the policy's, else plain.", "NAME|FILE"
+        "plain, boxed, small, or a TOML file. Default: as the model was trained, else plain.",
+        "NAME|FILE",
     ),
 ]
 GateOption = Annotated[Gate | None, _of_budget(GATE_HELP)]
@@ -129,7 +136,9 @@ TrustOption = Annotated[Trust | None, _of_budget(TRUST_HELP)]
 Store = Annotated[
     Path | None, _of_run("The file of runs. Default: runs.sqlite in your state folder.", "FILE")
 ]
-Durable = Annotated[bool, _of_run("Lose nothing in a power cut either; slower.", "", "--durable")]
+Durable = Annotated[
+    bool, _of_run("Survive a power cut without losing a step; slower.", "", "--durable")
+]
 MaxCalls = Annotated[
     int | None, _of_run("Stop, resumably, after N calls in all. Default: no limit.", "N", low=1)
 ]

@@ -85,6 +85,8 @@ def _rows(found: Found) -> list[tuple[str, str]]:
     agrees = "as counted" if call.counted == call.prompt_tokens else f"counted {call.counted}"
     speculation = found.speculation or "the server does not say"
     tokens = f"{call.prompt_tokens} prompt tokens ({agrees}), {call.completion_tokens} generated"
+    if call.prompt_tokens <= 0:
+        tokens = f"usage not reported, {call.counted} prompt tokens counted"
     return [
         ("server", found.base_url),
         ("kind", f"{found.dialect} {found.version or '(version unknown)'}"),

@@ -153,9 +153,7 @@ def seconds_of(age: str) -> float:
     """Seconds of an age such as `30d`; a ConfigError if it is not an age."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", age.strip())
     if found is None:
-        raise ConfigError(
-            f"--older-than must be a number and m, h, d or w, such as 30d, got {age!r}"
-        )
+        raise ConfigError(f"--older-than must be a number with m, h, d or w (30d), got {age!r}")
     return float(found[1]) * UNITS[found[2]]
 
 

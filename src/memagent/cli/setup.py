@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 import sys
 from dataclasses import dataclass
 from json import loads
@@ -122,8 +123,13 @@ class Ask(Served):
     json: opt.Json = False
 
     def list_questions(self) -> tuple[str, ...]:
-        """The questions in the order of the command line; a ConfigError if there is none."""
+        """The questions in the order of the command line; a ConfigError if there is none, or it is the document."""
         first = () if self.question is None else (self.question,)
+        exists = os.path.exists  # False for what cannot be a path, where `Path.exists` raises
+        if self.doc != "-" and self.question and exists(self.question) and not exists(self.doc):
+            raise ConfigError(
+                f"there is no file {self.doc!r}, but there is {self.question!r}: did you swap DOC and QUESTION?"
+            )
         questions = (*first, *(self.questions or ()))
         if not questions:
             raise ConfigError(

@@ -102,7 +102,8 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
         if sample.startswith(mark):
             return encoding
     if (found := recognise(sample[:64])) is not None:
-        raise _binary(name, f"it is {found}")
+        tool = " (pdftotext)" if "PDF" in found else ""
+        raise BinaryDocument(f"{name!r} is {found}: convert it to plain text first{tool}")
     if b"\0" in sample:
         guess = _wide(sample, name)
     elif control_share(sample) > BINARY_SHARE:

@@ -69,7 +69,7 @@ def check(pieces: Iterable[str], name: str) -> Generator[str]:
         except UnicodeEncodeError as error:
             raise DecodingError(
                 f"character {given + error.start} of {name!r} is a lone surrogate "
-                f"({piece[error.start]!r}), which is no text: decode the source with "
+                f"({piece[error.start]!r}), which is not text: decode the source with "
                 f"errors='replace', or hand it in as bytes"
             ) from error
         given += len(piece)

@@ -106,7 +106,9 @@ def _warn_of_a_place(text: str) -> None:
         advice = f"there is a file of that name: give Path({text!r}) to read it"
     else:
         return
-    warnings.warn(f"the document {text!r} is read as the text itself; {advice}", stacklevel=2)
+    message = f"the document {text!r} is read as the text itself; {advice}"
+    # It is read in a thread, whose stack does not hold the caller's line.
+    warnings.warn_explicit(message, UserWarning, "memagent", 1)
 
 
 class IterableSource:
@@ -198,9 +200,10 @@ class FileSource(IterableSource):
 
     def _not_found(self, error: Exception) -> DocumentNotFound:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        return DocumentNotFound(
-            f"{str(self._source)!r} cannot be read: {why}; check the path and its permissions"
-        )
+        advice = "check the path and its permissions"
+        if str(self._source).startswith(("http:/", "https:/")):
+            advice = "memagent downloads nothing: fetch the file first, and give its path"
+        return DocumentNotFound(f"{str(self._source)!r} cannot be read: {why}; {advice}")
 
 
 class OpenFileSource(IterableSource):

@@ -30,9 +30,9 @@ class MemoryAgent(Agent[MemorySettings]):
     out: the defaults below are those of other models.
 
     Args:
-        model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `transformers:FOLDER`, `nano`, `extractive`), any
-            `ChatModel`, or None for `MEMAGENT_MODEL`. Addresses, keys, headers, timeouts and tokenizers: `open_model`.
-        prompts: a shipped prompt set (`plain`, `boxed`), a TOML file, or a `PromptSet`; default `plain`.
+        model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `transformers:FOLDER`, `smol`, `nano`, `extractive`),
+            any `ChatModel`, or None for `MEMAGENT_MODEL`. Addresses, keys, timeouts and tokenizers: `open_model`.
+        prompts: a shipped prompt set (`plain`, `boxed`, `small`), a TOML file, or a `PromptSet`; default `plain`.
         window: tokens of prompt plus output; default the smaller of the server's window and 8192.
         chunk_tokens: tokens of a chunk; default as `ContextBudget` divides the window.
         memory_tokens: tokens of the memory, and of one output; default likewise.

@@ -30,7 +30,7 @@ def repetition(text: str) -> str | None:
 
 
 def has_collapsed(old: str, new: str, chunk: str) -> bool:
-    """Whether a memory lost most of its words, and the chunk is no reason: few of the words that are left stand in it.
+    """Whether a memory lost most of its words, unexplained by the chunk: few of the words that are left stand in it.
 
     A memory of suspects that becomes the culprit's name has the name from the chunk; one that becomes "nothing
     relevant" has its words from nowhere.

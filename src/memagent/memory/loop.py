@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memagent.chunking import Chunk, ResumePoint, chunks
+from memagent.chunking.chunker import CHANGED
 from memagent.documents import Document, Source, open_document
 from memagent.errors import DocumentRequired, LimitReached, RunMismatch
 from memagent.events import (
@@ -124,8 +125,7 @@ class MemoryLoop(Loop[list[Result]]):
                     same = self._last is None or not self._last["last"]
                 if not same:
                     raise RunMismatch(
-                        f"run {log.run_id!r} began with another document: this one differs at or before "
-                        f"character {chunk.end}; hand in the same text, or use another --run-id"
+                        CHANGED.format(f"it differs at or before character {chunk.end:,}")
                     )
                 active = list(filter(self._reads, self._states))
                 if not active:
@@ -308,5 +308,7 @@ def _problem(state: State, chunk: Chunk | None, reply: Update | Answer) -> str |
     if (piece := repetition(text)) is not None:
         return f"the {what} says {quote(piece)} over and over"
     if chunk is not None and has_collapsed(state.memory, text, chunk.text):
-        return f"hardly a word of the memory is left, and the chunk is no reason: {quote(text)}"
+        return (
+            f"hardly a word of the memory is left, and the chunk does not explain it: {quote(text)}"
+        )
     return None

@@ -60,7 +60,7 @@ class MemoryPlan(Plan):
         if not questions:
             raise ConfigError("there is no question: give at least one")
         for place, question in enumerate(questions):
-            check_text(f"question {place}", question)
+            check_text(f"question {place}" if questions[1:] else "the question", question)
         whole = choose_window(model, settings.window, window)
         tags = prompts.tags if settings.trust == "neutral" else None
         neutraliser = Neutraliser(tags, counter.control_tokens)

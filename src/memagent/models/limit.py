@@ -13,7 +13,7 @@ from typing import Self
 from pydantic import model_validator
 
 from memagent.errors import ConfigError, LimitReached, ModelError, TokenizerError
-from memagent.messages import ChatRequest, Completion, Leaf, Usage
+from memagent.messages import ChatRequest, Completion, Options, Usage
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.sharing import PerLoop
 from memagent.threads import in_thread
@@ -51,11 +51,11 @@ class ConcurrencyLimit(Wrapper):
         return shared
 
 
-class Limits(Leaf):
+class Limits(Options):
     """How much may be spent. None sets no limit.
 
     Raises:
-        ConfigError: a limit or price is negative, or `cost` comes without both prices.
+        ConfigError: a limit is unknown or negative, or `cost` comes without both prices.
     """
 
     calls: int | None = None

@@ -70,9 +70,9 @@ class OpenAIModel:
         if not model.strip():
             raise ConfigError(f"the model name {model!r} is empty; give the name that is served")
         if window is not None and window < 1:
-            raise ConfigError(f"window {window!r} is no number of tokens; give one such as 8192")
+            raise ConfigError(f"window must be at least 1 token, got {window!r}")
         if not timeout > 0:
-            raise ConfigError(f"timeout {timeout!r} is no number of seconds above 0")
+            raise ConfigError(f"timeout must be over 0 seconds, got {timeout!r}")
         if dialect not in DIALECTS:
             raise ConfigError(f"the dialect {dialect!r} is unknown; use {', '.join(DIALECTS)}")
         if counted := {"messages", "model", "n", "stream", "stream_options"} & set(

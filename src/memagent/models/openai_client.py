@@ -245,7 +245,7 @@ def _check_url(base_url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         raise ConfigError(
-            f"the base URL ...{safe!r} is no URL (its host or port cannot be read); {_EXAMPLE}"
+            f"the base URL ...{safe!r} is not a URL (its host or port cannot be read); {_EXAMPLE}"
         ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(

@@ -149,7 +149,7 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
         reply = _Reply.model_validate_json(body)
     except ValidationError as error:
         raise BadResponse(
-            f"{endpoint}: the reply is no chat completion: {_excerpt(body, endpoint)}; "
+            f"{endpoint}: the reply is not a chat completion: {_excerpt(body, endpoint)}; "
             f"does the base URL lead to an OpenAI-compatible server?"
         ) from endpoint.cause(error)
     if reply.finish_reason in _BROKEN_OFF:
@@ -208,7 +208,7 @@ def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
         listed = _listing.validate_json(body)
     except ValidationError as error:
         failure = BadResponse(
-            f"{endpoint}: the reply to GET /models is no list of models: {_excerpt(body, endpoint)}; "
+            f"{endpoint}: the reply to GET /models is not a list of models: {_excerpt(body, endpoint)}; "
             f"does the base URL lead to an OpenAI-compatible server?"
         )
         failure.retryable = False  # it is a page of something else, and will be

@@ -76,9 +76,7 @@ async def probe(model: ChatModel) -> list[Probe | ModelError]:
     while isinstance(model, Wrapper):
         model = model.inner
     if not isinstance(model, OpenAIModel):
-        raise ConfigError(
-            f"the model {model.name!r} runs without a server: there is nothing to probe"
-        )
+        raise ConfigError(f"the model {model.name!r} has no server: there is nothing to probe")
     found: list[Probe | ModelError] = []
     for server in model.servers:
         try:

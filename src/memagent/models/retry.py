@@ -61,18 +61,13 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
-            raise ConfigError(
-                f"attempts {self.attempts!r} is too few: a call is sent at least once"
-            )
+            raise ConfigError(f"attempts must be at least 1, got {self.attempts!r}")
         if not (self.max_wait >= 0 and self.patience >= 0):
             raise ConfigError(
-                f"max_wait {self.max_wait!r} and patience {self.patience!r} are seconds: "
-                f"0 or more is possible"
+                f"max_wait {self.max_wait!r} and patience {self.patience!r} must be 0 seconds or more"
             )
         if self.deadline is not None and not self.deadline > 0:
-            raise ConfigError(
-                f"deadline {self.deadline!r} is no number of seconds above 0; None sets none"
-            )
+            raise ConfigError(f"deadline must be over 0 seconds or None, got {self.deadline!r}")
 
 
 class Retry(Wrapper):
@@ -247,6 +242,9 @@ class _Course:
     def _note(self, state: RetryCallState) -> None:
         wait = state.upcoming_sleep
         text, waited = f"{type(self._last).__name__}: {self._last}", wait
+        # The caller hears all of it from the error.
+        same = bool(self.failures) and self.failures[-1].error == text
+        why = "same error" if same else str(self._last).partition("; ")[0]
         if len(self.failures) == FAILURES_KEPT:
             text += f" (and {self.sent - FAILURES_KEPT} before it)"
             waited += self.failures.pop().waited
@@ -254,5 +252,5 @@ class _Course:
         which = f"{self._used} of {self._policy.attempts}"
         if self._away:
             which = f"{self.sent} (waiting up to {self._policy.patience:g} s for the server)"
-        said = "%s: attempt %s failed, the next one in %.1f s: %s"
-        logger.warning(said, self._name, which, wait, self._last)
+        said = "%s: attempt %s failed, retrying in %.1f s: %s"
+        logger.warning(said, self._name, which, wait, why)

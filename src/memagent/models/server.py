@@ -228,7 +228,7 @@ class Server:
             reply = str(error)
         if not isinstance(reply, dict):
             raise BadResponse(
-                f"{self.endpoint}: the reply to {path} is no JSON object: "
+                f"{self.endpoint}: the reply to {path} is not a JSON object: "
                 f"{self.endpoint.quote(str(reply))!r}"
             )
         return cast("dict[str, JsonValue]", reply)

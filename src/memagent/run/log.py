@@ -155,16 +155,22 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     """Compares a stored run with what is asked now.
 
     Raises:
-        RunMismatch: they differ; the message names each difference.
+        RunMismatch: they differ; the message says where.
     """
     # Through JSON, as the stored one was: tuples are lists there.
     before, after = _flatten(record.binding), _flatten(json.loads(json.dumps(binding)))
     if before == after:
         return
     parts = [{k: v for k, v in fields.items() if k not in FOLLOWING} for fields in (before, after)]
+    if before["agent"] == after["agent"] and before["questions"] != after["questions"]:
+        asked = ", ".join(map(repr, before["questions"]))
+        raise RunMismatch(
+            f"run {record.id!r} was started with another question or task ({asked}): pass the same one to resume it, "
+            f"or another run_id= (--run-id)"
+        )
     raise RunMismatch(
         f"run {record.id!r} was made with other settings: {list_differences(*parts)}. "
-        f"Use the same ones to resume it, or another --run-id"
+        f"Use the same ones to resume it, or another run_id= (--run-id)"
     )
 
 

@@ -20,7 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Settings(Leaf):
+class Settings(Leaf, strict=True):
     """An agent's settings as plain data: kept with each run, so that the same agent can be made again."""
 
     sampling: Sampling = Sampling()
@@ -92,6 +92,6 @@ def check_text(what: str, text: str) -> str:
         raise ConfigError(f"{what} is {quote(text)}: give a text that is not empty")
     if repair_surrogates(text) != text:
         raise ConfigError(
-            f"{what} {quote(text)} holds half a surrogate pair: give text that can be encoded"
+            f"{what} {quote(text)} holds half a surrogate pair, which cannot be encoded"
         )
     return text

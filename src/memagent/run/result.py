@@ -49,7 +49,8 @@ class RunResult(ABC):
         counts = [f"{name}={getattr(self, name)!r}" for name in self._counted]
         spent = [
             f"{name}={getattr(self.usage, name)!r}"
-            for name in ("calls", "prompt_tokens", "completion_tokens")
+            for name in ("calls", "prompt_tokens", "completion_tokens", "retries", "retry_tokens")
+            if getattr(self.usage, name) or not name.startswith("retr")
         ]
         facts = ", ".join([f"stop_reason={self.stop_reason.value!r}", *counts, *spent])
         return f"{type(self).__name__}(answer={self._describe_answer(repr)}, {facts}, run_id={self.run_id!r})"
@@ -64,6 +65,8 @@ class RunResult(ABC):
         counts = [plural(getattr(self, name), word) for name, word in self._counted.items()]
         tokens = f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens"
         facts = [self.stop_reason.value, *counts, plural(usage.calls, "call"), tokens]
+        if usage.retries:
+            facts.append(f"{usage.retries:,} retries ({usage.retry_tokens:,} tokens)")
         return (
             f"<div><p><b>{escape(self.asked)}</b></p><p>{escape(self._describe_answer())}</p>{self._body()}"
             f"<small>{escape(' · '.join([*facts, f'run {self.run_id}']))}</small></div>"

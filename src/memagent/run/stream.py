@@ -136,9 +136,7 @@ class EventStream(Generic[R]):
             ConfigError: the events were not consumed to the end.
         """
         if self._outcome is None:
-            raise ConfigError(
-                f"run {self.run_id!r} has not ended: consume its events to the end first"
-            )
+            raise ConfigError(f"run {self.run_id!r} has not ended: consume all its events first")
         return self._outcome
 
     async def finish(self) -> R:

@@ -94,7 +94,7 @@ class Database:
         ).fetchone()
         if application != APPLICATION_ID and (application or version or tables):
             raise StoreCorrupt(
-                f"{self._where} is a SQLite file of another program; name another --store"
+                f"{self._where} is another program's SQLite file; name another --store"
             )
         if version > VERSION:
             raise StoreTooNew(
@@ -136,7 +136,7 @@ def _translate(error: sqlite3.DatabaseError | OSError, where: str) -> StoreError
         return StoreReadOnly(f"cannot write {where} ({error}): name a writable file with --store")
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreCorrupt(
-            f"{where} is damaged or no run store ({error}): move it away, or name another --store"
+            f"{where} is damaged or not a run store ({error}): name another --store"
         )
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(f"{where} stayed locked by another process for {BUSY_SECONDS} s")

@@ -140,7 +140,7 @@ class ToolAgent(Agent[ToolSettings]):
         binding = self.store.get(run_id).binding
         if binding["agent"] != "tools":
             raise RunMismatch(
-                f"run {run_id!r} reads a document: resume it with MemoryAgent, or `memagent resume`"
+                f"run {run_id!r} reads a document: use MemoryAgent or `memagent resume`"
             )
         return self.stream(binding["questions"][0], run_id=run_id)
 

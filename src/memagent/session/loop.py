@@ -127,7 +127,7 @@ class ToolLoop(Loop[SessionResult]):
             if self._steps >= (most := self.plan.settings.max_steps):
                 raise _Stop(
                     StopReason.OUT_OF_STEPS,
-                    f"there is no answer after max_steps={most}; allow more and resume the run",
+                    f"no answer after {most} steps; resume the run with a larger max_steps=",
                 )
             while buffer.due and await self._compact():
                 pass

@@ -34,7 +34,7 @@ class ToolSettings(Settings):
     max_steps: int = Field(default=100, gt=0)
     summary_tokens: int | None = Field(default=None, gt=0)
     protocol: Protocol = "native"
-    instructions: str = Field(default="", strict=True)
+    instructions: str = ""
     early: float | None = Field(default=None, gt=0, lt=1)
 
     @field_validator("instructions")

@@ -174,9 +174,7 @@ def _check(references: Sequence[str]) -> list[str]:
     if isinstance(references, str):
         raise ConfigError(f"references={references!r} is one text; give a list, [{references!r}]")
     if not references or not all(plain(reference) for reference in references):
-        raise ConfigError(
-            f"references={references!r}: a score needs at least one, and none that is blank"
-        )
+        raise ConfigError(f"references={references!r}: a score needs at least one, none blank")
     return list(references)
 
 

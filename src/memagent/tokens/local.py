@@ -53,7 +53,7 @@ class TokenizerFile:
             self._local = is_local(content)
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(
-                f"{str(file)!r} is no tokenizer.json that can be loaded: {error!r}"
+                f"the tokenizer {str(file)!r} cannot be loaded: {error!r}"
             ) from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -155,9 +155,7 @@ def _read(path: Path) -> tuple[Path, bytes]:
             f"there (tokenizer.save_pretrained)"
         )
     if file is None:
-        raise TokenizerError(
-            f"there is no tokenizer at {str(path)!r}; name a tokenizer.json or its folder"
-        )
+        raise TokenizerError(f"no tokenizer at {str(path)!r}; name a tokenizer.json or its folder")
     try:
         raw = file.read_bytes()
         return file, gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw

@@ -130,11 +130,9 @@ def find_template(folder: Path) -> ChatTemplate | None:
         source: Any = template_path.read_text("utf-8") if template_path.is_file() else None
         tool_source: Any = tool_path.read_text("utf-8") if source and tool_path.is_file() else None
     except (OSError, ValueError) as error:
-        raise TokenizerError(
-            f"the tokenizer's settings in {str(folder)!r} cannot be read: {error}"
-        ) from error
+        raise TokenizerError(f"the settings in {str(folder)!r} cannot be read: {error}") from error
     if not isinstance(config, dict):
-        raise TokenizerError(f"{str(config_path)!r} is no JSON object")
+        raise TokenizerError(f"{str(config_path)!r} is not a JSON object")
     settings = cast("dict[str, Any]", config)
     source = source or settings.get("chat_template")
     if isinstance(source, list):

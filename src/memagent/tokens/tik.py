@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memagent.errors import TokenizerError
-from memagent.texts import repair_surrogates
+from memagent.texts import name_extra, repair_surrogates
 from memagent.tokens.byte_bound import prompt_bound
 from memagent.tokens.locality import splits_at_stable_points
 from memagent.tokens.measured import MeasuredText
@@ -79,13 +79,9 @@ def _load(name: str) -> Encoding:
     try:
         import tiktoken
     except ImportError as error:
-        raise TokenizerError(
-            f"'tiktoken:{name}' needs the tiktoken package: pip install 'memagent[tiktoken]'"
-        ) from error
+        raise TokenizerError(name_extra(f"'tiktoken:{name}'", "tiktoken")) from error
     if name not in _FILES:
-        raise TokenizerError(
-            f"tiktoken has no encoding {name!r} that is known here; known: {', '.join(_FILES)}"
-        )
+        raise TokenizerError(f"tiktoken has no encoding {name!r}; known: {', '.join(_FILES)}")
     # Found as tiktoken finds it, so that it downloads nothing.
     cache = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
     folder = Path(cache) if cache else Path(tempfile.gettempdir()) / "data-gym-cache"
@@ -102,9 +98,7 @@ def _load(name: str) -> Encoding:
                 f"environment variable TIKTOKEN_CACHE_DIR names"
             ) from error
         if hashlib.sha256(content).hexdigest() != _SHA256[part]:
-            raise TokenizerError(
-                f"{str(file)!r}, the vocabulary of 'tiktoken:{name}', is damaged; fetch it again"
-            )
+            raise TokenizerError(f"the vocabulary {str(file)!r} is damaged; fetch it again")
     try:
         return tiktoken.get_encoding(name)
     except Exception as error:  # whatever its parser raises

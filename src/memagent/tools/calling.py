@@ -108,14 +108,14 @@ def read_arguments(text: str) -> dict[str, Any]:
         json.dumps(value, ensure_ascii=False).encode()
         if isinstance(value, dict):
             return cast("dict[str, Any]", value)
-        wrong = f"are no JSON object, but {quote(value)}"
+        wrong = f"must be a JSON object, not {quote(value)}"
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 20) : error.pos + 20]
-        wrong = f"are no JSON: {error.msg} at character {error.pos}, near {quote(near)}"
+        wrong = f"are not JSON: {error.msg} at character {error.pos}, near {quote(near)}"
     except UnicodeEncodeError:
         wrong = "hold half of a surrogate pair; write the character itself"
     except ValueError as error:
-        wrong = f"are no JSON: {clip(str(error), 300)}"
+        wrong = f"are not JSON: {clip(str(error), 300)}"
     except RecursionError:
         wrong = "are nested too deeply"
     raise BadArguments(f'the arguments {wrong}. Write one JSON object, such as {{"name": "value"}}')
@@ -131,7 +131,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(constant: str) -> NoReturn:
-    raise ValueError(f"{quote(constant)} is no number of JSON")
+    raise ValueError(f"{quote(constant)} is not a JSON number")
 
 
 def _finite(digits: str) -> float:

@@ -161,10 +161,8 @@ def _check(function: Any) -> None:
     if isinstance(function, Tool):
         raise ConfigError(f"{function.name!r} is a tool already; give it to the agent as it is")
     if not inspect.isroutine(function):
-        raise ConfigError(
-            f"{function!r} is no function; write one around it, with type hints, and give that"
-        )
+        raise ConfigError(f"{function!r} is not a function; write one around it, with type hints")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(
-            f"{function.__qualname__} yields; a tool returns what it has at once, such as a list"
+            f"{function.__qualname__} yields; a tool returns everything at once, in a list"
         )

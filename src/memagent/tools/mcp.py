@@ -71,7 +71,7 @@ class McpServer:
             command: the program.
             args: its arguments.
             env: environment variables, beside those that any program needs (PATH, HOME and the like). No others are
-                passed on: keys are not every server's business.
+                passed on: a server should not see the keys of others.
             cwd: the folder that it runs in; this process's where None.
             prefix: put before the names of its tools.
             timeout: seconds that a call may take.
@@ -149,9 +149,7 @@ class McpServer:
 
     async def __aenter__(self) -> Self:
         if self._connection is not None:
-            raise ConfigError(
-                f"{self._who} is open already; make another McpServer for a second connection"
-            )
+            raise ConfigError(f"{self._who} is already open; make another McpServer")
         self._connection = Connection(self._who, self._connect, self._connect_timeout)
         try:
             served = await in_background(self._connection.open())
@@ -261,7 +259,5 @@ def _hide_secrets(url: str) -> str:
     except ValueError:
         parts, host, port = urlsplit(""), None, ""
     if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError(
-            "the URL of an MCP server has to be one such as 'http://localhost:8000/mcp'"
-        )
+        raise ConfigError("an MCP server's URL must be one such as 'http://localhost:8000/mcp'")
     return f"{parts.scheme}://{host}{port}{parts.path}"

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 from memagent.errors import ConfigError, MemagentError, ToolError
-from memagent.texts import clip, message, name_error
+from memagent.texts import clip, message, name_error, name_extra
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -142,9 +142,7 @@ class Connection:
     def _translate(self, error: BaseException, said: str) -> MemagentError:
         match error:
             case ImportError():
-                return ConfigError(
-                    f"MCP servers need the package mcp, 2.0 or newer ({error}): pip install 'memagent[mcp]'"
-                )
+                return ConfigError(name_extra(self._who, "mcp"))
             case TimeoutError():
                 what = f"{self._who} did not answer within {self._timeout:g} seconds"
                 return ToolError(what + said)

@@ -244,7 +244,7 @@ def _parts(members: _Members) -> tuple[str, str]:
         case None, _:
             return name, "{}"
         case arguments, _:
-            raise _Unreadable(f"the 'arguments' are no JSON object, but {quote(arguments)}")
+            raise _Unreadable(f"the 'arguments' must be a JSON object, not {quote(arguments)}")
 
 
 def _members(text: str, place: int) -> tuple[_Members, int]:
@@ -268,7 +268,7 @@ def _value(text: str, place: int) -> tuple[Any, int]:
         return _DECODER.raw_decode(text, place)
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 20) : error.pos + 20]
-        raise _Unreadable(f"it is no JSON: {error.msg}, near {quote(near)}") from None
+        raise _Unreadable(f"it is not JSON: {error.msg}, near {quote(near)}") from None
     except (ValueError, RecursionError) as error:
         raise _Unreadable(f"its JSON cannot be read: {clip(str(error), 200)}") from None
 

@@ -66,9 +66,7 @@ class Signature:
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"{who} does not say what it takes; write a function around it"
-            ) from error
+            raise ConfigError(f"{who} does not say what it takes; wrap it in a function") from error
         documented = _read_descriptions(function)
         fields: dict[str, Any] = {}
         name = "?"
@@ -118,7 +116,7 @@ class Signature:
     def _line(self, problem: dict[str, Any]) -> str:
         where = clip(".".join(map(str, problem["loc"])) or "arguments", 200)
         if problem["type"] == "missing":
-            return f"- {where}: it is missing"
+            return f"- {where}: missing"
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
             names = ", ".join(self.signature.parameters) or "none"
             return f"- {where}: there is no such argument; those there are: {clip(names, 300)}"
@@ -135,7 +133,7 @@ def _hint(who: str, function: Callable[..., Any], parameter: inspect.Parameter) 
         )
     if parameter.annotation is parameter.empty:
         raise ConfigError(
-            f"{who}: its parameter {name!r} has no type hint; add one, such as {name}: str"
+            f"{who}: parameter {name!r} has no type hint; add one, such as {name}: str"
         )
     holder = type("Holder", (), {"__annotations__": {name: parameter.annotation}})
     names = getattr(inspect.unwrap(function), "__globals__", {})

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from memagent.texts import name_extra
 from memagent_train.data.settings import HubSettings
 from memagent_train.errors import DataError
 
@@ -60,9 +61,7 @@ def _loaded(settings: HubSettings) -> Dataset:
         # Imported here: it takes 2 s, and only this kind of source needs it.
         import datasets
     except ImportError as error:
-        raise DataError(
-            f"a source of kind 'hub' needs a package that is not here ({error}): pip install 'memagent[train]'"
-        ) from error
+        raise DataError(name_extra("a source of kind 'hub'", "train")) from error
     path = Path(settings.path).expanduser()
     try:
         if path.is_dir() and any((path / name).is_file() for name in SAVED):

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from memagent.errors import ConfigError
-from memagent.models.policy import FILE, Policy
+from memagent.models.policy import FILE, Policy, ReadingSettings
 from memagent.models.transformers.adapter import BASE, WEIGHTS, weights_sha256
 from memagent.models.transformers.sampler import end_ids, window_of
 from memagent_train.config.toml import read_toml
@@ -202,14 +202,21 @@ def _write_reading(run: Path, folder: Path, window: int | None) -> bool:
 
 def _readme(target: Target, model: PreTrainedModel, agent: dict[str, Any], prompts: bool) -> str:
     assert target.checkpoint is not None
-    window = _window(model, agent)
+    window, base = _window(model, agent), target.model.path
+    # A folder's place on this machine means nothing on another one.
+    base = Path(base).name if Path(base).is_dir() else base
     parts = [
-        f"# A policy of memagent-train\n\nMade from {target.model.path} in {target.checkpoint.step} steps.\n",
+        f"# A policy of memagent-train\n\nMade from {base} in {target.checkpoint.step} steps.\n",
         "## Serve it\n",
         f"```\nvllm serve . --served-model-name policy --max-model-len {window}\n```\n",
     ]
     if prompts:
-        given = [f"--{name.replace('_', '-')} {agent[name]}" for name in OPTIONS if name in agent]
+        usual = ReadingSettings().model_dump()
+        given = [
+            f"--{name.replace('_', '-')} {agent[name]}"
+            for name in OPTIONS
+            if name in agent and agent[name] != usual[name]
+        ]
         parts += [
             "It was trained on the wording in `prompts.toml` and on these sizes, so ask it with the same ones:\n",
             f"```\nmemagent ask DOCUMENT QUESTION --model vllm:policy --prompts {PROMPTS} {' '.join(given)}\n```\n",

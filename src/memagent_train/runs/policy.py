@@ -65,8 +65,11 @@ def load_tokenizer(settings: ModelSettings) -> Tokenizer:
     try:
         tokenizer: Tokenizer = AutoTokenizer.from_pretrained(source, **options)
     except Exception as error:
+        hint = "give one with model.tokenizer"
+        if not Path(source).is_dir():
+            hint = "there is no such folder; give one that exists, or a name on the hub"
         raise ConfigError(
-            f"no tokenizer can be loaded from {source!r} ({_first_line(error)}): give one with model.tokenizer"
+            f"no tokenizer can be loaded from {source!r} ({_first_line(error)}): {hint}"
         ) from error
     if settings.chat_template is not None:
         tokenizer.chat_template = _template(settings.chat_template)

@@ -181,6 +181,7 @@ def _arguments(config: SftConfig, folder: RunFolder, reports: Sequence[str]) -> 
         max_grad_norm=optimizer.max_grad_norm,
         bf16=in_bf16(optimizer, cpu=cpu),
         use_cpu=cpu,
+        dataloader_pin_memory=not cpu and torch.cuda.is_available(),  # else torch warns
         activation_checkpointing=config.resources.gradient_checkpointing,
         seed=optimizer.seed,
         # Rows are made here, by the template that makes them in rollouts; none is longer than the window.

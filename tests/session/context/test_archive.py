@@ -29,7 +29,7 @@ def test_a_text_is_given_back_as_it_was(text: str) -> None:
 
 def test_an_unknown_handle_is_named() -> None:
     archive = FileArchive()
-    with pytest.raises(UnknownHandle, match=r"'t12'.*take a handle"):
+    with pytest.raises(UnknownHandle, match=r"'t12'.*use a handle"):
         archive.get("t12")
     handle = archive.put("gone")
     archive.close()
@@ -85,7 +85,7 @@ async def test_a_long_span_is_read_in_parts_by_what_it_says(
     for _ in range(100):
         part = await run({"handle": handle, "start": start})
         assert ByteBound().count(part) <= 300
-        body, _, note = part.partition("\n[it goes on: ")
+        body, _, note = part.partition("\n[continues: ")
         parts.append(body)
         if not note:
             break

@@ -129,7 +129,7 @@ async def test_it_is_opened_once_and_first() -> None:
         await buffer.append(user("hi"))
     with pytest.raises(ConfigError, match="open"):
         _ = buffer.messages
-    with pytest.raises(ConfigError, match="open already"):
+    with pytest.raises(ConfigError, match="already open"):
         await (await opened(ScriptedModel([]))).open([user("again")])
 
 

@@ -125,6 +125,8 @@ def test_it_has_tokenizer_template_sampling_wording_and_how_to_serve_it(
     assert "vllm serve ." in readme
     assert "--window 128 --chunk-tokens 40 --memory-tokens 6 --cuts exact" in readme
     assert "in 1 steps" in readme
+    assert "Made from /" not in readme
+    assert "--trust neutral" not in readme, "it is the default"
     assert "--model transformers:." in readme
 
 

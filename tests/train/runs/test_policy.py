@@ -54,6 +54,12 @@ def test_what_cannot_be_loaded_is_named(folder: Path, settings: dict[str, str], 
         load_model(ModelSettings.model_validate({"path": str(folder)} | settings))
 
 
+def test_a_tokenizer_of_no_folder_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ConfigError, match=r"'no-such-folder' .*: there is no such folder"):
+        load_tokenizer(ModelSettings(path="no-such-folder"))
+
+
 def test_a_damaged_file_of_weights_is_named(folder: Path, tmp_path: Path) -> None:
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())

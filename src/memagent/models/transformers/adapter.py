@@ -98,7 +98,7 @@ def _pairs(weights: dict[str, Tensor], adapter: Path) -> Iterator[tuple[str, Ten
         other = key.replace(".lora_A.", ".lora_B.")
         if which not in ("A.weight", "B.weight") or other not in weights:
             raise ConfigError(
-                f"the adapter {str(adapter)!r} has a tensor {key!r} that is no factor of a layer: merge it into its "
+                f"the adapter {str(adapter)!r} has a tensor {key!r} that is not a factor of a layer: merge it into its "
                 f"model with peft, and give the merged folder"
             )
         if which == "A.weight":

@@ -15,6 +15,7 @@ from memagent.messages import ChatRequest, Completion, TokenIds, Usage
 from memagent.models.base import refuse_overflow, refuse_tools
 from memagent.models.policy import Policy
 from memagent.models.sharing import Once
+from memagent.texts import name_extra
 from memagent.threads import in_thread
 from memagent.tokens import TokenizerFile
 
@@ -134,10 +135,7 @@ class TransformersModel:
             from memagent.models.transformers.padded import PaddedSampler
             from memagent.models.transformers.sampler import window_of
         except ImportError as error:
-            raise ConfigError(
-                f"the model {self.name!r} runs in this process, which takes more libraries ({error}): pip install "
-                f"'memagent[transformers]'"
-            ) from error
+            raise ConfigError(name_extra(f"the model {self.name!r}", "transformers")) from error
         self._check_open()
         model, tokenizer = load(self._source, **self._weights)
         most = window_of(model)

@@ -73,7 +73,7 @@ class FileArchive:
             row = found.fetchone()
         if row is None:
             raise UnknownHandle(
-                f"nothing is kept as {handle[:64]!r}: take a handle that the conversation names"
+                f"nothing is kept as {handle[:64]!r}: use a handle from the conversation"
             )
         return row[0].decode("utf-8", "surrogatepass")
 
@@ -114,4 +114,4 @@ def read_archived(archive: Archive, counter: TokenCounter, limit: int) -> Tool:
 
 
 def _more(start: int, end: int, handle: str) -> str:
-    return f'\n[it goes on: read_archived(handle="{handle}", start={start}, end={end})]'
+    return f'\n[continues: read_archived(handle="{handle}", start={start}, end={end})]'

@@ -143,9 +143,7 @@ class SummaryBuffer:
         """
         async with self._lock:
             if self._opened is not None:
-                raise ConfigError(
-                    "this buffer is open already: make another one for another session"
-                )
+                raise ConfigError("this buffer is already open: make another for another session")
             prompt = tuple(Message.from_openai(message) for message in messages)
             working_context, window = self._sizes
             said = None if self._log else await self._model.window()

@@ -148,10 +148,10 @@ class Layout:
 
         least = bisect_left(range(1 << 40), True, self.window, key=holds)
         return WindowTooSmall(
-            f"a working context of {self.window!r} tokens is too small for a session: the prompt takes {empty}, "
-            f"the instruction to summarise {self.instruction}, a summary {self.summary} and what stands around it "
-            f"{self.frame - empty}, the ledger {self.ledger}, and turns need {turns}; some of these grow with it, so "
-            f"that it takes at least {least}: use a larger working_context, a shorter prompt or fewer tools{overstated}"
+            f"a working context of {self.window} tokens is too small; this session needs at least {least}. Use a "
+            f"larger working_context, a shorter prompt or fewer tools{overstated}. The prompt takes {empty} tokens, "
+            f"the instruction to summarise {self.instruction}, a summary {self.summary}, the text around it "
+            f"{self.frame - empty}, the ledger {self.ledger} and turns {turns}"
         )
 
     @property
