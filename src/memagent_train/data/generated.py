@@ -13,7 +13,7 @@ from memagent_bench.suites import chosen_tasks
 from memagent_train.agents import load_function
 from memagent_train.data.samples import TrainingSample
 from memagent_train.data.settings import RulerSettings, TaskSettings, TrackingSettings
-from memagent_train.data.sources import as_training, digest_of, drawn
+from memagent_train.data.sources import as_training, digest_of, draw_length
 from memagent_train.errors import DataError
 
 ABOUT_THE_WORLD = ("qa_1", "qa_2")
@@ -62,7 +62,7 @@ class TaskSource:
         self._facts: dict[str, Any] = {}
         for task in self._names:
             for length in lengths or (None,):
-                self._facts[f"{task}:{length}"] = self._checked(task, length)
+                self._facts[f"{task}:{length}"] = self._probe(task, length)
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -78,7 +78,7 @@ class TaskSource:
         """See `Source`. A sample that its length has no room for, as chance has it, has another in its place."""
         name = self._names[item % len(self._names)]
         wanted = length or (
-            drawn(self.lengths, self._seed, self.name, item, round_) if self.lengths else None
+            draw_length(self.lengths, self._seed, self.name, item, round_) if self.lengths else None
         )
         task = self._task(name, wanted)
         place = item // len(self._names)
@@ -93,7 +93,7 @@ class TaskSource:
                 if isinstance(error, DataError) or place > OTHERS * FAR:
                     raise
 
-    def _checked(self, name: str, length: int | None) -> dict[str, Any]:
+    def _probe(self, name: str, length: int | None) -> dict[str, Any]:
         """Makes the first samples, and says what there is to know of the task."""
         task = self._task(name, length)
         tried = TRIED if length is not None and length < SHORT else 1

@@ -81,7 +81,7 @@ class Data:
         self._size = size or epoch_size([len(part.items) for part in parts], self._shares)
         self._counts = counts_of(self._size, self._shares)
         self._sources_N, self._numbers_N = order_of(self._counts, seed)
-        self._round = lru_cache(maxsize=2 * len(parts))(self._shuffled)
+        self._round = lru_cache(maxsize=2 * len(parts))(self._shuffle)
 
     @property
     def name(self) -> str:
@@ -192,7 +192,7 @@ class Data:
             facts={**self._facts, **facts},
         )
 
-    def _shuffled(self, place: int, round_: int) -> Indexes:
+    def _shuffle(self, place: int, round_: int) -> Indexes:
         """The items of a part in the order of one round."""
         part = self._parts[place]
         order = shuffled(len(part.items), Random(f"{self._seed}:{part.source.name}:{round_}"))
