@@ -42,7 +42,7 @@ def _langchain(name: str, setting: Setting) -> System:
     try:
         from memagent_bench.systems.langchain_refine import LangChainRefine
     except ImportError as error:
-        raise _missing(name, "langchain-classic", error) from error
+        raise _explain_missing(name, "langchain-classic", error) from error
     return Peer(name, setting, LangChainRefine())
 
 
@@ -50,11 +50,11 @@ def _llamaindex(name: str, setting: Setting) -> System:
     try:
         from memagent_bench.systems.llamaindex_refine import LlamaIndexRefine
     except ImportError as error:
-        raise _missing(name, "llama-index-core", error) from error
+        raise _explain_missing(name, "llama-index-core", error) from error
     return Peer(name, setting, LlamaIndexRefine())
 
 
-def _missing(name: str, package: str, error: ImportError) -> ConfigError:
+def _explain_missing(name: str, package: str, error: ImportError) -> ConfigError:
     return ConfigError(
         f"the system {name!r} needs {package} ({error}): pip install 'memagent[peers]', or leave it out of --systems"
     )
@@ -107,7 +107,7 @@ WITHOUT_MODEL = frozenset(name for name, known in SYSTEMS.items() if known.asks 
 """Systems that call no language model."""
 
 
-def chosen_systems(text: str) -> list[str]:
+def choose_systems(text: str) -> list[str]:
     """Systems with commas between, or `all` of this package.
 
     Raises:

@@ -9,7 +9,7 @@ from memagent.errors import ConfigError, MemagentError
 from memagent.tasks import Sample, Task
 from memagent.tokens import TokenCounter
 from memagent_bench.options import DataOptions
-from memagent_bench.suites import chosen_tasks
+from memagent_bench.suites import choose_tasks
 from memagent_train.agents import load_function
 from memagent_train.data.samples import TrainingSample
 from memagent_train.data.settings import RulerSettings, TaskSettings, TrackingSettings
@@ -108,7 +108,7 @@ class TaskSource:
 
 def open_ruler(settings: RulerSettings, counter: TokenCounter, seed: int) -> TaskSource:
     """RULER's tasks without its questions. Raises what `TaskSource` raises, and `ConfigError` for an unknown task."""
-    made = chosen_tasks("ruler", ",".join(settings.tasks))
+    made = choose_tasks("ruler", ",".join(settings.tasks))
     asked = [name for name in ABOUT_THE_WORLD if name in settings.tasks]
     if asked:
         raise ConfigError(
@@ -126,7 +126,7 @@ def open_ruler(settings: RulerSettings, counter: TokenCounter, seed: int) -> Tas
 
 def open_tracking(settings: TrackingSettings, counter: TokenCounter, seed: int) -> TaskSource:
     """The tracking tasks. Raises what `TaskSource` raises, and `ConfigError` for an unknown task."""
-    made = chosen_tasks("tracking", ",".join(settings.tasks))
+    made = choose_tasks("tracking", ",".join(settings.tasks))
     options = DataOptions(counter=counter, seed=seed, positions="shuffled", essays=settings.essays)
     return _suite(settings, made, options)
 
