@@ -61,7 +61,7 @@ class Benchmark:
             plan, await plan.counting(tokens_ratio, plan.counter, self.grid.options.counter)
         )
 
-    def left(self, plan: MemoryPlan | None = None) -> list[list[Job]]:
+    def list_remaining(self, plan: MemoryPlan | None = None) -> list[list[Job]]:
         """What a folder that is not open has no record of. Blocks.
 
         Args:
@@ -74,7 +74,7 @@ class Benchmark:
             check_folder(self.out, binding_of(plan, self.grid.options))
         if not (self.out / RESULTS).exists():
             return list(self.grid.jobs())
-        return list(self.grid.jobs(_known(self.out, self.grid.suite)[0]))
+        return list(self.grid.jobs(_read_known(self.out, self.grid.suite)[0]))
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[OpenBenchmark]:
@@ -119,7 +119,7 @@ class OpenBenchmark:
             MemagentError: see `Runner.run`.
         """
         bench, folder = self.benchmark, self.folder
-        done, facts = await in_thread(_known, folder.path, bench.grid.suite)
+        done, facts = await in_thread(_read_known, folder.path, bench.grid.suite)
         jobs = list(bench.grid.jobs(done))
         if not jobs:
             return Summary()
@@ -174,7 +174,7 @@ def sum_spent(folder: Folder, plan: MemoryPlan) -> Usage:
     return total
 
 
-def _known(path: Path, suite: str) -> tuple[frozenset[Key], dict[Cell, Facts]]:
+def _read_known(path: Path, suite: str) -> tuple[frozenset[Key], dict[Cell, Facts]]:
     """Keys whose last record is an answer (the others are tried again), and the data of a suite. Blocks."""
     last: dict[Key, bool] = {}
     facts: dict[Cell, Facts] = {}

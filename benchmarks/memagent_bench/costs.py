@@ -94,7 +94,7 @@ class Forecast:
         chunks = -(-tokens // budget.chunk)
         each = frames["update"] + budget.question + JOINT_SLACK
         if system == MapReduce.name:
-            calls = Sizes.of(self.plan).most_calls(chunks)
+            calls = Sizes.of(self.plan).bound_calls(chunks)
             prompts = chunks * each + tokens + (calls - chunks) * budget.prompt
         else:
             calls = chunks + 1

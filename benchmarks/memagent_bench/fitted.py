@@ -48,25 +48,25 @@ class FittedTask(ABC):
         """See `Task`. Takes time and memory that are linear in the length."""
         target = self._length * self._scale
         while True:
-            sample = self._made(index, int(target))
+            sample = self._make(index, int(target))
             if self._scale == 1.0:
                 return sample
-            tokens = self._whole(sample)
+            tokens = self._count_whole(sample)
             if tokens <= self._length:
                 return sample.model_copy(update={"tokens": tokens})
             target -= tokens - self._length
 
     @abstractmethod
-    def _made(self, index: int, limit: int) -> Sample:
+    def _make(self, index: int, limit: int) -> Sample:
         """A sample of at most `limit` tokens by adding up its parts."""
 
     @cached_property
     def _scale(self) -> float:
         """Tokens by adding up, for each token of the whole. Decided by sample 0, whichever is asked for first."""
-        sample = self._made(0, self._length)
-        return sample.tokens / self._whole(sample)
+        sample = self._make(0, self._length)
+        return sample.tokens / self._count_whole(sample)
 
-    def _whole(self, sample: Sample) -> int:
+    def _count_whole(self, sample: Sample) -> int:
         return self._count(sample.prompt) + sample.generate
 
     def _rng(self, what: str, index: int | None = None) -> Random:
@@ -82,9 +82,9 @@ class FittedTask(ABC):
     def _arrangement(self, n: int, index: int) -> Order:
         """0..n-1 in the order in which n things stand; where it is the same in each sample, drawn once."""
         if self._options.positions != "published":
-            return shuffled(n, self._places_rng("order", index))
+            return shuffle_range(n, self._places_rng("order", index))
         if self._published is None or len(self._published) != n:
-            self._published = shuffled(n, self._places_rng("order", index))
+            self._published = shuffle_range(n, self._places_rng("order", index))
         return self._published
 
     def _too_short(self, index: int, needed: int) -> ConfigError:
@@ -96,7 +96,7 @@ class FittedTask(ABC):
         )
 
 
-def shuffled(n: int, rng: Random) -> Order:
+def shuffle_range(n: int, rng: Random) -> Order:
     """0..n-1 in random order: sorts by random keys of 32 bits, ascending where two are equal.
 
     The bits are those of Python's generator, which no later version will change. Sorted by 16 bits

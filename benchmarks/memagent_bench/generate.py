@@ -34,10 +34,10 @@ def write_samples(
     if n < 1:
         raise ConfigError(f"{n!r} samples are none: ask for at least one")
     facts = task.facts
-    with _opened(out) as file:
+    with _open(out) as file:
         for index in range(n):
             text = line(task.sample(index), facts)
-            with _named(out):
+            with _translate_errors(out):
                 file.write(text)
             written(index + 1)
 
@@ -68,12 +68,12 @@ def line(sample: Sample, facts: dict[str, str | int | bool]) -> bytes:
 
 
 @contextmanager
-def _opened(out: Path) -> Generator[IO[bytes]]:
+def _open(out: Path) -> Generator[IO[bytes]]:
     if str(out) == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    with _named(out):
+    with _translate_errors(out):
         if out.is_dir():
             raise ConfigError(
                 f"{str(out)!r} is a folder: name a file, such as {str(out / 'samples.jsonl')!r}"
@@ -84,7 +84,7 @@ def _opened(out: Path) -> Generator[IO[bytes]]:
         file = target.open("wb" if pipe else "xb")
     try:
         yield file
-        with _named(out):
+        with _translate_errors(out):
             file.close()
             if not pipe:
                 target.replace(out)
@@ -96,7 +96,7 @@ def _opened(out: Path) -> Generator[IO[bytes]]:
 
 
 @contextmanager
-def _named(out: Path) -> Generator[None]:
+def _translate_errors(out: Path) -> Generator[None]:
     try:
         yield
     except BrokenPipeError:

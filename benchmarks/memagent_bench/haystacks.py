@@ -96,10 +96,10 @@ class Drawn:
         # The bits are those of Python's generator, which no later version will change.
         keys = np.frombuffer(rng.randbytes(8 * len(self._units)), dtype="<u8")
         if self._nested:
-            order = np.argsort(keys[: _most(self._costs, room)], kind="stable")
+            order = np.argsort(keys[: _count_fitting(self._costs, room)], kind="stable")
         else:
             order = np.argsort(keys, kind="stable")
-            order = order[: _most(self._costs[order], room)]
+            order = order[: _count_fitting(self._costs[order], room)]
         units: list[str] = self._units[order].tolist()
         cost = int(self._costs[order].sum())
         # Hardly ever is one to go, and one long text is searched sooner than many short ones.
@@ -115,7 +115,7 @@ class Drawn:
         return 1
 
 
-def _most(costs: NDArray[np.int64], room: int) -> int:
+def _count_fitting(costs: NDArray[np.int64], room: int) -> int:
     """How many of the first units fit."""
     return int(np.searchsorted(np.cumsum(costs), room, side="right"))
 
@@ -151,10 +151,10 @@ def essays(paths: tuple[Path, ...], counter: TokenCounter) -> Filler:
 def _read(path: Path) -> str:
     document = open_document(path)
 
-    async def whole() -> str:
+    async def join_pieces() -> str:
         return "".join([piece async for piece in document.pieces()])
 
-    text = run_sync(whole())
+    text = run_sync(join_pieces())
     if not text.lstrip().startswith("{"):
         return text
     try:

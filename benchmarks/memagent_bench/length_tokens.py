@@ -30,11 +30,11 @@ def length_counter(spec: str | None) -> TokenCounter:
         TokenizerError: there is no such tokenizer.
         ConfigError: tiktoken is not installed.
     """
-    return _shipped() if spec is None else load_counter(spec)
+    return _load_shipped() if spec is None else load_counter(spec)
 
 
 @cache
-def _shipped() -> Tiktoken:
+def _load_shipped() -> Tiktoken:
     return Tiktoken(gpt2())
 
 

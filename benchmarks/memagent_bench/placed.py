@@ -25,7 +25,7 @@ class Placed:
         """The unit or text that it ends with."""
         return self.units[-1] if self.cuts[-1] < len(self.units) else self.texts[-1]
 
-    def joined(self, joiner: str) -> tuple[str, list[tuple[int, int]]]:
+    def join(self, joiner: str) -> tuple[str, list[tuple[int, int]]]:
         """The document, and first character and one past the last one of each text."""
         parts: list[str] = []
         spans: list[tuple[int, int]] = []

@@ -61,7 +61,7 @@ class Published:
         return next((name for name in (scorer, *scores) if name in self.metrics), None)
 
 
-def published(suite: str) -> list[Published]:
+def list_published(suite: str) -> list[Published]:
     """The published tables of a suite; none for a suite of which nothing comparable is published."""
     return [_table(table) for table in _FILE["table"] if table["suite"] == suite]
 

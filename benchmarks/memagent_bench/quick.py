@@ -44,7 +44,7 @@ class Row:
     """Likewise, where prices are known."""
 
 
-def comparable(records: Sequence[Record]) -> list[Record]:
+def keep_comparable(records: Sequence[Record]) -> list[Record]:
     """The records of samples that each system has one of: an interrupted round leaves others."""
     systems: dict[tuple[str, int, int], set[str]] = defaultdict(set)
     for record in records:

@@ -102,14 +102,14 @@ class Runner:
                         break
                     if (why := self._summary.impossible.get(several[0].cell)) is not None:
                         for job in several:
-                            self._watcher.dropped(job, why)
+                            self._watcher.drop(job, why)
                         continue
                     draft = await self._drafts.begin(several[0], len(several))
                     for job in several:
                         await self._turns.acquire()
                         group.create_task(self._do(job, draft))
         except BaseExceptionGroup as errors:
-            raise _first(errors) from None
+            raise _pick_first(errors) from None
         finally:
             self._drafts.close()
             usages = {run_id: account.usage for run_id, account in self._open.items()}
@@ -123,7 +123,7 @@ class Runner:
             made = await draft.get()
         except (ConfigError, DocumentError) as error:
             self._summary.impossible.setdefault(job.cell, str(error))
-            self._watcher.dropped(job, str(error))
+            self._watcher.drop(job, str(error))
         else:
             await self._measure(job, made)
         finally:
@@ -134,7 +134,7 @@ class Runner:
         run_id = job.run_id(self._folder.digest)
         resumed = await in_thread(self._folder.store.find, run_id) is not None
         account = self._open[run_id] = self._meter.open()
-        self._watcher.began(job, account)
+        self._watcher.begin(job, account)
         started, begun = datetime.now(UTC), time.monotonic()
         failure: Exception | None = None
         try:
@@ -156,7 +156,7 @@ class Runner:
         )
         await in_thread(self._folder.records.append, record)
         del self._open[run_id]
-        self._watcher.ended(job, record)
+        self._watcher.end(job, record)
         self._note(record, failure)
 
     async def _answer(self, job: Job, made: Made, run_id: str) -> Outcome:
@@ -192,8 +192,8 @@ class Runner:
             ) from failure
 
 
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+def _pick_first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """What ended the session: an error of memagent's before one that nobody foresaw."""
     found = errors.subgroup(MemagentError) or errors
     first = found.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first  # pyright: ignore[reportUnknownArgumentType]
+    return _pick_first(first) if isinstance(first, BaseExceptionGroup) else first  # pyright: ignore[reportUnknownArgumentType]

@@ -79,7 +79,7 @@ def tasks_of(suite: str) -> dict[str, MakeTask]:
     return tasks
 
 
-def chosen_tasks(suite: str, text: str, *, controls: bool = False) -> dict[str, MakeTask]:
+def choose_tasks(suite: str, text: str, *, controls: bool = False) -> dict[str, MakeTask]:
     """The tasks that a text names, `all` for all but the controls.
 
     Args:

@@ -85,13 +85,13 @@ def means(records: Sequence[Record], asked: Mapping[int, Collection[str]]) -> li
             n=sum(map(len, tasks.values())),
             missing=sum(scores.count(None) for scores in tasks.values()),
             tasks=len(tasks),
-            asked=len(tasks.keys() | _alike(asked.get(length, ()), tasks)),
+            asked=len(tasks.keys() | _keep_alike(asked.get(length, ()), tasks)),
         )
         for (system, length), tasks in sorted(by_task.items())
     ]
 
 
-def _alike(asked: Collection[str], tasks: Collection[str]) -> set[str]:
+def _keep_alike(asked: Collection[str], tasks: Collection[str]) -> set[str]:
     """Of the tasks that were asked for, the controls where these are controls, and else the others."""
     controls = any(task.endswith(CONTROL) for task in tasks)
     return {task for task in asked if task.endswith(CONTROL) is controls}

@@ -188,15 +188,15 @@ class SilentWatcher:
     def __exit__(self, *error: object) -> None:
         """Nothing to put back."""
 
-    def began(self, job: Job, account: Account) -> None:
+    def begin(self, job: Job, account: Account) -> None:
         """A sample is there, and a system goes to work on it."""
         self.board.begin(job, account)
 
-    def ended(self, job: Job, record: Record) -> None:
+    def end(self, job: Job, record: Record) -> None:
         """It has its record."""
         self.board.end(job, record)
 
-    def dropped(self, job: Job, why: str) -> None:
+    def drop(self, job: Job, why: str) -> None:
         """Its sample cannot be made. Said at once, not after hours, and once for a task."""
         self.board.end(job, None)
         if (job.task, why) not in self._said:
@@ -208,9 +208,9 @@ class SilentWatcher:
 class PlainWatcher(SilentWatcher):
     """Prints a line for each record, without control codes."""
 
-    def ended(self, job: Job, record: Record) -> None:
+    def end(self, job: Job, record: Record) -> None:
         """Counts, and prints."""
-        super().ended(job, record)
+        super().end(job, record)
         board = self.board
         ahead = (
             "" if board.left is None or board.fraction == 1 else f"  {duration(board.left)} left"

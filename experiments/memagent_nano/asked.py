@@ -16,7 +16,7 @@ from memagent.errors import ConfigError
 from memagent_nano.sizes import size_of
 from memagent_nano.stages import TRUNK, Place
 from memagent_train.cli.going import Going, training
-from memagent_train.runs.signals import interruptible
+from memagent_train.runs.signals import stop_on_signals
 
 SizeName = Annotated[str, typer.Argument(metavar="SIZE", help="pico or nano.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of all that is made.")]
@@ -34,7 +34,7 @@ class Course(Going):
 @contextmanager
 def told() -> Generator[None]:
     """Turns whatever ends a command into words on standard error and an exit code."""
-    with training(Course()), interruptible():
+    with training(Course()), stop_on_signals():
         yield
 
 

@@ -95,7 +95,7 @@ class FactsTask(ScatteredTask):
         many = self._many or rng.randint(*MANY)
         return self._tell(self._words, many, self._near, rng)
 
-    def _made(self, index: int, limit: int) -> Sample:
+    def _make(self, index: int, limit: int) -> Sample:
         story = self.story(index)
         rng = self._rng("layout", index)
         layout = Layout.draw(len(story.facts), len(self._filler), rng)
@@ -104,7 +104,7 @@ class FactsTask(ScatteredTask):
         fewest: list[int] = []
         for further in range(TRIES):
             moved = Layout(layout.start + further, layout.places)
-            sample, tokens = self._scattered(index, limit, puzzle, moved, around)
+            sample, tokens = self._scatter(index, limit, puzzle, moved, around)
             if tokens <= limit:
                 return sample
             fewest.append(tokens)

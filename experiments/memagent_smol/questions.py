@@ -8,7 +8,7 @@ from pathlib import Path
 
 from memagent.tasks import Sample
 from memagent_bench.haystacks import sentences
-from memagent_bench.longqa.data import hotpotqa, plain, squad
+from memagent_bench.longqa.data import clean_title, hotpotqa, squad
 from memagent_bench.longqa.forms import content, hotpot
 from memagent_bench.longqa.questions import Manner, QuestionTask
 from memagent_bench.options import DataOptions
@@ -86,5 +86,5 @@ def _supporting(file: Path) -> dict[str, dict[str, list[str]]]:
         facts = found.setdefault(entry.question.strip(), {})
         for title, number in entry.supporting_facts:
             if number < len(texts.get(title, ())):
-                facts.setdefault(plain(title), []).append(texts[title][number].strip())
+                facts.setdefault(clean_title(title), []).append(texts[title][number].strip())
     return found

@@ -59,7 +59,7 @@ def compare(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Group:
     """Compares the rollouts of one sample.
 
     Args:
-        rollouts: G of them, `checked`.
+        rollouts: G of them, from `check_rollout`.
         algorithm: how rewards become advantages, and what is masked.
     """
     advantages_G, informative = _of_rollouts(rollouts, algorithm)
@@ -86,7 +86,7 @@ def compare(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Group:
     )
 
 
-def checked(rollout: Rollout) -> Rollout:
+def check_rollout(rollout: Rollout) -> Rollout:
     """The rollout itself, or without its reward where that or its rows cannot be trained on.
 
     A rollout that is not as it should be is no reason to stop a training: it is FAILED (or UNSCORED, where only the
@@ -98,7 +98,7 @@ def checked(rollout: Rollout) -> Rollout:
     if rollout.reward is None or not math.isfinite(rollout.reward):
         said = f"the reward is {rollout.reward!r}, no finite number"
         return replace(rollout, status=Status.UNSCORED, reward=None, error=said)
-    wrong = next((why for row in rollout.rows if (why := _wrong(row))), "")
+    wrong = next((why for row in rollout.rows if (why := _find_fault(row))), "")
     steps = rollout.step_rewards
     if steps is not None and len(steps) != len(rollout.rows):
         wrong = f"{len(steps)} step rewards for {len(rollout.rows)} conversations"
@@ -188,7 +188,7 @@ def _of_steps(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Tens
     return step_advantages(rewards_GC, algorithm.scale)
 
 
-def _wrong(row: Row) -> str:
+def _find_fault(row: Row) -> str:
     lengths = {len(row.response_ids), len(row.loss_mask), len(row.logprobs)}
     if len(lengths) != 1:
         return (

@@ -106,22 +106,22 @@ def tensors(
     """
     prompts = [list(row.row.prompt_ids) for row in rows]
     responses = [list(row.row.response_ids) for row in rows]
-    sampled_NT = _padded([row.row.loss_mask for row in rows], 0).float()
+    sampled_NT = _pad([row.row.loss_mask for row in rows], 0).float()
     weighted_NT = sampled_NT * torch.tensor(weights, dtype=torch.float32)[:, None]
     advantages_N = torch.tensor([row.advantage for row in rows], dtype=torch.float32)
     made = {
-        "prompt_ids": _padded(prompts, pad, left=True),
-        "prompt_mask": _padded([[1] * len(ids) for ids in prompts], 0, left=True),
-        "completion_ids": _padded(responses, pad),
-        "completion_mask": _padded([[1] * len(ids) for ids in responses], 0),
+        "prompt_ids": _pad(prompts, pad, left=True),
+        "prompt_mask": _pad([[1] * len(ids) for ids in prompts], 0, left=True),
+        "completion_ids": _pad(responses, pad),
+        "completion_mask": _pad([[1] * len(ids) for ids in responses], 0),
         "tool_mask": weighted_NT,
         "advantages": broadcast_to_tokens(advantages_N, sampled_NT),
-        "sampling_per_token_logps": _padded([row.row.logprobs for row in rows], 0.0),
+        "sampling_per_token_logps": _pad([row.row.logprobs for row in rows], 0.0),
     }
     return {name: tensor.to(device) for name, tensor in made.items()}
 
 
-def _padded(rows: Sequence[Sequence[float]], value: float, *, left: bool = False) -> Tensor:
+def _pad(rows: Sequence[Sequence[float]], value: float, *, left: bool = False) -> Tensor:
     width = max(map(len, rows))
     return torch.tensor(
         [

@@ -33,19 +33,19 @@ class DataOrder:
         while len(batch) < self.per_step:
             done, offset = divmod(first + len(batch), self.size)
             rest = self.per_step - len(batch)
-            batch += self._shuffled(PASS, done)[offset : offset + rest].tolist()
+            batch += self._shuffle(PASS, done)[offset : offset + rest].tolist()
         return batch
 
-    def further(self, step: int) -> list[int]:
+    def draw_further(self, step: int) -> list[int]:
         """All indices, in the order in which a step takes them to make up for dropped groups.
 
         Those that are not of its batch come first.
         """
         batch = set(self.batch(step))
-        shuffled = self._shuffled(FURTHER, step).tolist()
+        shuffled = self._shuffle(FURTHER, step).tolist()
         return sorted(shuffled, key=batch.__contains__)
 
-    def _shuffled(self, stream: int, number: int) -> np.ndarray:
+    def _shuffle(self, stream: int, number: int) -> np.ndarray:
         return np.random.default_rng((self._seed, stream, number)).permutation(self.size)
 
 

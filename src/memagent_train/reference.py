@@ -13,7 +13,7 @@ from trl.models.utils import prepare_fsdp
 from trl.trainer.grpo_config import GRPOConfig
 
 
-def frozen_copy(
+def copy_frozen(
     model: PreTrainedModel | PeftModel, args: GRPOConfig, peft_config: PeftConfig | None
 ) -> PreTrainedModel | None:
     """A frozen copy of the policy, where one is needed and TRL would load it anew by the model's name.
@@ -34,7 +34,7 @@ def frozen_copy(
     return copy.deepcopy(cast("PreTrainedModel", model)).requires_grad_(False).eval()
 
 
-def prepared(reference: PreTrainedModel, accelerator: Accelerator) -> Any:
+def prepare_reference(reference: PreTrainedModel, accelerator: Accelerator) -> Any:
     """The reference on this process's device; under FSDP divided among the processes, as the policy is."""
     if accelerator.is_fsdp2:
         # Layer by layer. TRL's `prepare_fsdp` divides it as one piece, and each pass gathers all of it.

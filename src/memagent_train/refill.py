@@ -45,10 +45,10 @@ def roll_informative(
         dropped += [group for group in groups if not group.informative]
         wanted = list(further[taken : taken + len(indices) - len(kept)])
         taken += len(wanted)
-        if not wanted or not any(_scored(group) for group in (*kept, *dropped)):
+        if not wanted or not any(_is_scored(group) for group in (*kept, *dropped)):
             break
     return Rolled(tuple(kept), tuple(dropped))
 
 
-def _scored(group: Group) -> bool:
+def _is_scored(group: Group) -> bool:
     return any(rollout.status is Status.SCORED for rollout in group.rollouts)

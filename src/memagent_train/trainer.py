@@ -26,7 +26,7 @@ from trl.trainer.utils import add_fused_lm_head, use_adapter
 
 from memagent.errors import ConfigError
 from memagent_train import advantages
-from memagent_train.advantages import Group, TrainingRow, check_groups, checked, compare
+from memagent_train.advantages import Group, TrainingRow, check_groups, check_rollout, compare
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.arguments import check_arguments
 from memagent_train.batches import deal, padding_row, tensors, weigh_rows
@@ -35,7 +35,7 @@ from memagent_train.errors import CheckpointMismatch, EngineMismatch, TrainingEr
 from memagent_train.estimators import truncated_weights
 from memagent_train.figures import facts, figures, raise_if_nothing_scored
 from memagent_train.order import DataOrder, StepSampler
-from memagent_train.reference import frozen_copy, prepared
+from memagent_train.reference import copy_frozen, prepare_reference
 from memagent_train.refill import Rolled, roll_informative
 from memagent_train.rollouts import Rollout
 
@@ -97,7 +97,7 @@ class RolloutTrainer(GRPOTrainer):
         self._drift: list[Tensor] = []
         bare = model.get_base_model() if isinstance(model, PeftModel) else model
         self._takes_positions = "position_ids" in inspect.signature(bare.forward).parameters
-        reference = frozen_copy(model, args, peft_config)
+        reference = copy_frozen(model, args, peft_config)
         super().__init__(
             model=model,
             reward_funcs=_no_reward,
@@ -231,7 +231,7 @@ class RolloutTrainer(GRPOTrainer):
         process, processes = self.accelerator.process_index, self.accelerator.num_processes
         return roll_informative(
             indices,
-            self._order.further(self.step)[process::processes],
+            self._order.draw_further(self.step)[process::processes],
             self._groups,
             max_refills=self.algorithm.max_refills,
         )
@@ -244,7 +244,7 @@ class RolloutTrainer(GRPOTrainer):
             rollouts = self._generate_rollouts(indices, size)
         cast("Any", self.model).train()  # sampling engines leave a model in evaluation mode
         groups = check_groups(rollouts, len(indices), size)
-        return [compare([checked(one) for one in group], self.algorithm) for group in groups]
+        return [compare([check_rollout(one) for one in group], self.algorithm) for group in groups]
 
     def micro_batches(self, rows: Sequence[TrainingRow], groups: Sequence[int]) -> list[Batch]:
         """This process's micro-batches.
@@ -338,7 +338,7 @@ class RolloutTrainer(GRPOTrainer):
         self.beta = self.algorithm.beta
         cast("GRPOConfig", self.args).beta = self.beta
         add_fused_lm_head(reference, temperature=self.temperature)
-        self.ref_model = prepared(reference, self.accelerator)
+        self.ref_model = prepare_reference(reference, self.accelerator)
 
 
 def _no_reward(prompts: Sequence[str], **_: Any) -> list[float | None]:

@@ -124,12 +124,12 @@ class Listening(SilentWatcher):
         super().__init__(board)
         self.told: list[Record | Job] = []
 
-    def ended(self, job: Job, record: Record) -> None:
-        super().ended(job, record)
+    def end(self, job: Job, record: Record) -> None:
+        super().end(job, record)
         self.told.append(record)
 
-    def dropped(self, job: Job, why: str) -> None:
-        super().dropped(job, why)
+    def drop(self, job: Job, why: str) -> None:
+        super().drop(job, why)
         self.told.append(job)
 
 

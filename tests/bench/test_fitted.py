@@ -8,25 +8,25 @@ from tests.bench.counters import line_ends
 
 from memagent.tasks import Sample
 from memagent.tokens import TokenCounter
-from memagent_bench.fitted import FittedTask, objects, shuffled
+from memagent_bench.fitted import FittedTask, objects, shuffle_range
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.numbered import Numbered
 from memagent_bench.options import DataOptions
 
 
 def test_the_same_seed_gives_the_same_order_for_ever() -> None:
-    assert shuffled(8, Random("a seed")).tolist() == [6, 0, 3, 5, 2, 1, 7, 4]
-    assert shuffled(0, Random(1)).tolist() == []
+    assert shuffle_range(8, Random("a seed")).tolist() == [6, 0, 3, 5, 2, 1, 7, 4]
+    assert shuffle_range(0, Random(1)).tolist() == []
 
 
 def test_every_order_is_as_likely() -> None:
     rng = Random(5)
-    firsts = np.bincount([shuffled(5, rng)[0] for _ in range(5000)], minlength=5)
-    lasts = np.bincount([shuffled(5, rng)[-1] for _ in range(5000)], minlength=5)
+    firsts = np.bincount([shuffle_range(5, rng)[0] for _ in range(5000)], minlength=5)
+    lasts = np.bincount([shuffle_range(5, rng)[-1] for _ in range(5000)], minlength=5)
     # 1000 expected, standard deviation 28.
     assert abs(firsts - 1000).max() < 140
     assert abs(lasts - 1000).max() < 140
-    assert sorted(shuffled(100_000, rng).tolist()) == list(range(100_000))
+    assert sorted(shuffle_range(100_000, rng).tolist()) == list(range(100_000))
 
 
 def test_texts_are_picked_by_index() -> None:
@@ -61,7 +61,7 @@ class Fixed(FittedTask):
         super().__init__("fixed", "f1", 100, DataOptions(counter=counter))
         self.wrong, self.made = wrong, 0
 
-    def _made(self, index: int, limit: int) -> Sample:
+    def _make(self, index: int, limit: int) -> Sample:
         self.made += 1
         return Sample(
             task="fixed",

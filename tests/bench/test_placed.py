@@ -17,7 +17,7 @@ def test_spans_are_those_of_the_texts_and_the_rest_is_the_filler(
 ) -> None:
     texts = [f"Fact{i}!" for i in range(len(cuts))]
     placed = Placed(UNITS, texts, cuts)
-    text, spans = placed.joined(joiner)
+    text, spans = placed.join(joiner)
     assert [text[start:end] for start, end in spans] == texts
     parts = text.split(joiner)
     assert [part for part in parts if part not in texts] == UNITS

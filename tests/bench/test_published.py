@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memagent.tasks import SCORERS
-from memagent_bench.published import EFFECTIVE, RULER_TASKS, published
+from memagent_bench.published import EFFECTIVE, RULER_TASKS, list_published
 
 K = 1024
 
@@ -16,7 +16,7 @@ def test_ruler() -> None:
 
 
 def test_hotpotqa_doubles_from_7k_to_3_5m() -> None:
-    (table,) = published("qa")
+    (table,) = list_published("qa")
     assert table.lengths == tuple(7 * K * 2**i for i in range(10))
     rows = {name: list(scores.values()) for name, scores in table.scores.items()}
     assert len(rows) == 8
@@ -27,7 +27,7 @@ def test_hotpotqa_doubles_from_7k_to_3_5m() -> None:
 
 
 def test_ruler_is_over_eleven_tasks_and_then_ten() -> None:
-    (table,) = published("ruler")
+    (table,) = list_published("ruler")
     assert set(RULER_TASKS) - set(table.tasks) == {"cwe", "qa_2"}
     assert "qa_1" in table.tasks_at(256 * K)
     assert len(table.tasks_at(512 * K)) == 10
@@ -36,7 +36,7 @@ def test_ruler_is_over_eleven_tasks_and_then_ten() -> None:
 
 @pytest.mark.parametrize("suite", ["qa", "ruler"])
 def test_tables_say_where_they_come_from(suite: str) -> None:
-    for table in published(suite):
+    for table in list_published(suite):
         assert "arXiv 2507.02259" in table.source
         assert table.caveat
         assert set(table.metrics) <= set(SCORERS)
@@ -45,11 +45,11 @@ def test_tables_say_where_they_come_from(suite: str) -> None:
 
 
 def test_metric_of_a_record() -> None:
-    (table,) = published("qa")
+    (table,) = list_published("qa")
     assert table.metric_of("sub_exact_match", ()) == "sub_exact_match"
     assert table.metric_of("f1", ("exact_match", "sub_exact_match")) == "sub_exact_match"
     assert table.metric_of("f1", ("exact_match",)) is None
 
 
 def test_nothing_is_published_of_other_suites() -> None:
-    assert published("tracking") == []
+    assert list_published("tracking") == []

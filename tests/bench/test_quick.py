@@ -11,7 +11,7 @@ from tests.models.chat_server import Script, say, slow
 
 from memagent import Limits
 from memagent.terminal import duration
-from memagent_bench.quick import OTHERS, comparable, rows, tokens_per_second, verdict
+from memagent_bench.quick import OTHERS, keep_comparable, rows, tokens_per_second, verdict
 from memagent_bench.record import Record
 
 Scores = dict[str, float]
@@ -68,7 +68,7 @@ def test_a_model_that_has_nothing_right_decides_nothing() -> None:
 def test_samples_that_some_systems_lack_are_left_out() -> None:
     every = records(scores(1, 1, 0, 0), scores(1, 1, 0, 0), samples=2)
     lacking = [r for r in every if (r.system, r.length, r.index) != ("direct", 16 * K, 1)]
-    found = rows(comparable(lacking))
+    found = rows(keep_comparable(lacking))
     assert {(row.length, row.score.n) for row in found} == {(4 * K, 4), (16 * K, 2)}
     assert {n.n for row in found for n in row.tasks.values()} == {1, 2}
 

@@ -82,10 +82,10 @@ def test_time_left_goes_by_the_pace_of_each_system(clock: Clock) -> None:
 def test_plain_lines(board: Board, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     shown = PlainWatcher(board)
     for job in JOBS[:2]:
-        shown.began(job, Account())
+        shown.begin(job, Account())
     clock.now = 8.0
-    shown.ended(JOBS[0], record())
-    shown.ended(JOBS[1], record(score=None, status=Status.STOPPED, detail="no\x1bway\nback"))
+    shown.end(JOBS[0], record())
+    shown.end(JOBS[1], record(score=None, status=Status.STOPPED, detail="no\x1bway\nback"))
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith(" 7/10")
     assert first.endswith("56 s left")
@@ -99,7 +99,7 @@ def test_a_terminal_gets_a_bar(board: Board, monkeypatch: pytest.MonkeyPatch) ->
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: True)
     with LiveWatcher(board, "ruler · x", stream) as live:
-        live.ended(JOBS[0], record())
+        live.end(JOBS[0], record())
     out = stream.getvalue()
     assert "ruler · x" in out
     assert "7 of 10 records" in out
@@ -111,7 +111,7 @@ def test_what_cannot_be_made_is_said_at_once_and_once_a_task(
 ) -> None:
     shown = SilentWatcher(board)
     for job in JOBS:
-        shown.dropped(job, "there is no data")
+        shown.drop(job, "there is no data")
     assert capsys.readouterr().err == "a at 1000 cannot be made: there is no data\n"
     assert (board.fraction, board.done) == (1.0, 6)
 

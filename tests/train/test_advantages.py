@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.train.handmade import rollout
 
-from memagent_train.advantages import TrainingRow, check_groups, checked, compare, merge_rows
+from memagent_train.advantages import TrainingRow, check_groups, check_rollout, compare, merge_rows
 from memagent_train.algorithm import AlgorithmSettings
 from memagent_train.errors import TrainingError
 from memagent_train.rollouts import Rollout, Row, Status
@@ -87,7 +87,7 @@ class TestCompare:
 class TestChecked:
     @pytest.mark.parametrize("reward", [None, math.nan, math.inf])
     def test_a_reward_that_is_none_leaves_the_rollout_unscored(self, reward: float | None) -> None:
-        found = checked(rollout("g", 0, (ROW,), reward, status=Status.SCORED))
+        found = check_rollout(rollout("g", 0, (ROW,), reward, status=Status.SCORED))
         assert (found.status, found.reward) == (Status.UNSCORED, None)
         assert repr(reward) in found.error
 
@@ -102,24 +102,24 @@ class TestChecked:
         ],
     )
     def test_rows_that_cannot_be_trained_on_fail_it(self, row: Row, said: str) -> None:
-        found = checked(rollout("g", 0, (ROW, row), 1.0))
+        found = check_rollout(rollout("g", 0, (ROW, row), 1.0))
         assert (found.status, found.reward) == (Status.FAILED, None)
         assert said in found.error
 
     @pytest.mark.parametrize("steps", [(1.0,), (1.0, math.nan), (1.0, None, None)])
     def test_so_do_step_rewards_that_fit_no_row(self, steps: tuple[float | None, ...]) -> None:
-        found = checked(rollout("g", 0, (ROW, ROW), 1.0, step_rewards=steps))
+        found = check_rollout(rollout("g", 0, (ROW, ROW), 1.0, step_rewards=steps))
         assert found.status is Status.FAILED
 
     def test_what_is_in_order_stays_as_it_is(self) -> None:
         good = rollout("g", 0, (ROW, SILENT), 1.0, step_rewards=(None, 0.5))
-        assert checked(good) is good
+        assert check_rollout(good) is good
         failed = rollout("g", 0, (), None, status=Status.FAILED, error="broken")
-        assert checked(failed) is failed
+        assert check_rollout(failed) is failed
 
     def test_only_a_scored_rollout_has_a_reward(self) -> None:
         unscored = rollout("g", 0, (ROW,), 9.0, status=Status.UNSCORED)
-        assert checked(unscored) == replace(unscored, reward=None)
+        assert check_rollout(unscored) == replace(unscored, reward=None)
 
 
 class TestCheckGroups:

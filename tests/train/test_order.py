@@ -13,8 +13,8 @@ def test_every_pass_has_every_index_once() -> None:
 def test_the_order_is_a_function_of_seed_and_step() -> None:
     assert DataOrder(50, 4, 7).batch(11) == DataOrder(50, 4, 7).batch(11)
     assert DataOrder(50, 4, 7).batch(11) != DataOrder(50, 4, 8).batch(11)
-    assert DataOrder(50, 4, 7).further(3) == DataOrder(50, 4, 7).further(3)
-    assert DataOrder(50, 4, 7).further(3) != DataOrder(50, 4, 7).further(4)
+    assert DataOrder(50, 4, 7).draw_further(3) == DataOrder(50, 4, 7).draw_further(3)
+    assert DataOrder(50, 4, 7).draw_further(3) != DataOrder(50, 4, 7).draw_further(4)
 
 
 def test_data_smaller_than_a_batch_comes_several_times() -> None:
@@ -24,7 +24,7 @@ def test_data_smaller_than_a_batch_comes_several_times() -> None:
 
 def test_further_indices_are_first_those_of_no_group_of_the_step() -> None:
     order = DataOrder(size=10, per_step=4, seed=7)
-    further = order.further(1)
+    further = order.draw_further(1)
     assert sorted(further) == list(range(10))
     assert set(further[-4:]) == set(order.batch(1))
 

@@ -25,13 +25,13 @@ def generate(given: Generate) -> None:
         tasks = tasks_of(given.suite)
         make = tasks[one_of(given.task, tasks, "task")]
         task = make(parse_length(given.length), given.data())
-        with _counted(given.samples) as written:
+        with _show_count(given.samples) as written:
             write_samples(task, given.samples, given.out, written=written)
         say("wrote", f"{plural(given.samples, 'sample')} to {given.out}", style="green")
 
 
 @contextmanager
-def _counted(total: int) -> Generator[Callable[[int], None]]:
+def _show_count(total: int) -> Generator[Callable[[int], None]]:
     """Shows on a terminal how many samples there are: one of millions of tokens takes a second."""
     if not on_terminal(sys.stderr):
         yield lambda count: None

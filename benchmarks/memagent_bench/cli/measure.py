@@ -98,7 +98,7 @@ async def forecast(bench: Benchmark) -> list[Share]:
     try:
         plan = await bench.plan()
         costs = await bench.forecast(plan)
-        left = await in_thread(bench.left, plan)
+        left = await in_thread(bench.list_remaining, plan)
         return await plan.counting(costs.shares, [job for several in left for job in several])
     finally:
         await bench.model.aclose()
@@ -155,13 +155,13 @@ def _grid(suite: str, given: Measure) -> Grid:
     from memagent_bench.grid import Grid
     from memagent_bench.lengths import parse_lengths
     from memagent_bench.sample_file import grid_of_file
-    from memagent_bench.suites import CONTROL, chosen_tasks
-    from memagent_bench.systems.registry import chosen_systems
+    from memagent_bench.suites import CONTROL, choose_tasks
+    from memagent_bench.systems.registry import choose_systems
 
-    systems = chosen_systems(given.systems)
+    systems = choose_systems(given.systems)
     if isinstance(given, MeasureFile):
         return grid_of_file(given.file, systems, replace(given.data(), sample_file=given.file))
-    tasks = chosen_tasks(suite, given.tasks, controls=given.no_context)
+    tasks = choose_tasks(suite, given.tasks, controls=given.no_context)
     lengths = parse_lengths(given.lengths)
     return Grid(
         suite=suite,

@@ -84,13 +84,13 @@ def quick(given: Quick) -> None:
     display = chosen_display(given.display)
     going = Going(display)
     with report_errors(going):
-        from memagent_bench.quick import comparable, rows, tokens_per_second, verdict
+        from memagent_bench.quick import keep_comparable, rows, tokens_per_second, verdict
         from memagent_bench.records import RESULTS, read_records
 
         rounds = Rounds(given, going)
         drive(rounds.run())
         every = read_records(given.out) if (given.out / RESULTS).exists() else []
-        records = comparable(every)
+        records = keep_comparable(every)
         table, said = rows(records, given.limits()), verdict(records)
         speed = tokens_per_second(records)
         _save(given, table, said, speed, records)

@@ -45,7 +45,7 @@ def reproduce(given: Reproduce) -> None:
         if given.dry_run:
             counted = given.tokenizer or "GPT-2's tokenizer (give the model's with --tokenizer)"
             say("estimated:", f"tokens are those of {counted}; no server is asked", style="dim")
-        foresee = partial(_unserved, given) if given.dry_run else forecast
+        foresee = partial(_forecast_unserved, given) if given.dry_run else forecast
         left = [(bench, drive(foresee(bench))) for _, bench in asked]
         speed = given.speed
         if speed is None and not given.dry_run and any(shares for _, shares in left):
@@ -151,7 +151,7 @@ def _check_data(given: Reproduce, parts: Sequence[Part]) -> None:
             say("needed:", str(error), style="yellow")
 
 
-async def _unserved(given: Reproduce, bench: Benchmark) -> list[Share]:
+async def _forecast_unserved(given: Reproduce, bench: Benchmark) -> list[Share]:
     """What is left to do, and its cost by a tokenizer of this machine.
 
     Raises:
@@ -165,7 +165,7 @@ async def _unserved(given: Reproduce, bench: Benchmark) -> list[Share]:
     stand_in = ScriptedModel((), window=None, counter=counter, name=bench.model.name)
     plan = await replace(bench, model=stand_in).plan()
     costs = await bench.forecast(plan)
-    left = await in_thread(bench.left)
+    left = await in_thread(bench.list_remaining)
     return await plan.counting(costs.shares, [job for several in left for job in several])
 
 
@@ -217,7 +217,7 @@ def _report(
     going.told = True
     if chosen is Display.JSON:
         runs = [as_data(bench, s) for (_, bench), s in zip(asked, summaries, strict=False)]
-        print(json.dumps({"verdicts": [*map(_plain, found)], "runs": runs}, ensure_ascii=False))
+        print(json.dumps({"verdicts": [*map(_to_dict, found)], "runs": runs}, ensure_ascii=False))
     elif chosen is Display.NONE:
         for verdict in found:
             measured = "" if verdict.measured is None else verdict.measured.mean
@@ -242,7 +242,7 @@ def _words(verdict: Verdict) -> str:
     )
 
 
-def _plain(verdict: Verdict) -> dict[str, object]:
+def _to_dict(verdict: Verdict) -> dict[str, object]:
     measured, difference = verdict.measured, verdict.difference
     return {
         "suite": verdict.suite,

@@ -11,23 +11,27 @@ ALL_WANTED = frozenset({"string_match_all", "set_recall", "set_precision"})
 """Scorers whose references are several values that are all wanted; the others' are forms of one answer."""
 
 
-def _spaced(text: str) -> str:
+def _space(text: str) -> str:
     """Its normalised words between spaces, so that only whole words are contained."""
     return f" {squad(text)} "
 
 
-def _listed(text: str) -> str:
+def _list_numbers(text: str) -> str:
     """Its numbers between bars, so that only whole numbers are contained."""
-    return "".join(f"|{_shortest(number)}" for number in numbers(text)) + "|"
+    return "".join(f"|{_shorten(number)}" for number in numbers(text)) + "|"
 
 
-def _shortest(number: Decimal) -> str:
+def _shorten(number: Decimal) -> str:
     """Without zeros at its end; `Decimal.normalize` would round beyond 28 digits."""
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 FORMS: dict[str, Callable[[str], str]] = {
-    name: _listed if name == "number_match" else plain if name.startswith("string_") else _spaced
+    name: _list_numbers
+    if name == "number_match"
+    else plain
+    if name.startswith("string_")
+    else _space
     for name in SCORERS
 }

@@ -223,13 +223,13 @@ def _trace(
         fate=fate,
         chunk=chunk,
         risk=max(0, end - first),
-        met=_met(record.competing, ends.get(first, 0), ends.get(max(first, end), 0)),
+        met=_count_met(record.competing, ends.get(first, 0), ends.get(max(first, end), 0)),
         early=any(place.early for place in places),
         returned=sum(place.returned for place in places),
     )
 
 
-def _met(competing: Sequence[int] | None, start: int, end: int) -> int | None:
+def _count_met(competing: Sequence[int] | None, start: int, end: int) -> int | None:
     """Competing notes that begin between two characters."""
     if competing is None:
         return None

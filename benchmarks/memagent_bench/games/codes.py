@@ -78,13 +78,13 @@ class WordsNotes(Notes):
         """Adds the letter if it was right, or if it is the only one left."""
         text = self.known + LETTERS[self.letter]
         if result == f"Word {self.word} begins with {text}.":
-            return self._grown(self.letter)
+            return self._grow(self.letter)
         if result != f"Word {self.word} does not begin with {text}.":
             return None
         last = len(LETTERS) - 1
-        return self._grown(last) if self.letter + 1 == last else self.but(letter=self.letter + 1)
+        return self._grow(last) if self.letter + 1 == last else self.but(letter=self.letter + 1)
 
-    def _grown(self, letter: int) -> Self:
+    def _grow(self, letter: int) -> Self:
         known, worth = self.known + LETTERS[letter], self.worth + letter + 1
         if len(known) < LENGTH:
             return self.but(known=known, letter=0, worth=worth)

@@ -87,12 +87,12 @@ class Expert:
             ValueError: as in `reply`.
         """
         seen = results(messages)
-        notes = self._last(messages)
-        while (after := _advanced(notes, seen)) is not None:
+        notes = self._read_last(messages)
+        while (after := _advance(notes, seen)) is not None:
             notes = after
         return notes
 
-    def _last(self, messages: Sequence[Message]) -> Notes:
+    def _read_last(self, messages: Sequence[Message]) -> Notes:
         for text in summaries(messages):
             if found := JSON.search(text):
                 try:
@@ -103,7 +103,7 @@ class Expert:
         return self._notes.start("\n".join(asked))
 
 
-def _advanced(notes: Notes, seen: Mapping[Call, list[str]]) -> Notes | None:
+def _advance(notes: Notes, seen: Mapping[Call, list[str]]) -> Notes | None:
     """The notes after one more result, which is taken out of those that were seen; None where it is missing."""
     move = notes.next()
     if isinstance(move, str):

@@ -12,7 +12,7 @@ from memagent.texts import quote
 from memagent_bench.games.base import Deal, Game, query
 from memagent_bench.games.experts import Notes, word
 from memagent_bench.games.transcript import Call, call
-from memagent_bench.games.words import made_names
+from memagent_bench.games.words import make_names
 
 NONE = "none"
 BOX = re.compile(r"Box (\w+) has (\d+) coins; left leads to (\w+), right to (\w+)\.")
@@ -26,7 +26,7 @@ class Boxes(Game):
     name = "boxes"
 
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:
-        names = made_names(rng, difficulty + difficulty // 2)
+        names = make_names(rng, difficulty + difficulty // 2)
         path, others = names[:difficulty], names[difficulty:]
         self._boxes = {
             name: (rng.randint(1, 9), rng.choice(names), rng.choice(names)) for name in others
@@ -84,7 +84,7 @@ class Tree(Game):
     name = "tree"
 
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:
-        names = made_names(rng, difficulty)
+        names = make_names(rng, difficulty)
         values = [rng.randint(1, 99) for _ in names]
         children: list[list[int]] = [[] for _ in names]
         inner, depths = [0], [0]

@@ -9,7 +9,7 @@ from typing import Self
 from memagent_bench.games.base import Deal, Game, query, within
 from memagent_bench.games.experts import Notes, numbers, word
 from memagent_bench.games.transcript import Call, call
-from memagent_bench.games.words import ROOMS, made_names
+from memagent_bench.games.words import ROOMS, make_names
 
 PEOPLE = 6
 ENTRY = re.compile(r"Entry (\d+): (?:(\w+) goes to the (\w+)|(\w+) and (\w+) swap places)\.")
@@ -24,7 +24,7 @@ class Rooms(Game):
     name = "rooms"
 
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:
-        people = sorted(made_names(rng, PEOPLE))
+        people = sorted(make_names(rng, PEOPLE))
         where = {name: rng.choice(ROOMS) for name in people}
         first = "; ".join(f"{name} in the {room}" for name, room in where.items())
         self._entries: list[str] = []

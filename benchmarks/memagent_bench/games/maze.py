@@ -13,7 +13,7 @@ from memagent.texts import quote
 from memagent_bench.games.base import Deal, Game, act, query
 from memagent_bench.games.experts import Notes
 from memagent_bench.games.transcript import Call, call
-from memagent_bench.games.words import made_names
+from memagent_bench.games.words import make_names
 
 WAYS = {"north": (0, -1), "east": (1, 0), "south": (0, 1), "west": (-1, 0)}
 """Clockwise."""
@@ -39,10 +39,10 @@ class Maze(Game):
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:
         # With m cells the walk around all of them has 2 (m - 1) steps.
         side = math.isqrt(difficulty) + 2
-        self._ways = _dug(rng, side)
+        self._ways = _dig(rng, side)
         self._at, self._steps = (side // 2, side // 2), 0
-        self._goal = _reached(self._ways, self._at, difficulty - 1)
-        self._sign = made_names(rng, 1)[0]
+        self._goal = _walk(self._ways, self._at, difficulty - 1)
+        self._sign = make_names(rng, 1)[0]
         task = "You are in a maze that has no circles. Somewhere in it is a sign with a word. What does the sign say?"
         return Deal(task, self._sign)
 
@@ -67,7 +67,7 @@ class Maze(Game):
         return self.look()
 
 
-def _dug(rng: random.Random, side: int) -> dict[Cell, dict[str, Cell]]:
+def _dig(rng: random.Random, side: int) -> dict[Cell, dict[str, Cell]]:
     """A tree of ways over a square of cells, dug as deep as it goes each time."""
     start = (side // 2, side // 2)
     ways: dict[Cell, dict[str, Cell]] = {start: {}}
@@ -89,7 +89,7 @@ def _dug(rng: random.Random, side: int) -> dict[Cell, dict[str, Cell]]:
     return ways
 
 
-def _reached(ways: Mapping[Cell, Mapping[str, Cell]], start: Cell, steps: int) -> Cell:
+def _walk(ways: Mapping[Cell, Mapping[str, Cell]], start: Cell, steps: int) -> Cell:
     """The first new cell that the right-hand rule comes to after so many steps, or the last new one."""
     at, heading, known, step = start, 0, [start], 0
     seen = {start}

@@ -9,7 +9,7 @@ from typing import Self
 from memagent_bench.games.base import Deal, Game, query, within
 from memagent_bench.games.experts import Notes, numbers, word
 from memagent_bench.games.transcript import Call, call
-from memagent_bench.games.words import made_names
+from memagent_bench.games.words import make_names
 
 PAYMENT = re.compile(r"(\w+) pays (\w+) (\d+)")
 OPENING = 50
@@ -23,7 +23,7 @@ class Ledger(Game):
     name = "ledger"
 
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:
-        people = made_names(rng, 6)
+        people = make_names(rng, 6)
         balance = dict.fromkeys(people, OPENING)
         self._pages: list[str] = []
         for _ in range(difficulty):
@@ -95,7 +95,7 @@ class Votes(Game):
     name = "votes"
 
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:
-        winner, *others = made_names(rng, 2 + difficulty)
+        winner, *others = make_names(rng, 2 + difficulty)
         count = difficulty * VOTES
         won = count // 2 + 1
         ballots = [winner] * won + [rng.choice(others) for _ in range(count - won)]

@@ -13,7 +13,7 @@ from memagent.texts import quote
 from memagent_bench.games.base import Deal, Game, query
 from memagent_bench.games.experts import Notes, word
 from memagent_bench.games.transcript import Call, call
-from memagent_bench.games.words import made_names
+from memagent_bench.games.words import make_names
 
 ROADS = re.compile(r"From (\w+): ((?:\w+ in \d+ hours(?:, )?)+)\.")
 ROAD = re.compile(r"(\w+) in (\d+) hours")
@@ -27,7 +27,7 @@ class Roads(Game):
 
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:
         stages = max(2, round((difficulty - 1) / WIDTH))
-        start, goal, *others = made_names(rng, 2 + stages * WIDTH)
+        start, goal, *others = make_names(rng, 2 + stages * WIDTH)
         rows = [others[i : i + WIDTH] for i in range(0, len(others), WIDTH)]
         self._roads = {start: [(town, rng.randint(1, 20)) for town in rows[0]]}
         best = dict(self._roads[start])
@@ -36,7 +36,7 @@ class Roads(Game):
                 # One road straight on, so that each town is reached, and one anywhere.
                 ends = {ahead[place % len(ahead)]: 0, rng.choice(ahead): 0}
                 self._roads[town] = [(end, rng.randint(1, 20)) for end in ends]
-            best = shortest(best, {town: self._roads[town] for town in here})
+            best = find_shortest(best, {town: self._roads[town] for town in here})
         self._roads[goal] = []
         task = f"Roads lead from town to town. How many hours does the shortest way from {start} to {goal} take?"
         hint = "Each road leads one stage nearer to the end, so all ways have the same number of roads."
@@ -51,7 +51,7 @@ class Roads(Game):
         return f"From {town}: {ways or 'no roads'}."
 
 
-def shortest(best: dict[str, int], roads: dict[str, list[tuple[str, int]]]) -> dict[str, int]:
+def find_shortest(best: dict[str, int], roads: dict[str, list[tuple[str, int]]]) -> dict[str, int]:
     """The shortest times to the towns that roads lead to, from those to the towns that they begin at."""
     ahead: dict[str, int] = {}
     for town, ends in roads.items():
@@ -85,7 +85,7 @@ class RoadsNotes(Notes):
         if found is None or found[1] != town:
             return None
         ends = [(end, int(hours)) for end, hours in ROAD.findall(found[2])]
-        near = shortest(self.here, {town: ends})
+        near = find_shortest(self.here, {town: ends})
         merged = self.ahead | {end: min(t, self.ahead.get(end, t)) for end, t in near.items()}
         left = {name: time for name, time in self.here.items() if name != town}
         return self.but(here=left, ahead=merged) if left else self.but(here=merged, ahead={})

@@ -27,7 +27,7 @@ def guesses(number: int) -> int:
     return count
 
 
-def dealt(rng: random.Random, difficulty: int) -> list[int]:
+def deal_numbers(rng: random.Random, difficulty: int) -> list[int]:
     """Numbers that take `difficulty` guesses together, as near as the last one allows."""
     made: list[int] = []
     left = difficulty
@@ -46,7 +46,7 @@ class Locks(Game):
     name = "locks"
 
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:
-        self._keys = dealt(rng, difficulty)
+        self._keys = deal_numbers(rng, difficulty)
         task = (
             f"There are {len(self._keys)} locks. Each opens at one whole number from 1 to {HIGHEST}, and says whether "
             "another number is too low or too high. What is the sum of the numbers at which the locks open?"
@@ -102,7 +102,7 @@ class Drift(Game):
 
     def _deal(self, rng: random.Random, difficulty: int) -> Deal:
         # Numbers that grow, and guesses that grow with them, take as many guesses as numbers that rest.
-        self._numbers = dealt(rng, difficulty)
+        self._numbers = deal_numbers(rng, difficulty)
         self._hits = self._guesses = self._grown = 0
         task = (
             f"A whole number from 1 to {HIGHEST} is hidden. After each guess that is too low or too high, it grows by "

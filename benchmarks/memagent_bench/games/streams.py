@@ -161,7 +161,7 @@ class StockNotes(Notes):
             return str(self.stock[self.asked])
         if not self.order:
             return call("waiting")
-        return call("ship" if self._covered() else "refuse", order=self.order)
+        return call("ship" if self._is_covered() else "refuse", order=self.order)
 
     def fold(self, result: str) -> Self | None:
         """Takes out what was shipped, and takes in what came with the next order."""
@@ -171,7 +171,7 @@ class StockNotes(Notes):
         if told is None or told[1] != decided:
             return None
         stock = self.stock.copy()
-        if self.order and self._covered():
+        if self.order and self._is_covered():
             stock[self.good] -= self.wanted
         if found is None:
             return self.but(stock=stock, closed=True)
@@ -179,5 +179,5 @@ class StockNotes(Notes):
         wanted, good = int(found[5]), found[6]
         return self.but(stock=stock, order=int(found[2]), wanted=wanted, good=good)
 
-    def _covered(self) -> bool:
+    def _is_covered(self) -> bool:
         return self.stock.get(self.good, 0) >= self.wanted

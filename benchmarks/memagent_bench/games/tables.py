@@ -125,7 +125,7 @@ class DrawdownNotes(Notes):
             return call("reading", number=self.at)
         notes = self
         while notes.recent:
-            notes = notes._without_first()
+            notes = notes._drop_first()
         return str(notes.fall)
 
     def fold(self, result: str) -> Self | None:
@@ -137,9 +137,9 @@ class DrawdownNotes(Notes):
         if found[3] is not None:
             recent[int(found[3]) - self.at - 1] = int(found[4])
         notes = self.but(at=self.at + 1, recent=tuple(recent))
-        return notes if len(recent) <= SPAN else notes._without_first()
+        return notes if len(recent) <= SPAN else notes._drop_first()
 
-    def _without_first(self) -> Self:
+    def _drop_first(self) -> Self:
         first, *rest = self.recent
         high = max(self.high, first)
         return self.but(recent=tuple(rest), high=high, fall=max(self.fall, high - first))

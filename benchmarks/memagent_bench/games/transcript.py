@@ -30,7 +30,7 @@ class Call(NamedTuple):
 
 def call(name: str, /, **arguments: int | str) -> Call:
     """The call of a tool with these arguments."""
-    return Call(name, _written(arguments))
+    return Call(name, _write(arguments))
 
 
 def summaries(messages: Sequence[Message]) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _pairs(messages: Sequence[Message]) -> Iterator[tuple[Call, str]]:
     waiting: list[tuple[str | None, Call | None]] = []
     for message in messages:
         if message.role == "assistant":
-            waiting = _made(message)
+            waiting = _list_calls(message)
             continue
         if message.role == "tool":
             texts = [(message.tool_call_id, message.content)]
@@ -73,7 +73,7 @@ def _pairs(messages: Sequence[Message]) -> Iterator[tuple[Call, str]]:
                 yield call, text
 
 
-def _made(message: Message) -> list[tuple[str | None, Call | None]]:
+def _list_calls(message: Message) -> list[tuple[str | None, Call | None]]:
     """The calls that an assistant made; None stands for one that cannot be read."""
     calls = message.tool_calls or read_calls(message.content)[1]
     return [(call.id, _call(call.name, call.arguments)) for call in calls]
@@ -82,7 +82,7 @@ def _made(message: Message) -> list[tuple[str | None, Call | None]]:
 def _lines(text: str) -> Iterator[tuple[Call, str]]:
     for name, arguments, result in LINE.findall(text):
         if not arguments.startswith("{"):
-            arguments = _written({key: _value(value) for key, value in PAIR.findall(arguments)})
+            arguments = _write({key: _value(value) for key, value in PAIR.findall(arguments)})
         call = _call(name, arguments)
         if call is not None:
             yield call, result
@@ -100,7 +100,7 @@ def _value(text: str) -> Any:
 @lru_cache(maxsize=16384)
 def _call(name: str, arguments: str) -> Call | None:
     made = _object(arguments or "{}")
-    return None if made is None else Call(name, _written(made))
+    return None if made is None else Call(name, _write(made))
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -111,5 +111,5 @@ def _object(text: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", made) if isinstance(made, dict) else None
 
 
-def _written(arguments: Mapping[str, Any]) -> str:
+def _write(arguments: Mapping[str, Any]) -> str:
     return _ENCODER.encode(arguments)

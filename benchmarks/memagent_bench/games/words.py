@@ -10,7 +10,7 @@ ROOMS: tuple[str, ...] = ("attic", "cellar", "garden", "hall", "kitchen", "libra
 SYLLABLES = tuple(consonant + vowel for consonant, vowel in product("bdfgklmnprstvz", "aeiou"))
 
 
-def made_names(rng: Random, count: int) -> list[str]:
+def make_names(rng: Random, count: int) -> list[str]:
     """Names of three syllables, such as `kavoru`, no two alike; at most 343,000."""
     base = len(SYLLABLES)
     return [

@@ -17,7 +17,7 @@ from memagent_bench.longqa.forms import (
     articles,
     content,
     hotpot,
-    named,
+    label_file,
 )
 
 
@@ -71,14 +71,14 @@ class Pool:
 
     def add(self, title: str, text: str) -> int:
         """Its index, a new one if it is new."""
-        key = (plain(title), " ".join(text.split()))
+        key = (clean_title(title), " ".join(text.split()))
         if key not in self._known:
             self._known[key] = len(self.paragraphs)
             self.paragraphs.append(Paragraph(key[0], text.strip()))
         return self._known[key]
 
 
-def plain(title: str) -> str:
+def clean_title(title: str) -> str:
     """A title as people write it: some of HotpotQA's have `&amp;` for `&`."""
     return " ".join(unescape(title).split())
 
@@ -95,7 +95,7 @@ def hotpotqa(paths: tuple[Path, ...]) -> Collection:
     entries: dict[str, tuple[HotpotEntry, tuple[int, ...]]] = {}
     for path in paths:
         raw = content(path)
-        names.append(named(path, raw))
+        names.append(label_file(path, raw))
         for entry in hotpot(path, raw):
             near = tuple(pool.add(t, "".join(s)) for t, s in entry.context if "".join(s).strip())
             entries.setdefault(entry.id or entry.question, (entry, near))
@@ -103,7 +103,7 @@ def hotpotqa(paths: tuple[Path, ...]) -> Collection:
     questions: list[Question] = []
     for entry, near in entries.values():
         own = by_title | {pool.paragraphs[i].title: i for i in near}
-        gold = [own.get(plain(title)) for title in entry.gold]
+        gold = [own.get(clean_title(title)) for title in entry.gold]
         found = tuple(i for i in gold if i is not None)
         told = found or (near if entry.whole else ())
         if told and len(found) == len(gold) and entry.answer.strip():
@@ -135,7 +135,7 @@ def squad(path: Path) -> Collection:
                 if forms and not asked.is_impossible:
                     text = asked.question.strip()
                     questions.append(Question(text, forms, (gold,), (gold,), near))
-    return _collection([named(path, raw)], pool, questions, 0, (path,), SQUAD_FORM)
+    return _collection([label_file(path, raw)], pool, questions, 0, (path,), SQUAD_FORM)
 
 
 @lru_cache(maxsize=2)
@@ -149,7 +149,7 @@ def paragraphs(paths: tuple[Path, ...]) -> Collection:
     names: list[str] = []
     for path in paths:
         raw = content(path)
-        names.append(named(path, raw))
+        names.append(label_file(path, raw))
         found = [(title, text) for title, text in any_form(path, raw) if text.strip()]
         if not found:
             raise DocumentError(f"{str(path)!r} holds no paragraph: give files with some")

@@ -78,11 +78,11 @@ class Documents:
         """Of these documents by themselves."""
         return int(self.costs[order].sum()) + self._numbered.more(len(order))
 
-    def titled(self, title: str) -> list[int]:
+    def find_titled(self, title: str) -> list[int]:
         """Documents of paragraphs of that title."""
         return [i for i, other in enumerate(self.titles) if other == title]
 
-    def naming(self, phrase: str) -> list[int]:
+    def find_naming(self, phrase: str) -> list[int]:
         """Documents that show the phrase, as whole words."""
         found = [i for i, text in enumerate(self.texts) if phrase in text]
         whole = re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)")

@@ -132,7 +132,7 @@ def content(path: Path) -> bytes:
     return raw
 
 
-def named(path: Path, raw: bytes) -> str:
+def label_file(path: Path, raw: bytes) -> str:
     """What records call a file: its name, and the beginning of the SHA-256 of its unpacked bytes."""
     return f"{path.name}:{hashlib.sha256(raw).hexdigest()[:8]}"
 
@@ -143,7 +143,7 @@ def hotpot(path: Path, raw: bytes) -> list[HotpotEntry]:
     Raises:
         DocumentError: it has another form.
     """
-    return _parsed(path, raw, _entries, HOTPOT_FORM)
+    return _parse(path, raw, _entries, HOTPOT_FORM)
 
 
 def _entries(raw: bytes) -> list[HotpotEntry]:
@@ -157,7 +157,7 @@ def articles(path: Path, raw: bytes) -> list[SquadArticle]:
     Raises:
         DocumentError: it has another form.
     """
-    return _parsed(path, raw, SQUAD.validate_json, SQUAD_FORM).data
+    return _parse(path, raw, SQUAD.validate_json, SQUAD_FORM).data
 
 
 def any_form(path: Path, raw: bytes) -> Iterable[tuple[str, str]]:
@@ -168,16 +168,16 @@ def any_form(path: Path, raw: bytes) -> Iterable[tuple[str, str]]:
     """
     form = f"one of: {TITLED_FORM}; {HOTPOT_FORM}; {SQUAD_FORM}"
     if raw.lstrip().startswith(b"{"):
-        squad_file = _parsed(path, raw, SQUAD.validate_json, form)
+        squad_file = _parse(path, raw, SQUAD.validate_json, form)
         return [(a.name, part.context) for a in squad_file.data for part in a.paragraphs]
     try:
         entries = _entries(raw)
     except ValidationError:
-        return [(p.title, p.text) for p in _parsed(path, raw, TITLED.validate_json, form)]
+        return [(p.title, p.text) for p in _parse(path, raw, TITLED.validate_json, form)]
     return [(title, "".join(text)) for entry in entries for title, text in entry.context]
 
 
-def _parsed(path: Path, raw: bytes, parse: Callable[[bytes], T], form: str) -> T:
+def _parse(path: Path, raw: bytes, parse: Callable[[bytes], T], form: str) -> T:
     try:
         return parse(raw)
     except ValidationError as error:

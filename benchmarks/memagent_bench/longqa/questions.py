@@ -11,11 +11,11 @@ import numpy as np
 
 from memagent.errors import ConfigError
 from memagent.tasks import Evidence, Sample
-from memagent_bench.fitted import FittedTask, Order, shuffled
+from memagent_bench.fitted import FittedTask, Order, shuffle_range
 from memagent_bench.lengths import show_length
 from memagent_bench.longqa.data import Collection, Question
 from memagent_bench.longqa.documents import Documents, documents, places, rounds
-from memagent_bench.longqa.sources import further_of
+from memagent_bench.longqa.sources import find_further
 from memagent_bench.options import DataOptions
 from memagent_bench.ruler.frames import Qa, load_frames
 
@@ -65,10 +65,10 @@ class QuestionTask(FittedTask):
         self._frames = load_frames(options.frames)
         self._frame = self._frames.table(Qa)
         self._further: Collection | None = None
-        self._documents = self._counted()
+        self._documents = self._count_documents()
         if manner.further and length > self._documents.longest:
-            self._further = further_of(options)
-            self._documents = self._counted()
+            self._further = find_further(options)
+            self._documents = self._count_documents()
         if not manner.repeats and length > self._documents.longest:
             raise self._too_long()
 
@@ -91,7 +91,7 @@ class QuestionTask(FittedTask):
             "positions": "shuffled" if self._manner.fresh else self._options.positions,
         }
 
-    def _made(self, index: int, limit: int) -> Sample:
+    def _make(self, index: int, limit: int) -> Sample:
         if not 0 <= index < len(self):
             raise ConfigError(
                 f"{self.name} has no sample {index}: its data hold {len(self)} questions, from 0 on"
@@ -138,15 +138,15 @@ class QuestionTask(FittedTask):
         shares = {i: at.random() for i in fixed}
         room = limit - ends
         while (most := docs.within(np.concatenate([gold, others]), room) - len(gold)) >= 0:
-            chosen = self._filled(gold, others, most, room)
-            order = places(shares, gold, self._mixed(chosen, index))
+            chosen = self._fill(gold, others, most, room)
+            order = places(shares, gold, self._mix(chosen, index))
             tokens = docs.prompt_tokens(before, order, after)
             if tokens <= limit:
                 return order, tokens
             room -= tokens - limit
         raise self._too_short(index, docs.prompt_tokens(before, gold, after) + GENERATE)
 
-    def _filled(self, gold: Order, others: Order, most: int, room: int) -> Order:
+    def _fill(self, gold: Order, others: Order, most: int, room: int) -> Order:
         """The first `most` of the others, and that of the rest which fills the room best (but in nested samples)."""
         chosen = others[:most]
         left = room - self._documents.tokens_of(np.concatenate([gold, chosen])) - NUMBER
@@ -163,8 +163,8 @@ class QuestionTask(FittedTask):
         left_out[list(question.needed)] = True
         if self._manner.clean:
             for title in {self._documents.titles[i] for i in question.gold}:
-                left_out[self._documents.titled(title)] = True
-                left_out[self._documents.naming(title)] = True
+                left_out[self._documents.find_titled(title)] = True
+                left_out[self._documents.find_naming(title)] = True
         order = self._round(rng, question.near)
         found = order[~left_out[order]]
         while self._manner.repeats and len(found) and self._documents.tokens_of(found) < limit:
@@ -174,14 +174,14 @@ class QuestionTask(FittedTask):
 
     def _round(self, rng: Random, near: Sequence[int]) -> Order:
         """All documents once: the near ones, others of the collection, further ones; each part in random order."""
-        own = shuffled(self._documents.own, rng)
+        own = shuffle_range(self._documents.own, rng)
         near_first = np.ones(self._documents.own, dtype=np.uint8)
         near_first[list(near)] = 0
         own = own[np.argsort(near_first[own], kind="stable")]
-        further = shuffled(len(self._documents) - self._documents.own, rng)
+        further = shuffle_range(len(self._documents) - self._documents.own, rng)
         return np.concatenate([own, further + self._documents.own])
 
-    def _mixed(self, chosen: Order, index: int) -> Order:
+    def _mix(self, chosen: Order, index: int) -> Order:
         """In random order; of more documents, those that were there keep theirs."""
         keys = np.frombuffer(self._rng("mix", index).randbytes(4 * len(chosen)), dtype="<u4")
         return chosen[np.argsort(keys, kind="stable")]
@@ -193,7 +193,7 @@ class QuestionTask(FittedTask):
         said = [a for a in question.answers if a.lower() not in NO_NOTE and _says(text, a)]
         return tuple(said or [title for title in others if _says(text, title)])
 
-    def _counted(self) -> Documents:
+    def _count_documents(self) -> Documents:
         return documents(
             self._collection,
             self._further,

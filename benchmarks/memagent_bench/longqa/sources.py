@@ -27,7 +27,7 @@ def hotpotqa_of(options: DataOptions) -> Collection:
 
 def hotpotqa_files(options: DataOptions) -> tuple[Path, ...]:
     """The files of `hotpotqa_of`; raises ConfigError as it does."""
-    files = options.hotpotqa or _found(HOTPOT_NAMES)
+    files = options.hotpotqa or _find_files(HOTPOT_NAMES)
     if not files:
         raise ConfigError(
             "there is no HotpotQA at hand: give --hotpotqa FILE (may come several times), its development set in "
@@ -49,7 +49,7 @@ def squad_of(options: DataOptions) -> Collection:
 
 def squad_file(options: DataOptions) -> Path:
     """The file of `squad_of`; raises ConfigError as it does."""
-    found = _found(SQUAD_NAMES) if options.squad is None else (options.squad,)
+    found = _find_files(SQUAD_NAMES) if options.squad is None else (options.squad,)
     if len(found) == 0:
         raise ConfigError(
             "there is no SQuAD at hand: give --squad FILE, its development set, published as dev-v2.0.json, "
@@ -62,7 +62,7 @@ def squad_file(options: DataOptions) -> Path:
     return found[0]
 
 
-def further_of(options: DataOptions) -> Collection:
+def find_further(options: DataOptions) -> Collection:
     """Further paragraphs: those that the options name, else all that is in the data folder, of any data set.
 
     Raises:
@@ -70,10 +70,10 @@ def further_of(options: DataOptions) -> Collection:
         DocumentError: a file is unusable.
     """
     every = (*PARAGRAPH_NAMES, *HOTPOT_NAMES, *SQUAD_NAMES)
-    return paragraphs(options.paragraphs or _found(every))
+    return paragraphs(options.paragraphs or _find_files(every))
 
 
-def _found(names: tuple[str, ...]) -> tuple[Path, ...]:
+def _find_files(names: tuple[str, ...]) -> tuple[Path, ...]:
     """Files of the data folder and the folders in it, by pattern and in the order of their paths."""
     folder = os.environ.get(FOLDER)
     if not folder:

@@ -57,22 +57,22 @@ Make = Callable[[World, Random], tuple[list[Place], tuple[str, ...]]]
 
 def once(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
     """A number that is said once. (Retrieval: a search finds it.)"""
-    numbers = _different(world, 1, rng)
-    return _spread(_overwritten(world, world.asked[0], numbers, rng), rng), (numbers[-1],)
+    numbers = _draw_different(world, 1, rng)
+    return _spread(_overwrite(world, world.asked[0], numbers, rng), rng), (numbers[-1],)
 
 
 def last(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
     """A number that is said two to four times, another one each time; the last one counts."""
-    numbers = _different(world, rng.randint(2, 4), rng)
-    return _spread(_overwritten(world, world.asked[0], numbers, rng), rng), (numbers[-1],)
+    numbers = _draw_different(world, rng.randint(2, 4), rng)
+    return _spread(_overwrite(world, world.asked[0], numbers, rng), rng), (numbers[-1],)
 
 
 def hop(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
     """Somebody's master, and after that the master's number, which may change: the last one counts."""
     who, master = world.asked
-    numbers = _different(world, rng.randint(1, 2), rng)
+    numbers = _draw_different(world, rng.randint(1, 2), rng)
     facts = [Fact(world.say(MASTER, who, master, rng), (master,), (0,))]
-    facts += _overwritten(world, master, numbers, rng)
+    facts += _overwrite(world, master, numbers, rng)
     return _spread(facts, rng), (numbers[-1],)
 
 
@@ -92,7 +92,7 @@ def count(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
 
 def pair(world: World, rng: Random) -> tuple[list[Place], tuple[str, ...]]:
     """Two numbers, of two people, each said once."""
-    numbers = _different(world, 2, rng)
+    numbers = _draw_different(world, 2, rng)
     people = zip(world.asked, numbers, strict=True)
     facts = [
         Fact(world.say(COINS, who, number, rng), (number,), (place,))
@@ -135,7 +135,7 @@ TAUGHT = ("once", "last", "hop")
 """Families that trainings show; they see the others at no time."""
 
 
-def _different(world: World, many: int, rng: Random) -> list[str]:
+def _draw_different(world: World, many: int, rng: Random) -> list[str]:
     """So many numbers, each another one."""
     found: dict[str, None] = {}
     while len(found) < many:
@@ -143,7 +143,7 @@ def _different(world: World, many: int, rng: Random) -> list[str]:
     return list(found)
 
 
-def _overwritten(world: World, who: str, numbers: Sequence[str], rng: Random) -> list[Fact]:
+def _overwrite(world: World, who: str, numbers: Sequence[str], rng: Random) -> list[Fact]:
     """Somebody's numbers, one after another: evidence is the last one."""
     texts = [world.say(COINS, who, number, rng) for number in numbers]
     return [*map(Fact, texts[:-1]), Fact(texts[-1], (numbers[-1],), (0,))]

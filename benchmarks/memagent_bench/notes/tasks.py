@@ -95,7 +95,7 @@ class NotesTask(ScatteredTask):
             "sentences": self._wording.label,
         }
 
-    def _made(self, index: int, limit: int) -> Sample:
+    def _make(self, index: int, limit: int) -> Sample:
         seed = f"{self._options.seed} notes {self.name} {index}"
         rng = Random(seed if self._options.nested else f"{seed} {self._length}")
         first, second, *others = self._words.names(2 + OTHERS, rng)
@@ -112,17 +112,17 @@ class NotesTask(ScatteredTask):
         fewest: list[int] = []
         for further in range(TRIES):
             layout = Layout(start + further, places)
-            sample, tokens = self._scattered(index, limit, puzzle, layout, around)
+            sample, tokens = self._scatter(index, limit, puzzle, layout, around)
             if tokens <= limit:
                 return sample
             fewest.append(tokens)
-        raise self._refused(index, puzzle.facts, min(fewest))
+        raise self._explain_refusal(index, puzzle.facts, min(fewest))
 
     def _passing(self, world: World, many: int, rng: Random) -> list[Place]:
         """Notes that nobody needs: the first ones are the same whatever their number."""
         return [(rng.random(), world.passing(self._family.asks, rng)) for _ in range(many)]
 
-    def _refused(self, index: int, facts: Sequence[Fact], tokens: int) -> ConfigError:
+    def _explain_refusal(self, index: int, facts: Sequence[Fact], tokens: int) -> ConfigError:
         """What to say where notes and a sentence take so many tokens: a longer document has more notes."""
         if self._many:
             return self._too_short(index, tokens + 2 * ROOM)

@@ -45,7 +45,7 @@ class Vocabulary:
         while len(found) < count:
             pairs = (rng.choice(CONSONANTS) + rng.choice(VOWELS) for _ in range(self.syllables))
             name = "".join(pairs).capitalize()
-            if _held(name, NAMES_IN) == self.held_out:
+            if _is_held_out(name, NAMES_IN) == self.held_out:
                 found[name] = None
         return list(found)
 
@@ -53,7 +53,7 @@ class Vocabulary:
         """A number without a zero in front."""
         while True:
             number = str(rng.randrange(10 ** (self.digits - 1), 10**self.digits))
-            if _held(number, NUMBERS_IN) == self.held_out:
+            if _is_held_out(number, NUMBERS_IN) == self.held_out:
                 return number
 
     def sign(self, rng: Random) -> str:
@@ -61,7 +61,7 @@ class Vocabulary:
         return "".join(rng.choices("0123456789abcdef", k=2 * self.digits))
 
 
-def _held(text: str, part: int) -> bool:
+def _is_held_out(text: str, part: int) -> bool:
     """Whether a text is of the part that is held out: by its letters alone, the same everywhere."""
     value = 0
     for letter in text:

@@ -45,7 +45,7 @@ def table(rows: Sequence[Row]) -> str:
     )
 
 
-def resident(field: str = "VmHWM") -> float:
+def measure_resident(field: str = "VmHWM") -> float:
     """Resident memory of this process in MiB: `VmRSS` is now, `VmHWM` the peak."""
     # Not getrusage: its peak is inherited from the process that started this one.
     status = Path("/proc/self/status").read_text()

@@ -29,7 +29,7 @@ class Path:
 
     def note(self, frame: FrameType, event: str, _: Any) -> None:
         """A profile function."""
-        if event == "call" and (name := _own(frame)) is not None:
+        if event == "call" and (name := _locate(frame)) is not None:
             self.functions.add(name)
 
 
@@ -48,13 +48,13 @@ class Probe(ScriptedModel):
         """Counts, and replies."""
         frame, frames = sys._getframe(1), 0  # pyright: ignore[reportPrivateUsage]
         while frame is not None:
-            frames += _own(frame) is not None
+            frames += _locate(frame) is not None
             frame = frame.f_back
         self._path.frames = max(self._path.frames, frames)
         return await super().complete(request)
 
 
-def _own(frame: FrameType) -> tuple[str, str] | None:
+def _locate(frame: FrameType) -> tuple[str, str] | None:
     """File and name of a function of the runtime, None for others."""
     _, found, file = frame.f_code.co_filename.rpartition(f"src/{PACKAGE}")
     return (file, frame.f_code.co_qualname) if found else None

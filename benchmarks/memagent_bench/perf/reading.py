@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memagent_bench.perf.instant import MODEL
-from memagent_bench.perf.measure import resident
+from memagent_bench.perf.measure import measure_resident
 
 QUESTION = "Whom does Natasha marry?"
 PIECE = 65536
@@ -78,7 +78,7 @@ def agent(base_url: str, tokenizer: Path, text: Path, calls: int) -> dict[str, A
             """Counts, and passes the request on."""
             self.seen += 1
             if self.seen == calls // 4:
-                self.quarter = resident("VmRSS")
+                self.quarter = measure_resident("VmRSS")
             return await self.inner.complete(request)
 
     model = Watched(open_model(f"openai:{MODEL}", base_url=base_url, tokenizer=tokenizer))
@@ -86,7 +86,7 @@ def agent(base_url: str, tokenizer: Path, text: Path, calls: int) -> dict[str, A
     store.unlink(missing_ok=True)
     with MemoryAgent(model, store=store) as reader:
         usage = reader.ask(text, QUESTION).usage
-        end = resident("VmRSS")
+        end = measure_resident("VmRSS")
     return {
         "calls": usage.calls,
         "prompts": usage.prompt_tokens,
@@ -135,7 +135,7 @@ def main(kind: str, base_url: str, tokenizer: Path, text: Path, calls: int) -> d
         found = agent(base_url, tokenizer, text, calls)
     else:
         found = asyncio.run(peer(kind, base_url, tokenizer, text))
-    return {**found, "cpu": time.process_time(), "peak": resident()}
+    return {**found, "cpu": time.process_time(), "peak": measure_resident()}
 
 
 if __name__ == "__main__":

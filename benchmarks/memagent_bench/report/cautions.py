@@ -77,8 +77,8 @@ def _warn_of_unscored(suite: Suite) -> Iterator[str]:
             if (own := suite.of(label)) and (n := sum(r.score is None for r in own))
         ]
         yield (
-            f"{len(missing):,} of {plural(len(records), 'sample')} have no score ({_some(of)}): they count as 0, and "
-            f"are listed apart."
+            f"{len(missing):,} of {plural(len(records), 'sample')} have no score ({_list_some(of)}): they count as 0, "
+            f"and are listed apart."
         )
 
 
@@ -96,11 +96,11 @@ def _warn_of_samples(suite: Suite) -> Iterator[str]:
                 fewer.append(f"{task} at {show_length(length)}")
     if other:
         yield (
-            f"Systems were given different documents under the same numbers in {_some(other)}: they are compared "
+            f"Systems were given different documents under the same numbers in {_list_some(other)}: they are compared "
             f"without pairing."
         )
     if fewer:
-        yield f"Systems have different sets of samples in {_some(fewer)}: a run may not be finished."
+        yield f"Systems have different sets of samples in {_list_some(fewer)}: a run may not be finished."
 
 
 def _conflict(cells: Sequence[Sequence[Record]]) -> bool:
@@ -120,7 +120,7 @@ def _warn_of_tasks(suite: Suite) -> Iterator[str]:
         if len(tasks := suite.tasks_of(label, length)) < len(suite.tasks)
     ]
     if partial:
-        yield f"Some means are over fewer tasks than others: {_some(partial)}."
+        yield f"Some means are over fewer tasks than others: {_list_some(partial)}."
     if suite.name == "ruler" and not set(RULER_TASKS) <= set(suite.tasks):
         some = len(set(suite.tasks) & set(RULER_TASKS))
         yield (
@@ -148,7 +148,7 @@ def _warn_of_repetition(suite: Suite) -> Iterator[str]:
     if rounds:
         worst, times = max(rounds.items(), key=lambda item: item[1])
         tasks = list(dict.fromkeys(task for task, _ in rounds))
-        whose = "every task" if len(tasks) == len(suite.tasks) > 1 else _some(tasks)
+        whose = "every task" if len(tasks) == len(suite.tasks) > 1 else _list_some(tasks)
         shortest = min(length for _, length in rounds)
         yield (
             f"The filler of {whose} repeats from {show_length(shortest)} on (up to {times:,} times, in "
@@ -162,7 +162,7 @@ def _warn_of_resumed(suite: Suite) -> Iterator[str]:
         yield f"{plural(resumed, 'sample')} went on after an interruption and have no time: seconds leave them out."
 
 
-def _some(items: Sequence[str], most: int = 4) -> str:
+def _list_some(items: Sequence[str], most: int = 4) -> str:
     if len(items) <= most:
         return join_words(list(items))
     return f"{', '.join(items[:most])} and {len(items) - most} more"

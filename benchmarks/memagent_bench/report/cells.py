@@ -99,7 +99,7 @@ def _place(label: str) -> int:
 def _labels(folders: Mapping[str, Sequence[Record]]) -> dict[tuple[str, str, str], str]:
     """Label by folder, model and system: as short as tells them apart."""
     models = dict.fromkeys(r.provenance.model for records in folders.values() for r in records)
-    short = _short(models)
+    short = _shorten(models)
     labels: dict[tuple[str, str, str], str] = {}
     taken: dict[tuple[str, object], set[str]] = {}
     for folder, records in folders.items():
@@ -122,7 +122,7 @@ def _one_line(name: str) -> str:
     return " ".join(clean(name).split()) or "without a name"
 
 
-def _short(models: Iterable[str]) -> dict[str, str]:
+def _shorten(models: Iterable[str]) -> dict[str, str]:
     """Last part of each model's name, the whole name where that is another one's too."""
     names = list(models)
     last = [name.rstrip("/").rsplit("/", 1)[-1] or name for name in names]

@@ -106,10 +106,10 @@ def in_words(chart: Chart) -> str:
 
 
 def _value(chart: Chart, value: float) -> str:
-    return f"{100 * value:.1f}" if chart.scores else _short(value)
+    return f"{100 * value:.1f}" if chart.scores else _format(value)
 
 
-def _short(value: float) -> str:
+def _format(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else amount(value)
 
 
@@ -181,13 +181,13 @@ def _length_axis(axes: Any, lengths: Sequence[int]) -> None:
     axes.set_xlim(first / margin, last * margin)
     span = last * margin**2 / first
     room = LETTER * max(len(show_length(length)) for length in lengths) + 1.5
-    named = _apart(lengths, span ** (room / (72 * WIDTH * PLACE[2])))
+    named = _space_out(lengths, span ** (room / (72 * WIDTH * PLACE[2])))
     axes.xaxis.set_minor_locator(ticker().NullLocator())
     axes.set_xticks(lengths, [show_length(n) if n in named else "" for n in lengths])
     axes.set_xlabel("length of the document in tokens")
 
 
-def _apart(lengths: Sequence[int], factor: float) -> list[int]:
+def _space_out(lengths: Sequence[int], factor: float) -> list[int]:
     """The lengths whose names do not touch, the longest always among them."""
     kept = [lengths[-1]]
     for length in reversed(lengths):

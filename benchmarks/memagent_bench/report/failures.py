@@ -45,7 +45,7 @@ class Failure:
         return shorten(lines[0], WIDTH) if lines else "no reason was recorded"
 
 
-def missing(suite: Suite, means: dict[tuple[str, int], Estimate]) -> list[Missing]:
+def list_missing(suite: Suite, means: dict[tuple[str, int], Estimate]) -> list[Missing]:
     """By label and length, where there are any."""
     found: list[Missing] = []
     for (label, length), estimate in means.items():

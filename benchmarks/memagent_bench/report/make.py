@@ -75,7 +75,7 @@ def make_report(
     tests = primary_tests(suites, baselines, primary, fraction)
     views = [view(suite, baselines[suite.name], labels, fraction) for suite in suites]
     warned = cautions(suites)
-    with writable(out), _quiet_fonts():
+    with make_folder(out), _quiet_fonts():
         html = page(views, tests, warned, margin=fraction, named=bool(primary), folders=list(named))
         pictures = [
             write_whole(out / f"{name}.png", data) for one in views for name, data in _pictures(one)
@@ -147,7 +147,7 @@ def _file_name(text: str) -> str:
 
 
 @contextmanager
-def writable(out: Path) -> Generator[None]:
+def make_folder(out: Path) -> Generator[None]:
     """Makes the folder of a report.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memagent.tasks.statistics import Estimate, estimate
-from memagent_bench.published import Published, published
+from memagent_bench.published import Published, list_published
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.charts import Chart, Point, Series
@@ -31,7 +31,7 @@ class Overlay:
 def overlays(suite: Suite) -> list[Overlay]:
     """Published tables with which any cell of the published system compares."""
     found: list[Overlay] = []
-    for table in published(suite.name):
+    for table in list_published(suite.name):
         labels = [label for label in suite.labels if suite.is_published(label)]
         measured = {label: _measure(suite, label, table) for label in labels}
         measured = {label: means for label, means in measured.items() if means}

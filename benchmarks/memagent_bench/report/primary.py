@@ -68,7 +68,7 @@ def primary_tests(
             continue
         for cell in dict.fromkeys(cells or default_cells(suite, baseline)):
             task, length = _parse(cell)
-            if not _in(suite, task, length):
+            if not _is_in(suite, task, length):
                 continue
             name = f"{task or MEAN}@{show_length(length)}"
             for label in (label for label in suite.labels if label != baseline):
@@ -82,13 +82,13 @@ def primary_tests(
     ]
 
 
-def _in(suite: Suite, task: str | None, length: int) -> bool:
+def _is_in(suite: Suite, task: str | None, length: int) -> bool:
     return length in suite.lengths and (task is None or task in suite.tasks)
 
 
 def _check(suites: Sequence[Suite], cells: Sequence[str]) -> None:
     for cell in cells:
-        if not any(_in(suite, *_parse(cell)) for suite in suites):
+        if not any(_is_in(suite, *_parse(cell)) for suite in suites):
             tasks = ", ".join(dict.fromkeys(t for suite in suites for t in suite.tasks))
             lengths = sorted({length for suite in suites for length in suite.lengths})
             raise ConfigError(

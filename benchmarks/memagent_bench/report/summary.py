@@ -31,7 +31,13 @@ AS_PREDICTED = 0.02
 
 def summary(view: View, tests: Sequence[Tested], margin: float) -> tuple[str, str]:
     """A suite in two paragraphs: what became of the score, and everything else."""
-    more = [_effective(view), _calls(view), _ranking(view), _tests(view, tests), _missing(view)]
+    more = [
+        _describe_effective(view),
+        _calls(view),
+        _ranking(view),
+        _tests(view, tests),
+        _describe_missing(view),
+    ]
     return _trend(view, margin), " ".join(sentence for sentence in more if sentence)
 
 
@@ -75,7 +81,7 @@ def _loss(losses: Sequence[Contrast], label: str, length: int) -> Contrast | Non
     return next((one for one in losses if (one.label, one.length) == (label, length)), None)
 
 
-def _effective(view: View) -> str:
+def _describe_effective(view: View) -> str:
     return " ".join(_effective_words(of) for of in view.ruler if of.has_effective_length)
 
 
@@ -147,7 +153,7 @@ def _calls(view: View) -> str:
     return f"It makes {number(own.calls.ratio)} times the calls predicted."
 
 
-def _missing(view: View) -> str:
+def _describe_missing(view: View) -> str:
     n = len(view.suite.records)
     if not view.failures:
         return f"All {n:,} samples have a score." if n > 1 else ""

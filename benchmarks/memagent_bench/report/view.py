@@ -10,7 +10,7 @@ from memagent_bench.report.charts import Chart, Point, Series
 from memagent_bench.report.compare import Contrast, Mean, contrast, losses, means
 from memagent_bench.report.costs import Amount, Cost, Growth, costs, growth
 from memagent_bench.report.facts import Fact, task_facts
-from memagent_bench.report.failures import Failure, Missing, failures, missing
+from memagent_bench.report.failures import Failure, Missing, failures, list_missing
 from memagent_bench.report.heatmap import HeatMap, depth_map, heat_map
 from memagent_bench.report.overlay import Overlay, overlay_chart, overlays
 from memagent_bench.report.ruler import Summary, summaries
@@ -77,7 +77,7 @@ def view(suite: Suite, baseline: str, labels: tuple[str, ...], margin: float) ->
         costs=costed,
         growth=growth(suite),
         ruler=summaries(suite, scored),
-        missing=missing(suite, {key: mean.estimate for key, mean in scored.items()}),
+        missing=list_missing(suite, {key: mean.estimate for key, mean in scored.items()}),
         failures=failures(suite),
         facts=task_facts(suite),
     )

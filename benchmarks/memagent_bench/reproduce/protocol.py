@@ -12,7 +12,7 @@ from memagent.errors import ConfigError
 from memagent.memory.plan import MemorySettings
 from memagent.messages import Sampling
 from memagent_bench.lengths import show_length
-from memagent_bench.published import Published, published
+from memagent_bench.published import Published, list_published
 from memagent_bench.suites import one_of
 
 _FILE: dict[str, Any] = tomllib.loads(
@@ -59,7 +59,9 @@ def parts(checkpoint: str, suites: Collection[str], lengths: Collection[int] | N
         ConfigError: there is no such checkpoint, or nothing is published at a length.
     """
     row = CHECKPOINTS[one_of(checkpoint, CHECKPOINTS, "checkpoint")]
-    tables = {suite: table for suite in suites for table in published(suite) if row in table.scores}
+    tables = {
+        suite: table for suite in suites for table in list_published(suite) if row in table.scores
+    }
     there = {length for table in tables.values() for length in table.scores[row]}
     unknown = [] if lengths is None else sorted(set(lengths) - there)
     if unknown:

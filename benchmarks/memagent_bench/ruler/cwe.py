@@ -11,12 +11,12 @@ import numpy as np
 from memagent.errors import ConfigError
 from memagent.tasks import Sample
 from memagent.tokens import TokenCounter
-from memagent_bench.fitted import FittedTask, Order, objects, shuffled
+from memagent_bench.fitted import FittedTask, Order, objects, shuffle_range
 from memagent_bench.lengths import show_length
 from memagent_bench.numbered import Numbered
 from memagent_bench.options import DataOptions
 from memagent_bench.ruler.frames import Cwe, load_frames
-from memagent_bench.ruler.vocabulary import Vocabulary, english, further, wonderwords
+from memagent_bench.ruler.vocabulary import Vocabulary, english, list_further, wonderwords
 
 GENERATE = 120
 """Tokens that the published protocol gives the reply."""
@@ -26,7 +26,7 @@ TIMES = (30, 3)
 """How often each of these comes, and each of the others."""
 EXAMPLE_WORDS = 40
 EXAMPLE_TIMES = (10, 3)
-LISTS = {"wonderwords": wonderwords, "English": english, "further English": further}
+LISTS = {"wonderwords": wonderwords, "English": english, "further English": list_further}
 """The words by what records call them."""
 
 
@@ -63,7 +63,7 @@ class CweTask(FittedTask):
         super().__init__("cwe", "string_match_all", length, options)
         self._frames = load_frames(options.frames)
         self._frame = self._frames.table(Cwe)
-        self._numbered = _numbered(self._frame.item, self._frame.between, options.counter)
+        self._numbered = _number_items(self._frame.item, self._frame.between, options.counter)
         self._fits: dict[int, list[Part]] = {}
 
     @property
@@ -78,7 +78,7 @@ class CweTask(FittedTask):
             "wording": self._frames.wording,
         }
 
-    def _made(self, index: int, limit: int) -> Sample:
+    def _make(self, index: int, limit: int) -> Sample:
         parts = self._fit(limit)
         rng = self._rng("words", index)
         before = self._example(rng, index) + self._fill(self._frame.before)
@@ -122,9 +122,9 @@ class CweTask(FittedTask):
             parts: list[Part] = []
             for name in names:
                 words = _vocabulary(name, self._numbered)
-                parts.append(Part(name, words, words.costs[shuffled(len(words), rng)]))
+                parts.append(Part(name, words, words.costs[shuffle_range(len(words), rng)]))
             costs = np.concatenate([part.costs for part in parts])
-            most = self._most(costs, room)
+            most = self._count_fitting(costs, room)
             if most <= sum(len(part.costs) for part in found):
                 return found
             last = most - sum(len(part.costs) for part in parts[:-1])
@@ -136,7 +136,7 @@ class CweTask(FittedTask):
             f"({len(english())} English ones): give a shorter length"
         )
 
-    def _most(self, costs: Order, room: int) -> int:
+    def _count_fitting(self, costs: Order, room: int) -> int:
         """How many words fit, given what each takes."""
         sums = np.cumsum(costs * times(len(costs), *TIMES))
 
@@ -160,10 +160,10 @@ class CweTask(FittedTask):
     def _example(self, rng: Random, index: int) -> str:
         """A whole prompt with its reply, to stand before the sample's own; the same tokens in each."""
         vocabulary = _vocabulary("wonderwords", self._numbered)
-        pattern = shuffled(len(vocabulary), self._rng("example pattern"))[:EXAMPLE_WORDS]
+        pattern = shuffle_range(len(vocabulary), self._rng("example pattern"))[:EXAMPLE_WORDS]
         words = vocabulary.words[vocabulary.draw(vocabulary.costs[pattern], rng)]
         entries = np.repeat(words, times(EXAMPLE_WORDS, *EXAMPLE_TIMES))
-        entries = entries[shuffled(len(entries), self._places_rng("example order", index))]
+        entries = entries[shuffle_range(len(entries), self._places_rng("example order", index))]
         before, after = self._fill(self._frame.before), self._fill(self._after)
         reply = self._frame.answer.format(items=self._numbered.text(words[:COMMON]))
         return before + self._numbered.text(entries) + after + reply
@@ -177,7 +177,7 @@ class CweTask(FittedTask):
 
 
 @lru_cache(maxsize=2)
-def _numbered(item: str, between: str, counter: TokenCounter) -> Numbered:
+def _number_items(item: str, between: str, counter: TokenCounter) -> Numbered:
     if item.format(rank=1, word="\0").count("\0") != 1:
         raise ConfigError(f"an item of cwe shows {{word}} once, unlike {item!r} in the wording")
     return Numbered(lambda rank, word: item.format(rank=rank, word=word), between, counter)

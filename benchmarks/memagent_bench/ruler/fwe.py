@@ -62,7 +62,7 @@ class FweTask(FittedTask):
         """See `Task`."""
         return {**super().facts, "haystack": "coded words", "wording": self._frames.wording}
 
-    def _made(self, index: int, limit: int) -> Sample:
+    def _make(self, index: int, limit: int) -> Sample:
         before, after, prefix = map(
             self._fill, (self._frame.before, self._frame.after, self._frame.answer_prefix)
         )
@@ -116,7 +116,7 @@ class FweTask(FittedTask):
         """The words of the ranks; more of them begin with those that fewer would be."""
         words = {self._frame.rank_one: None}
         while len(words) < n:
-            words[_coded(rng)] = None
+            words[_draw_code(rng)] = None
         return list(words)
 
     def _costs(self, words: list[str]) -> NDArray[np.int64]:
@@ -129,5 +129,5 @@ class FweTask(FittedTask):
         return template.format(count=ANSWERS)
 
 
-def _coded(rng: Random) -> str:
+def _draw_code(rng: Random) -> str:
     return "".join(rng.choices(string.ascii_lowercase, k=LETTERS))

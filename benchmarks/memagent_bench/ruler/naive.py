@@ -38,7 +38,7 @@ class NaiveNiahTask(NiahTask):
         """A sample; unlike other tasks this one gives another each time."""
         units = self._most
         while True:
-            made = self._written(index, units)
+            made = self._write(index, units)
             if made.tokens <= self._length or units <= self._step:
                 return made
             units -= self._step
@@ -47,21 +47,21 @@ class NaiveNiahTask(NiahTask):
     def _most(self) -> int:
         """Units that fit the length."""
         low = self._step
-        guess = self._written(0, low).tokens / low
+        guess = self._write(0, low).tokens / low
         high = max(int(self._length / guess * SLACK), 2 * low)
         best = low
         while low <= high:
             middle = (low + high) // 2
-            if self._written(0, middle).tokens <= self._length:
+            if self._write(0, middle).tokens <= self._length:
                 best, low = middle, middle + 1
             else:
                 high = middle - 1
         return best
 
-    def _written(self, index: int, units: int) -> Sample:
+    def _write(self, index: int, units: int) -> Sample:
         drawn = self._draw(self._chance)
         placed = drawn.among(self._hay(units))
-        context, spans = placed.joined(" " if self._spec.haystack == "essay" else "\n")
+        context, spans = placed.join(" " if self._spec.haystack == "essay" else "\n")
         before, after, prefix, question = self._frame(drawn.query)
         return Sample(
             task=self.name,

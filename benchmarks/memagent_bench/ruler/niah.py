@@ -15,7 +15,7 @@ from memagent_bench.haystacks import Drawn, Fixed, Haystack, essays
 from memagent_bench.options import DataOptions
 from memagent_bench.placed import Placed
 from memagent_bench.ruler.frames import Niah, load_frames
-from memagent_bench.ruler.words import KindName, different, draw
+from memagent_bench.ruler.words import KindName, draw, draw_different
 
 GENERATE = 128
 """Tokens that the published protocol gives the reply of these tasks."""
@@ -143,8 +143,8 @@ class NiahTask(FittedTask):
     def _draw(self, rng: Random) -> Drawing:
         """Draws nothing that depends on the length, so that nested samples share it."""
         spec = self._spec
-        keys = different(spec.key, spec.keys, rng)
-        values = different(spec.value, spec.keys * spec.values, rng)
+        keys = draw_different(spec.key, spec.keys, rng)
+        values = draw_different(spec.value, spec.keys * spec.values, rng)
         pairs = [(keys[i // spec.values], value) for i, value in enumerate(values)]
         asked = rng.sample(keys, spec.queries)
         outputs = [value for key in asked for owner, value in pairs if owner == key]
@@ -177,7 +177,7 @@ class NiahTask(FittedTask):
         before, after, prefix, question = (template.format(**fields) for template in templates)
         return before, after, prefix, question
 
-    def _made(self, index: int, limit: int) -> Sample:
+    def _make(self, index: int, limit: int) -> Sample:
         """A sample of at most `limit` tokens by adding up its parts."""
         drawn = self._draw(self._rng("needles", index))
         before, after, prefix, question = self._frame(drawn.query)
@@ -196,7 +196,7 @@ class NiahTask(FittedTask):
             if tokens <= limit:
                 break
             room -= tokens - limit
-        context, spans = placed.joined(filler.joiner)
+        context, spans = placed.join(filler.joiner)
         evidence = drawn.evidence(spans)
         return Sample(
             task=self.name,

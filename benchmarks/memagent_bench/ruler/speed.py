@@ -58,7 +58,7 @@ def main() -> int:
             upstream.script_of(given.upstream)
         for length in parse_lengths(given.lengths):
             for haystack in TASKS:
-                measured = list(_compared(haystack, length))
+                measured = list(_compare(haystack, length))
                 if given.upstream:
                     try:
                         measured += _upstream(haystack, length, given, measured)
@@ -67,7 +67,7 @@ def main() -> int:
                         print(error, file=sys.stderr)
                 print(table(measured), file=sys.stderr, flush=True)
                 rows += measured
-            rows += [_alone(name, length) for name in ALONE]
+            rows += [_time_alone(name, length) for name in ALONE]
     except MemagentError as error:
         print(error, file=sys.stderr)
         return 1
@@ -79,11 +79,11 @@ def main() -> int:
     return 1 if failed or any(row.good is False for row in rows) else 0
 
 
-def _compared(haystack: str, length: int) -> Iterator[Row]:
+def _compare(haystack: str, length: int) -> Iterator[Row]:
     name, options = TASKS[haystack], DataOptions(counter=length_counter(None))
     what = f"{haystack}, {show_length(length)}"
 
-    def fresh(make: Callable[[str, int, DataOptions], Task]) -> tuple[Task, float]:
+    def make_fresh(make: Callable[[str, int, DataOptions], Task]) -> tuple[Task, float]:
         names.cache_clear()
         essays.cache_clear()
         start = time.process_time()
@@ -91,11 +91,11 @@ def _compared(haystack: str, length: int) -> Iterator[Row]:
         task.sample(0)
         return task, time.process_time() - start
 
-    made = [fresh(NiahTask) for _ in range(FIRSTS)]
+    made = [make_fresh(NiahTask) for _ in range(FIRSTS)]
     first = [seconds for _, seconds in made]
-    further = _further(made[-1][0], FURTHER)
-    naive, naive_first = fresh(NaiveNiahTask)
-    naive_further = _further(naive, 2 if length >= M else 4)
+    further = _time_further(made[-1][0], FURTHER)
+    naive, naive_first = make_fresh(NaiveNiahTask)
+    naive_further = _time_further(naive, 2 if length >= M else 4)
     yield Row(f"{what}: first sample", "", first, "s")
     yield _within_target(what, length, further)
     yield Row(f"{what}: first sample, naive", "", [naive_first], "s")
@@ -104,11 +104,11 @@ def _compared(haystack: str, length: int) -> Iterator[Row]:
     yield _ratio(f"{what}: further sample, naive / this", naive_further, further)
 
 
-def _alone(name: str, length: int) -> Row:
+def _time_alone(name: str, length: int) -> Row:
     options = DataOptions(counter=length_counter(None), positions="shuffled")
     task = RULER[name](length, options)
     task.sample(0)
-    return _within_target(f"{name}, {show_length(length)}", length, _further(task, FURTHER))
+    return _within_target(f"{name}, {show_length(length)}", length, _time_further(task, FURTHER))
 
 
 def _within_target(what: str, length: int, further: list[float]) -> Row:
@@ -125,7 +125,7 @@ def _within_target(what: str, length: int, further: list[float]) -> Row:
 def _upstream(
     haystack: str, length: int, given: argparse.Namespace, ours: Sequence[Row]
 ) -> Iterator[Row]:
-    """RULER's script beside the first two rows of `_compared`."""
+    """RULER's script beside the first two rows of `_compare`."""
     what = f"{haystack}, {show_length(length)}"
 
     def seconds(n: int) -> float:
@@ -155,7 +155,7 @@ def _upstream(
     yield _ratio(f"{what}: further sample, {least}RULER's script / this", [further], ours[1].values)
 
 
-def _further(task: Task, n: int) -> list[float]:
+def _time_further(task: Task, n: int) -> list[float]:
     seconds: list[float] = []
     for index in range(1, n + 1):
         start = time.process_time()

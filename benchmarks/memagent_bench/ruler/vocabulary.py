@@ -10,7 +10,7 @@ from random import Random
 
 import numpy as np
 
-from memagent_bench.fitted import Order, objects, shuffled
+from memagent_bench.fitted import Order, objects, shuffle_range
 from memagent_bench.ruler.words import word_list
 
 ENGLISH = "data/english_words.txt.gz"
@@ -35,7 +35,7 @@ def english() -> tuple[str, ...]:
 
 
 @cache
-def further() -> tuple[str, ...]:
+def list_further() -> tuple[str, ...]:
     """The English words that wonderwords has not."""
     known = set(wonderwords())
     return tuple(word for word in english() if word not in known)
@@ -71,12 +71,12 @@ class Vocabulary:
         for cost, members in self._members.items():
             places = np.flatnonzero(costs == cost)
             if len(places):
-                chosen = distinct(len(members), len(places), Random(f"{seed}:{cost}"))
+                chosen = draw_distinct(len(members), len(places), Random(f"{seed}:{cost}"))
                 drawn[places] = members[chosen]
         return drawn
 
 
-def distinct(n: int, k: int, rng: Random) -> Order:
+def draw_distinct(n: int, k: int, rng: Random) -> Order:
     """The first k of 0..n-1 in random order; a larger k only adds to them.
 
     Numbers are drawn until k different ones have come. Only a k near n takes more than the expected number of draws
@@ -96,5 +96,5 @@ def distinct(n: int, k: int, rng: Random) -> Order:
             return order[:k]
         if draws == 2 * n:
             unseen = np.flatnonzero(first < 0)
-            order = np.concatenate([order, unseen[shuffled(len(unseen), rng)]])
+            order = np.concatenate([order, unseen[shuffle_range(len(unseen), rng)]])
     return order[:k]

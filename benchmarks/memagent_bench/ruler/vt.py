@@ -87,7 +87,7 @@ class VtTask(FittedTask):
         noise = self._frame.noise
         few, more = (self._count(JOINER.join([noise] * n)) for n in (RUN, RUN + 1))
         self._line = more - few
-        self._example_places, self._example_noise = self._laid_example()
+        self._example_places, self._example_noise = self._lay_example()
 
     @property
     def facts(self) -> dict[str, str | int | bool]:
@@ -100,7 +100,7 @@ class VtTask(FittedTask):
             "positions": "shuffled",
         }
 
-    def _made(self, index: int, limit: int) -> Sample:
+    def _make(self, index: int, limit: int) -> Sample:
         rng = self._rng("chain", index)
         chain = Chain.draw(self._frame, rng)
         demo = Chain.draw(self._frame, rng, EXAMPLE_LETTERS)
@@ -147,7 +147,7 @@ class VtTask(FittedTask):
         )
         return before, after, prefix
 
-    def _laid_example(self) -> tuple[tuple[float, ...], int]:
+    def _lay_example(self) -> tuple[tuple[float, ...], int]:
         """The places of the example's lines and its lines of noise: as in RULER, the same in every sample."""
         chain = Chain.draw(self._frame, self._rng("example"), EXAMPLE_LETTERS)
         noise = len(chain.lines)

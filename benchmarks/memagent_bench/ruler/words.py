@@ -55,7 +55,7 @@ class Names(Sequence[str]):
                 self._families[-1].append(adjective)
             else:
                 self._families.append([adjective])
-        self._mixed = {i: self._sorted(f) for i, f in enumerate(self._families) if len(f) > 1}
+        self._mixed = {i: self._sort(f) for i, f in enumerate(self._families) if len(f) > 1}
         sizes = (len(self._mixed.get(i, self._nouns)) for i in range(len(self._families)))
         self._starts = [0, *accumulate(sizes)]
 
@@ -77,7 +77,7 @@ class Names(Sequence[str]):
             return self._mixed[i][place]
         return f"{self._families[i][0]}-{self._nouns[place]}"
 
-    def _sorted(self, family: list[str]) -> list[str]:
+    def _sort(self, family: list[str]) -> list[str]:
         return sorted({f"{adjective}-{noun}" for adjective in family for noun in self._nouns})
 
 
@@ -100,7 +100,7 @@ def draw(kind: KindName, rng: Random) -> str:
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
-def different(kind: KindName, n: int, rng: Random) -> list[str]:
+def draw_different(kind: KindName, n: int, rng: Random) -> list[str]:
     """So many of them, none of which is another or a part of it: they are sought as texts."""
     found: list[str] = []
     while len(found) < n:

@@ -17,7 +17,7 @@ from memagent.messages import ChatRequest, Completion
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import resident
+from memagent_bench.perf.measure import measure_resident
 
 AT_ONCE = 64
 QUESTION = "Whom does Natasha marry?"
@@ -62,12 +62,12 @@ async def agent(base_url: str, model: str, log: Path, tokenizer: str | None) -> 
         "seconds": seconds,
         "calls": sum(one.calls for one in usage),
         "tokens": sum(one.prompt_tokens + one.completion_tokens for one in usage),
-        "peak": resident(),
+        "peak": measure_resident(),
         "cpu": time.process_time(),
     }
 
 
-async def flat(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
+async def send_flat(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
     """The same requests with the bare client, 64 at once."""
     from openai import AsyncOpenAI
 
@@ -99,12 +99,12 @@ async def flat(base_url: str, model: str, log: Path, tokenizer: str | None) -> d
         "seconds": seconds,
         "calls": done,
         "tokens": tokens,
-        "peak": resident(),
+        "peak": measure_resident(),
         "cpu": time.process_time(),
     }
 
 
-async def alone(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
+async def read_alone(base_url: str, model: str, log: Path, tokenizer: str | None) -> dict[str, Any]:
     """One document by itself, with the published window of 8192."""
     served = OpenAIModel(model, base_url=base_url, tokenizer=tokenizer, extra_body=FULL)
     store = log.with_suffix(".sqlite")
@@ -115,10 +115,10 @@ async def alone(base_url: str, model: str, log: Path, tokenizer: str | None) -> 
     result = await reader.aask(book()[:ALONE_CHARS], QUESTION)
     seconds = time.perf_counter() - start
     await reader.aclose()
-    return {"seconds": seconds, "calls": result.usage.calls, "peak": resident()}
+    return {"seconds": seconds, "calls": result.usage.calls, "peak": measure_resident()}
 
 
-PASSES = {"agent": agent, "flat": flat, "alone": alone}
+PASSES = {"agent": agent, "flat": send_flat, "alone": read_alone}
 
 if __name__ == "__main__":
     kind, url, name, path, *rest = sys.argv[1:]

@@ -100,7 +100,7 @@ async def read(model: ChatModel) -> None:
         await agent.aask(text[CHARS * number : CHARS * (number + 1)], QUESTION)
 
 
-async def timed(work: Work, base_url: str, name: str, tokenizer: str) -> Pass:
+async def time_pass(work: Work, base_url: str, name: str, tokenizer: str) -> Pass:
     """One pass, from an empty prefix cache."""
     done, server = Pass(), VLLM(base_url)
     model = Log(OpenAIModel(name, base_url=base_url, tokenizer=tokenizer, dialect="vllm"), done)
@@ -154,7 +154,7 @@ async def measure(base_urls: list[str], name: str, tokenizer: str, rounds: int) 
     for what, work in kinds.items():
         pairs: list[tuple[Pass, Pass]] = []
         for _ in range(rounds):
-            off, on = [await timed(work, url, name, tokenizer) for url in base_urls]
+            off, on = [await time_pass(work, url, name, tokenizer) for url in base_urls]
             pairs.append((off, on))
             print(f"{what}: {off.seconds:.0f} s without, {on.seconds:.0f} s with", flush=True)
         found += rows(what, pairs)

@@ -72,7 +72,7 @@ class SessionBench:
         """Counts for a model that is not there."""
         return ChatCounter(length_counter(self.tokenizer))
 
-    def paid(self) -> ChatModel:
+    def choose_model(self) -> ChatModel:
         """The model that gets the requests. One that is not there keeps them all, so each session has its own."""
         if self.model is not None:
             return self.model
@@ -90,7 +90,9 @@ class SessionBench:
             ModelError: the server cannot be reached.
         """
         await in_thread(self.grid.check)
-        paid, prompts = await in_thread(lambda: (self.paid(), self.prompts))  # they read files
+        paid, prompts = await in_thread(
+            lambda: (self.choose_model(), self.prompts)
+        )  # they read files
         origin = await origin_of(paid, self.player, self.protocol, prompts)
         held = bind_folder(self.out, binding_of(origin))
         await in_thread(held.__enter__)
@@ -147,7 +149,7 @@ class Playing:
         environment: Environment = await in_thread(
             make, job.game, seed=job.seed, difficulty=job.difficulty
         )
-        paid = bench.paid()
+        paid = bench.choose_model()
         if bench.player == "expert":
             paid = ExpertOver(paid, expert(job.game), native=bench.protocol == "native")
         tally = Tally(paid)

@@ -13,7 +13,7 @@ from memagent.errors import ConfigError
 from memagent.terminal import amount
 from memagent.texts import plural
 from memagent_bench.report.facts import Fact
-from memagent_bench.report.make import PAGE, TABLE, Report, name_folders, writable, write_whole
+from memagent_bench.report.make import PAGE, TABLE, Report, make_folder, name_folders, write_whole
 from memagent_bench.report.page import fill_template
 from memagent_bench.report.words import join_words, points, span
 from memagent_bench.sessions.figures import Cell, cells
@@ -68,7 +68,7 @@ def make_session_report(folders: Sequence[Path], out: Path) -> Report:
         count=plural(len(every), "session"),
         folders=list(named),
     )
-    with writable(out):
+    with make_folder(out):
         table = write_whole(out / TABLE, _spreadsheet(named))
         page = write_whole(out / PAGE, html.encode("utf-8", "replace"))
     return Report(page, table, (), tuple(run.summary for run in runs), tuple(warned))

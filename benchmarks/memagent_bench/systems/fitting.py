@@ -74,12 +74,14 @@ def excerpt(
         return plan.counter.count_messages(plan.render("answer", 0, safe))
 
     limit = plan.budget.window - plan.budget.output
-    n, tokens = largest(prompt, limit, most=most, guess=guess)
+    n, tokens = find_largest(prompt, limit, most=most, guess=guess)
     chars = sum(end - start for start, end in choose(n))
     return Excerpt(show(n), chars / len(text), tokens)
 
 
-def largest(tokens: Callable[[int], int], limit: int, *, most: int, guess: int) -> tuple[int, int]:
+def find_largest(
+    tokens: Callable[[int], int], limit: int, *, most: int, guess: int
+) -> tuple[int, int]:
     """The largest number whose tokens are within a limit, but for a thousandth of it.
 
     The guess grows fourfold at most until it is too large, so nothing far beyond the limit is ever counted.

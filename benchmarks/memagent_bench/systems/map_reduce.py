@@ -51,7 +51,7 @@ class MapReduce:
         sizes = await plan.counting(Sizes.of, plan)
         stream = chunks(open_document(sample.context), plan.chunker(), run=plan.counting)
         read = [chunk async for chunk in stream]
-        calls = sizes.most_calls(len(read))
+        calls = sizes.bound_calls(len(read))
         tokens = sum(chunk.tokens for chunk in read)
         frame = plan.frames["update"] + plan.question_tokens[0] + plan.empty_memory_tokens
         maps = len(read) * (frame + JOINT_SLACK) + tokens
@@ -88,7 +88,7 @@ class Sizes:
         taken = budget.output + plan.frames["answer"] + question + JOINT_SLACK
         return cls(joint, budget.memory + joint, budget.chunk, budget.window - taken)
 
-    def most_calls(self, chunks: int) -> int:
+    def bound_calls(self, chunks: int) -> int:
         """Calls for so many chunks if every note is as long as it may be.
 
         Raises:
@@ -128,10 +128,10 @@ async def _answer(asker: Asker, sizes: Sizes, read: Sequence[Chunk]) -> str:
     calls = len(read)
     while not sizes.fit(notes):
         safe = asker.plan.neutraliser.safe
-        groups = [safe(_joined(group)) for group in sizes.groups(notes)]
+        groups = [safe(_join(group)) for group in sizes.groups(notes)]
         notes = await _notes(asker, groups, calls)
         calls += len(groups)
-    return await asker.answer(_joined(notes))
+    return await asker.answer(_join(notes))
 
 
 async def _notes(asker: Asker, texts: Sequence[str], first: int) -> list[Note]:
@@ -153,5 +153,5 @@ async def _notes(asker: Asker, texts: Sequence[str], first: int) -> list[Note]:
     return [task.result() for task in tasks]
 
 
-def _joined(notes: Sequence[Note]) -> str:
+def _join(notes: Sequence[Note]) -> str:
     return BETWEEN.join(text for text, _ in notes)

@@ -43,7 +43,7 @@ def _langchain(name: str, setting: Setting) -> System:
     try:
         from memagent_bench.systems.langchain_refine import LangChainRefine
     except ImportError as error:
-        raise _missing(name) from error
+        raise _explain_missing(name) from error
     return Peer(name, setting, LangChainRefine())
 
 
@@ -51,11 +51,11 @@ def _llamaindex(name: str, setting: Setting) -> System:
     try:
         from memagent_bench.systems.llamaindex_refine import LlamaIndexRefine
     except ImportError as error:
-        raise _missing(name) from error
+        raise _explain_missing(name) from error
     return Peer(name, setting, LlamaIndexRefine())
 
 
-def _missing(name: str) -> ConfigError:
+def _explain_missing(name: str) -> ConfigError:
     needed = name_extra(f"the system {name!r}", "peers")
     return ConfigError(f"{needed}, or leave it out of --systems")
 
@@ -107,7 +107,7 @@ WITHOUT_MODEL = frozenset(name for name, known in SYSTEMS.items() if known.asks 
 """Systems that call no language model."""
 
 
-def chosen_systems(text: str) -> list[str]:
+def choose_systems(text: str) -> list[str]:
     """Systems with commas between, or `all` of this package.
 
     Raises:

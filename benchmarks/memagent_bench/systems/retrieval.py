@@ -9,7 +9,7 @@ from memagent.tasks import Sample
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.systems.asking import agent_of, text_of
 from memagent_bench.systems.base import Outcome, Setting
-from memagent_bench.systems.fitting import Excerpt, Span, ask_once, excerpt, largest
+from memagent_bench.systems.fitting import Excerpt, Span, ask_once, excerpt, find_largest
 from memagent_bench.systems.ranking import Rank
 
 GUESS = 40
@@ -73,18 +73,18 @@ def _reply(text: str, best: list[Span], limit: int) -> tuple[str, int]:
     counter = length_counter(None)
 
     def tokens(n: int) -> int:
-        return counter.count(_joined(text, best[:n]))
+        return counter.count(_join(text, best[:n]))
 
-    n, _ = largest(tokens, limit, most=len(best), guess=GUESS)
+    n, _ = find_largest(tokens, limit, most=len(best), guess=GUESS)
     taken = best[:n]
     if best and not taken:  # not even one fits: its beginning
         start, end = best[0]
-        chars, _ = largest(
+        chars, _ = find_largest(
             lambda n: counter.count(text[start : start + n]), limit, most=end - start, guess=limit
         )
         taken = [(start, start + chars)]
-    return _joined(text, taken), sum(end - start for start, end in taken)
+    return _join(text, taken), sum(end - start for start, end in taken)
 
 
-def _joined(text: str, spans: list[Span]) -> str:
+def _join(text: str, spans: list[Span]) -> str:
     return "\n".join(text[start:end] for start, end in sorted(spans))

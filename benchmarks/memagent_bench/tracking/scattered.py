@@ -42,7 +42,7 @@ class ScatteredTask(FittedTask):
             "positions": "shuffled",
         }
 
-    def _scattered(
+    def _scatter(
         self, index: int, limit: int, puzzle: Puzzle, layout: Layout, around: tuple[str, str]
     ) -> tuple[Sample, int]:
         """The sample, and its tokens, which are over `limit` where the facts and one unit of filler alone are.
@@ -54,8 +54,8 @@ class ScatteredTask(FittedTask):
             layout: where the facts stand.
             around: what the one-shot prompt has before and after the document.
         """
-        placed, tokens = self._filled(puzzle, layout, around, limit)
-        context, spans = placed.joined(self._filler.joiner)
+        placed, tokens = self._fill(puzzle, layout, around, limit)
+        context, spans = placed.join(self._filler.joiner)
         sample = Sample(
             task=self.name,
             index=index,
@@ -80,7 +80,7 @@ class ScatteredTask(FittedTask):
         )
         return sample, tokens
 
-    def _filled(
+    def _fill(
         self, puzzle: Puzzle, layout: Layout, around: tuple[str, str], limit: int
     ) -> tuple[Placed, int]:
         """The facts among as many units of filler as fit, at least one; and the sample's tokens."""

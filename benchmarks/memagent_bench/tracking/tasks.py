@@ -68,7 +68,7 @@ class TrackingTask(ScatteredTask):
         """See `Task`."""
         return {**super().facts, "kind": self._kind.label}
 
-    def _made(self, index: int, limit: int) -> Sample:
+    def _make(self, index: int, limit: int) -> Sample:
         seed = f"{self._options.seed} tracking {self.name} {index}"
         rng = Random(seed if self._options.nested else f"{seed} {self._length}")
         times = 1 if self._options.nested else max(1, self._length // SHORT)
@@ -76,7 +76,7 @@ class TrackingTask(ScatteredTask):
         layout = Layout.draw(len(puzzle.facts), len(self._filler), rng)
         before = f"{puzzle.about} Keep track of them: you are asked about them at the end.\n\n"
         after = f"\n\n{puzzle.question}\nAnswer:"
-        sample, tokens = self._scattered(index, limit, puzzle, layout, (before, after))
+        sample, tokens = self._scatter(index, limit, puzzle, layout, (before, after))
         if tokens > limit:
             raise self._too_short(index, tokens + ROOM)
         return sample

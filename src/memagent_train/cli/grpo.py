@@ -70,14 +70,18 @@ def config(
 def _show_plan(read: TrainConfig, chosen: Display) -> None:
     import tomli_w
 
-    from memagent_train.config.train import plain
+    from memagent_train.config.train import dump_config
     from memagent_train.runs.step_cost import step_cost
 
     cost = step_cost(read)
     if chosen is Display.JSON:
-        print(json.dumps({"settings": plain(read), "plan": dict(cost.lines())}, ensure_ascii=False))
+        print(
+            json.dumps(
+                {"settings": dump_config(read), "plan": dict(cost.lines())}, ensure_ascii=False
+            )
+        )
         return
-    print(tomli_w.dumps(plain(read)))
+    print(tomli_w.dumps(dump_config(read)))
     Paper(colour=chosen is Display.FULL).table(cost.lines())
 
 

@@ -37,14 +37,14 @@ class LiveWatcher(SilentWatcher):
         board = self.board
         return terminal.bar(board.fraction, board.left), [self._title, " · ".join(board.facts())]
 
-    def stepped(self, step: int, figures: Mapping[str, Any]) -> None:
+    def note_step(self, step: int, figures: Mapping[str, Any]) -> None:
         """Counts, and leaves a line."""
-        super().stepped(step, figures)
+        super().note_step(step, figures)
         self._screen.console.print(f"{step:>6,}  {line_of(figures)}")
 
-    def evaluated(self, step: int, estimates: Mapping[int, Estimate]) -> None:
+    def note_evaluation(self, step: int, estimates: Mapping[int, Estimate]) -> None:
         """Counts, and leaves a line."""
-        super().evaluated(step, estimates)
+        super().note_evaluation(step, estimates)
         self._screen.console.print(self.board.said)
 
 

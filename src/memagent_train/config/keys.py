@@ -9,17 +9,17 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 
-def known_keys(settings: type[BaseModel]) -> tuple[str, ...]:
+def list_keys(settings: type[BaseModel]) -> tuple[str, ...]:
     """Dotted names of all keys and sections; parts of lists and choices are named without their place."""
     return tuple(dict.fromkeys(_walk(settings, "", ())))
 
 
-def nearest(key: str, known: tuple[str, ...]) -> str | None:
+def find_nearest(key: str, known: tuple[str, ...]) -> str | None:
     """The known key that `key` most likely stands for: of its own section, else of another one; None if none is near.
 
     Args:
         key: dotted, as it was written.
-        known: from `known_keys`.
+        known: from `list_keys`.
     """
     section, _, name = key.rpartition(".")
     siblings = {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == section}

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from memagent.errors import ConfigError
-from memagent_train.config.keys import known_keys, nearest
+from memagent_train.config.keys import find_nearest, list_keys
 from memagent_train.config.toml import Table, read_toml
 
 S = TypeVar("S", bound=BaseModel)
@@ -41,12 +41,12 @@ def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
         # As JSON, strictly: "3" is no number there and 1 no boolean, while a list may fill a tuple.
         read = settings.model_validate_json(json.dumps(tables, default=_not_plain), strict=True)
     except ValidationError as error:
-        known = known_keys(settings)
-        lines = [_told(detail, where, given, known) for detail in error.errors()]
+        known = list_keys(settings)
+        lines = [_explain(detail, where, given, known) for detail in error.errors()]
         raise ConfigError("\n".join(dict.fromkeys(lines))) from error
     except ConfigError as error:  # of a class that looks at several settings together
         raise ConfigError(f"{where}: {error}") from error
-    return cast("S", _anchored(read, file.resolve().parent))
+    return cast("S", _anchor(read, file.resolve().parent))
 
 
 def _set(tables: Table, override: str) -> str:
@@ -128,28 +128,28 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((str(n), inner) for n, inner in enumerate(cast("list[Any]", value)))
 
 
-def _told(error: ErrorDetails, where: str, given: Sequence[str], known: tuple[str, ...]) -> str:
+def _explain(error: ErrorDetails, where: str, given: Sequence[str], known: tuple[str, ...]) -> str:
     """One line about one error of pydantic's."""
     key = ".".join(map(str, error["loc"]))
     source = "--set" if key in given else where
     if error["type"] == UNKNOWN:
         # Places in lists are no part of a known name.
         bare = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
-        near = nearest(bare, known)
+        near = find_nearest(bare, known)
         hint = f"did you mean {near}?" if near else "memagent-train config shows all keys"
         return f"{source}: there is no setting {key!r}; {hint}"
     if error["type"] == "missing":
         return f"{source}: {key} is missing: give it in the file, or with --set {key}=..."
     message = error["msg"].removeprefix("Value error, ")
-    return f"{source}: {key or 'the settings'} = {_short(error['input'])}: {message}"
+    return f"{source}: {key or 'the settings'} = {_shorten(error['input'])}: {message}"
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:99] + "…"
 
 
-def _anchored(value: Any, base: Path) -> Any:
+def _anchor(value: Any, base: Path) -> Any:
     """The same settings with every relative path made absolute."""
     if isinstance(value, Path):
         return base / value.expanduser()
@@ -157,14 +157,14 @@ def _anchored(value: Any, base: Path) -> Any:
         changed = {
             name: new
             for name, old in value
-            if (new := _anchored(old, base)) is not old and new != old
+            if (new := _anchor(old, base)) is not old and new != old
         }
         return value.model_copy(update=changed) if changed else value
     if isinstance(value, tuple):
         items = cast("tuple[Any, ...]", value)
-        return tuple(_anchored(item, base) for item in items)
+        return tuple(_anchor(item, base) for item in items)
     if isinstance(value, list):
-        return [_anchored(item, base) for item in cast("list[Any]", value)]
+        return [_anchor(item, base) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {key: _anchored(item, base) for key, item in cast("Table", value).items()}
+        return {key: _anchor(item, base) for key, item in cast("Table", value).items()}
     return value

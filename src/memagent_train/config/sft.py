@@ -18,7 +18,7 @@ from memagent_train.config.sections import (
     ModelSettings,
     ResourceSettings,
 )
-from memagent_train.config.train import beside
+from memagent_train.config.train import resolve_names
 
 FREE_SFT = (
     "optimizer.steps",
@@ -130,4 +130,4 @@ def load_sft(file: Path, overrides: Sequence[str] = ()) -> SftConfig:
         ConfigError: the file cannot be read, or a setting is unknown or wrong.
     """
     config = load(SftConfig, file, overrides)
-    return config.model_copy(update={"model": beside(config.model, file.resolve().parent)})
+    return config.model_copy(update={"model": resolve_names(config.model, file.resolve().parent)})

@@ -76,25 +76,25 @@ def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
     )
     if "prompts" in agent.model_fields_set:
         # Only where it was given: an agent of one's own is refused with settings of the memory agent.
-        agent = agent.model_copy(update={"prompts": _beside(base, agent.prompts)})
+        agent = agent.model_copy(update={"prompts": _resolve_name(base, agent.prompts)})
     return config.model_copy(
         update={
-            "model": beside(config.model, base),
+            "model": resolve_names(config.model, base),
             "data": config.data.model_copy(update={"source": sources}),
             "agent": agent,
         }
     )
 
 
-def beside(model: ModelSettings, base: Path) -> ModelSettings:
+def resolve_names(model: ModelSettings, base: Path) -> ModelSettings:
     """The same model, its names replaced by the paths of folders in `base` that have these names."""
-    named = {"path": _beside(base, model.path)}
+    named = {"path": _resolve_name(base, model.path)}
     if model.tokenizer is not None:
-        named["tokenizer"] = _beside(base, model.tokenizer)
+        named["tokenizer"] = _resolve_name(base, model.tokenizer)
     return model.model_copy(update=named)
 
 
-def plain(config: TrainConfig) -> dict[str, Any]:
+def dump_config(config: TrainConfig) -> dict[str, Any]:
     """The settings as plain data that reads back as the same settings; None is left out, as TOML has none."""
     dumped = config.model_dump(mode="json", exclude_none=True)
     if config.agent.use != MEMORY:
@@ -106,7 +106,7 @@ def _is_empty(section: object) -> bool:
     return isinstance(section, Mapping) and not section
 
 
-def _beside(base: Path, name: str) -> str:
+def _resolve_name(base: Path, name: str) -> str:
     """The path of what lies beside the settings under that name; else the name: a hub has it, or nobody."""
     path = base / Path(name).expanduser()
     return str(path) if path.is_file() or (path / "config.json").is_file() else name

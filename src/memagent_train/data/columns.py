@@ -84,7 +84,7 @@ def _part(value: Any, part: str, name: str, row: Mapping[str, Any], what: str) -
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise BadRow(f"column {name!r} holds {_shown(value)}: it has to be a text")
+        raise BadRow(f"column {name!r} holds {_describe(value)}: it has to be a text")
     if not value.strip():
         raise BadRow(f"column {name!r} is blank")
     try:
@@ -116,11 +116,11 @@ def _answer(value: Any, name: str) -> str:
         return str(value)
     if not isinstance(value, str):
         raise BadRow(
-            f"column {name!r} holds {_shown(value)}: an answer has to be a text or a number"
+            f"column {name!r} holds {_describe(value)}: an answer has to be a text or a number"
         )
     return _text(value, name)
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"

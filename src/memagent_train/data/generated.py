@@ -9,11 +9,11 @@ from memagent.errors import ConfigError, MemagentError
 from memagent.tasks import Sample, Task
 from memagent.tokens import TokenCounter
 from memagent_bench.options import DataOptions
-from memagent_bench.suites import chosen_tasks
+from memagent_bench.suites import choose_tasks
 from memagent_train.agents import load_function
 from memagent_train.data.samples import TrainingSample
 from memagent_train.data.settings import RulerSettings, TaskSettings, TrackingSettings
-from memagent_train.data.sources import as_training, digest_of, drawn
+from memagent_train.data.sources import as_training, digest_of, draw_length
 from memagent_train.errors import DataError
 
 ABOUT_THE_WORLD = ("qa_1", "qa_2")
@@ -62,7 +62,7 @@ class TaskSource:
         self._facts: dict[str, Any] = {}
         for task in self._names:
             for length in lengths or (None,):
-                self._facts[f"{task}:{length}"] = self._checked(task, length)
+                self._facts[f"{task}:{length}"] = self._probe(task, length)
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -78,7 +78,7 @@ class TaskSource:
         """See `Source`. A sample that its length has no room for, as chance has it, has another in its place."""
         name = self._names[item % len(self._names)]
         wanted = length or (
-            drawn(self.lengths, self._seed, self.name, item, round_) if self.lengths else None
+            draw_length(self.lengths, self._seed, self.name, item, round_) if self.lengths else None
         )
         task = self._task(name, wanted)
         place = item // len(self._names)
@@ -93,7 +93,7 @@ class TaskSource:
                 if isinstance(error, DataError) or place > OTHERS * FAR:
                     raise
 
-    def _checked(self, name: str, length: int | None) -> dict[str, Any]:
+    def _probe(self, name: str, length: int | None) -> dict[str, Any]:
         """Makes the first samples, and says what there is to know of the task."""
         task = self._task(name, length)
         tried = TRIED if length is not None and length < SHORT else 1
@@ -108,7 +108,7 @@ class TaskSource:
 
 def open_ruler(settings: RulerSettings, counter: TokenCounter, seed: int) -> TaskSource:
     """RULER's tasks without its questions. Raises what `TaskSource` raises, and `ConfigError` for an unknown task."""
-    made = chosen_tasks("ruler", ",".join(settings.tasks))
+    made = choose_tasks("ruler", ",".join(settings.tasks))
     asked = [name for name in ABOUT_THE_WORLD if name in settings.tasks]
     if asked:
         raise ConfigError(
@@ -126,7 +126,7 @@ def open_ruler(settings: RulerSettings, counter: TokenCounter, seed: int) -> Tas
 
 def open_tracking(settings: TrackingSettings, counter: TokenCounter, seed: int) -> TaskSource:
     """The tracking tasks. Raises what `TaskSource` raises, and `ConfigError` for an unknown task."""
-    made = chosen_tasks("tracking", ",".join(settings.tasks))
+    made = choose_tasks("tracking", ",".join(settings.tasks))
     options = DataOptions(counter=counter, seed=seed, positions="shuffled", essays=settings.essays)
     return _suite(settings, made, options)
 

@@ -37,7 +37,7 @@ class HubRows:
 
     def __init__(self, settings: HubSettings) -> None:
         self.name = f"{settings.path}:{settings.split}"
-        self._rows = _loaded(settings)
+        self._rows = _load(settings)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -56,7 +56,7 @@ class HubRows:
         return f"{self.name!r}, row {place}"
 
 
-def _loaded(settings: HubSettings) -> Dataset:
+def _load(settings: HubSettings) -> Dataset:
     try:
         # Imported here: it takes 2 s, and only this kind of source needs it.
         import datasets
@@ -65,10 +65,10 @@ def _loaded(settings: HubSettings) -> Dataset:
     path = Path(settings.path).expanduser()
     try:
         if path.is_dir() and any((path / name).is_file() for name in SAVED):
-            found: Any = _split(datasets.load_from_disk(str(path)), settings)
+            found: Any = _pick_split(datasets.load_from_disk(str(path)), settings)
         elif path.is_file():
             found = datasets.load_dataset(
-                _builder(path), data_files=str(path), split=_renamed(settings.split)
+                _builder(path), data_files=str(path), split=_rename_split(settings.split)
             )
         else:
             found = datasets.load_dataset(
@@ -99,13 +99,13 @@ def _builder(path: Path) -> str:
     return BUILDERS[suffix]
 
 
-def _renamed(split: str) -> str:
+def _rename_split(split: str) -> str:
     """The split of a single file, which `datasets` calls `train` whatever the file is; `[...]` stays."""
     name, bracket, part = split.partition("[")
     return f"train{bracket}{part}" if name else split
 
 
-def _split(saved: Any, settings: HubSettings) -> Any:
+def _pick_split(saved: Any, settings: HubSettings) -> Any:
     """A split of what `save_to_disk` wrote."""
     if not isinstance(saved, dict):
         return saved

@@ -41,7 +41,7 @@ class JsonlFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._file = self._opened(path)
+            self._file = self._open(path)
         except (OSError, ValueError) as error:  # ValueError: it can be no path
             reason = getattr(error, "strerror", None) or error
             raise DataError(f"cannot read the data file {str(path)!r}: {reason}") from error
@@ -110,7 +110,7 @@ class JsonlFile:
         self._starts.append(at)
 
     @staticmethod
-    def _opened(path: Path) -> IO[bytes]:
+    def _open(path: Path) -> IO[bytes]:
         file = path.open("rb")
         begin = file.read(2)
         if begin in WIDE:
@@ -120,10 +120,10 @@ class JsonlFile:
             return file
         with file:
             file.seek(0)
-            return _unpacked(file, path)
+            return _unpack(file, path)
 
 
-def _unpacked(packed: IO[bytes], path: Path) -> IO[bytes]:
+def _unpack(packed: IO[bytes], path: Path) -> IO[bytes]:
     file = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked for it closes it
     try:
         with gzip.open(packed) as content:

@@ -74,7 +74,7 @@ def read_tried(path: Path) -> TriedFile:
     return TriedFile(header, tried, len(whole))
 
 
-def without_known(indexes: Iterable[int], path: Path, known: float, data: str) -> list[int]:
+def drop_known(indexes: Iterable[int], path: Path, known: float, data: str) -> list[int]:
     """The questions that a model does not know.
 
     Args:

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from memagent_bench.fitted import shuffled
+from memagent_bench.fitted import shuffle_range
 from memagent_train.errors import DataError
 
 Indexes = NDArray[np.int64]
@@ -58,7 +58,7 @@ def order_of(counts: Sequence[int], seed: int) -> tuple[Indexes, Indexes]:
         `(N,)` and `(N,)`: of each sample its source, and its number among those of its source.
     """
     in_turn = np.repeat(np.arange(len(counts)), counts)
-    sources = in_turn[shuffled(len(in_turn), Random(f"{seed}:order"))]
+    sources = in_turn[shuffle_range(len(in_turn), Random(f"{seed}:order"))]
     numbers = np.empty_like(sources)
     for source, count in enumerate(counts):
         numbers[sources == source] = np.arange(count)

@@ -126,7 +126,7 @@ async def try_without_context(
     except OSError as error:
         raise DataError(f"cannot write beside {str(out)!r}: {error.strerror}") from error
     try:
-        file, before = await in_thread(_opened, out, header)
+        file, before = await in_thread(_open, out, header)
         try:
             return await _try_all(source, model, how, file, before, done)
         finally:
@@ -149,7 +149,7 @@ async def _try_all(
 
     async def work() -> None:
         for place in places:
-            asked = await in_thread(source.asked, place)
+            asked = await in_thread(source.read_question, place)
             if asked.index in tried:
                 continue
             right = [
@@ -203,7 +203,7 @@ def _header(source: QuestionSource, model: ChatModel, how: Tries) -> Header:
     )
 
 
-def _opened(out: Path, header: Header) -> tuple[RawIOBase, dict[int, Tried]]:
+def _open(out: Path, header: Header) -> tuple[RawIOBase, dict[int, Tried]]:
     """The file, ready for further lines, and what it has."""
     try:
         new = not out.exists() or not out.stat().st_size

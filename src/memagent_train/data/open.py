@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from memagent.tokens import TokenCounter
-from memagent_bench.fitted import shuffled
+from memagent_bench.fitted import shuffle_range
 from memagent_bench.length_tokens import length_counter
 from memagent_train.data.generated import open_own, open_ruler, open_tracking
 from memagent_train.data.mixing import Indexes, counts_of, epoch_size, order_of, weights_of
@@ -81,7 +81,7 @@ class Data:
         self._size = size or epoch_size([len(part.items) for part in parts], self._shares)
         self._counts = counts_of(self._size, self._shares)
         self._sources_N, self._numbers_N = order_of(self._counts, seed)
-        self._round = lru_cache(maxsize=2 * len(parts))(self._shuffled)
+        self._round = lru_cache(maxsize=2 * len(parts))(self._shuffle)
 
     @property
     def name(self) -> str:
@@ -152,7 +152,9 @@ class Data:
                     f"{count} samples of {part.source.name!r} would be held out, and it has {len(part.items)}: hold "
                     f"out fewer than {held_out}, or give more data"
                 )
-            order = shuffled(len(part.items), Random(f"{self._seed}:held out:{part.source.name}"))
+            order = shuffle_range(
+                len(part.items), Random(f"{self._seed}:held out:{part.source.name}")
+            )
             trained.append(replace(part, items=part.items[order[count:]]))
             if count:  # each of them once, so that they have the shares asked for already
                 held.append(replace(part, items=part.items[order[:count]], weight=None))
@@ -192,10 +194,10 @@ class Data:
             facts={**self._facts, **facts},
         )
 
-    def _shuffled(self, place: int, round_: int) -> Indexes:
+    def _shuffle(self, place: int, round_: int) -> Indexes:
         """The items of a part in the order of one round."""
         part = self._parts[place]
-        order = shuffled(len(part.items), Random(f"{self._seed}:{part.source.name}:{round_}"))
+        order = shuffle_range(len(part.items), Random(f"{self._seed}:{part.source.name}:{round_}"))
         return part.items[order]
 
 

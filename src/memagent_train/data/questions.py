@@ -16,10 +16,10 @@ from memagent_bench.longqa.questions import GENERATE, QuestionTask
 from memagent_bench.longqa.sources import FOLDER, hotpotqa_of, squad_of
 from memagent_bench.longqa.tasks import hotpotqa, squad
 from memagent_bench.options import DataOptions
-from memagent_train.data.known import without_known
+from memagent_train.data.known import drop_known
 from memagent_train.data.samples import TrainingSample
 from memagent_train.data.settings import HotpotqaSettings, QuestionSettings, SquadSettings
-from memagent_train.data.sources import Asked, as_training, digest_of, drawn
+from memagent_train.data.sources import Asked, as_training, digest_of, draw_length
 from memagent_train.errors import DataError
 
 logger = logging.getLogger("memagent.train.data")
@@ -59,10 +59,10 @@ class PlacedQuestions:
     ) -> None:
         self.name, self.lengths = settings.name or settings.kind, settings.lengths
         self._make, self._collection, self._options = make, collection, options
-        self._task = lru_cache(maxsize=KEPT)(self._made)
+        self._task = lru_cache(maxsize=KEPT)(self._make_task)
         self.data = self._digest()
         """Digest of all questions and references, whichever are left out."""
-        self._items, self._left_out = self._chosen(settings)
+        self._items, self._left_out = self._choose(settings)
         self._first: dict[str, str] = {}
         for length in self.lengths:
             task = self._task(length, 0)
@@ -87,7 +87,7 @@ class PlacedQuestions:
         """Questions that are left."""
         return len(self._items)
 
-    def asked(self, item: int) -> Asked:
+    def read_question(self, item: int) -> Asked:
         """See `QuestionSource`."""
         index = self._items[item]
         question = self._collection.questions[index]
@@ -96,7 +96,7 @@ class PlacedQuestions:
     def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
         """See `Source`. Where a question's paragraphs do not fit the length drawn, the next longer one is taken."""
         seed, index = self._options.seed, self._items[item]
-        wanted = length or drawn(self.lengths, seed, self.name, item, round_)
+        wanted = length or draw_length(self.lengths, seed, self.name, item, round_)
         longer = sorted(other for other in self.lengths if other > wanted) if length is None else []
         while True:
             task = self._task(wanted, round_)
@@ -107,17 +107,17 @@ class PlacedQuestions:
                     raise
                 wanted = longer.pop(0)
 
-    def _made(self, length: int, round_: int) -> QuestionTask:
+    def _make_task(self, length: int, round_: int) -> QuestionTask:
         own = hashlib.sha256(f"{self._options.seed}:{self.name}:{round_}".encode()).digest()
         return self._make(length, replace(self._options, seed=int.from_bytes(own[:6])))
 
-    def _chosen(self, settings: QuestionSettings) -> tuple[list[int], dict[str, int]]:
+    def _choose(self, settings: QuestionSettings) -> tuple[list[int], dict[str, int]]:
         """The questions that are asked, and how many are left out for what reason."""
         every = range(len(self._collection.questions))
         longest = max(settings.lengths)
         left = fit = [index for index in every if self._fits(index, longest)][: settings.count]
         if settings.no_context is not None:
-            left = without_known(fit, settings.no_context, settings.known, self.data)
+            left = drop_known(fit, settings.no_context, settings.known, self.data)
         if not left:
             raise DataError(
                 f"no question of {self.name!r} is left: of {len(every)}, {len(fit)} have paragraphs that fit "

@@ -13,7 +13,7 @@ from memagent.tokens import TokenCounter
 from memagent_train.data.columns import BadRow, Record, read_row
 from memagent_train.data.hub import HubRows
 from memagent_train.data.jsonl import JsonlRows
-from memagent_train.data.known import without_known
+from memagent_train.data.known import drop_known
 from memagent_train.data.samples import TrainingSample
 from memagent_train.data.settings import HubSettings, JsonlSettings, RowSettings
 from memagent_train.data.sources import Asked
@@ -71,11 +71,11 @@ class RowSource:
         self._settings, self._rows, self._counter = settings, rows, counter
         running = hashlib.sha256()
         self._left_out = {"unusable": 0, "twice": 0, "known": 0}
-        places = self._looked_at(running)
+        places = self._scan(running)
         self.data = running.hexdigest()[:16]
         """Digest of all rows that can be used, known ones among them."""
         if settings.no_context is not None:
-            left = without_known(places, settings.no_context, settings.known, self.data)
+            left = drop_known(places, settings.no_context, settings.known, self.data)
             self._left_out["known"] = len(places) - len(left)
             places = array("q", left)
         self._places = places
@@ -99,7 +99,7 @@ class RowSource:
         """Rows that are left."""
         return len(self._places)
 
-    def asked(self, item: int) -> Asked:
+    def read_question(self, item: int) -> Asked:
         """See `QuestionSource`."""
         record = self._record(item)
         return Asked(self._places[item], record.question, record.answers)
@@ -130,7 +130,7 @@ class RowSource:
         except BadRow as bad:
             raise DataError(f"{self._rows.where(place)}: {bad}") from bad
 
-    def _looked_at(self, running: Any) -> array[int]:
+    def _scan(self, running: Any) -> array[int]:
         """The rows that can be used, the first so many of them; their digests go into `running`."""
         places, seen = array("q"), set[int]()
         for place, row in enumerate(self._rows):
@@ -150,7 +150,7 @@ class RowSource:
                 self._left_out["twice"] += 1
                 continue
             seen.add(digest)
-            running.update(record.digest + _plain(record.others))
+            running.update(record.digest + _encode(record.others))
             places.append(place)
             if len(places) == self._settings.count:
                 break
@@ -163,7 +163,7 @@ class RowSource:
         return places
 
 
-def _plain(others: Mapping[str, Any]) -> bytes:
+def _encode(others: Mapping[str, Any]) -> bytes:
     """The other columns as bytes that are the same in every process; of what is no plain data only its type."""
     return json.dumps(others, sort_keys=True, default=lambda value: type(value).__name__).encode()
 

@@ -59,7 +59,7 @@ class QuestionSource(Source, Protocol):
     data: str
     """Digest of all its questions, whichever are left out as known."""
 
-    def asked(self, item: int) -> Asked:
+    def read_question(self, item: int) -> Asked:
         """An item's question. Blocks.
 
         Raises:
@@ -68,7 +68,7 @@ class QuestionSource(Source, Protocol):
         ...
 
 
-def drawn(lengths: tuple[int, ...], *key: object) -> int:
+def draw_length(lengths: tuple[int, ...], *key: object) -> int:
     """One of the lengths, by chance that is the same for the same key."""
     return Random(":".join(map(str, ("length", *key)))).choice(lengths)
 

@@ -27,12 +27,14 @@ def gate_rewards(rollout: Rollout) -> tuple[float | None, ...] | None:
         return None
     rewards: list[float | None] = []
     for row in rollout.rows:
-        wanted = None if row.span is None or row.kept is None else _noted(row.span, evidence)
+        wanted = (
+            None if row.span is None or row.kept is None else _is_worth_noting(row.span, evidence)
+        )
         rewards.append(None if wanted is None else float(row.kept is not wanted))
     return tuple(rewards) if any(reward is not None for reward in rewards) else None
 
 
-def _noted(span: tuple[int, int], evidence: Sequence[Evidence]) -> bool | None:
+def _is_worth_noting(span: tuple[int, int], evidence: Sequence[Evidence]) -> bool | None:
     """Whether a chunk has something to note, None where it has only a part of it."""
     start, end = span
     touching = [piece for piece in evidence if piece.start < end and start < piece.end]

@@ -88,7 +88,7 @@ class JudgePrompt(Leaf):
         try:
             return tuple(
                 Message(role=turn.role, content=template.render(fields, tags=self.tags))
-                for turn, template in zip(self.turn, _compiled(self.turn), strict=True)
+                for turn, template in zip(self.turn, _compile(self.turn), strict=True)
             )
         except Exception as error:  # jinja2's errors, and whatever a template's own code raises
             raise ConfigError(
@@ -107,7 +107,7 @@ class JudgePrompt(Leaf):
 
 
 @lru_cache(maxsize=8)
-def _compiled(turns: tuple[Turn, ...]) -> list[Template]:
+def _compile(turns: tuple[Turn, ...]) -> list[Template]:
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

@@ -18,7 +18,7 @@ from memagent_train.rewards.functions import AwaitedReward, describe, is_async, 
 from memagent_train.rewards.gates import gate_rewards
 from memagent_train.rewards.judge import JudgeReward
 from memagent_train.rewards.pool import PooledReward
-from memagent_train.rewards.scored import ScoreReward, check_scorer, scored
+from memagent_train.rewards.scored import ScoreReward, check_scorer, score_answer
 from memagent_train.rewards.settings import AnswerForm, RewardSettings
 from memagent_train.rewards.verdict import Reward, Verdict
 from memagent_train.rollouts import Rollout, Status
@@ -100,7 +100,7 @@ def _scores(names: Sequence[str], answer: str, sample: Sample) -> dict[str, floa
     found: dict[str, float] = {}
     for name in names:
         with suppress(ConfigError):
-            found[name] = scored(name, answer, sample).reward or 0.0
+            found[name] = score_answer(name, answer, sample).reward or 0.0
     return found
 
 

@@ -49,7 +49,7 @@ class PooledReward:
 
     async def judge(self, answer: str | None, sample: Sample) -> Verdict:
         """See `Reward`."""
-        judged = await in_thread(worker.packed, answer, sample)
+        judged = await in_thread(worker.pack, answer, sample)
         arguments = {"spec": self._spec, "judged": judged}
         call = ProcessCall(place_of(worker.judge), arguments, self._limit)
         async with self._turns.get():

@@ -28,7 +28,7 @@ def check_scorer(name: str) -> None:
         )
 
 
-def scored(name: str, answer: str, sample: Sample, cap: int | None = None) -> Verdict:
+def score_answer(name: str, answer: str, sample: Sample, cap: int | None = None) -> Verdict:
     """The score of an answer as its reward.
 
     `values` is Eq. 7 of MemAgent (arXiv 2507.02259), the share of the wanted values that the answer lists. Recall
@@ -80,7 +80,7 @@ class ScoreReward:
         """See `Reward`. No answer gets 0."""
         name = _of_task(sample) if self._name == "task" else self._name
         # In a thread: most answers take microseconds, but nothing says how long one may be.
-        return await in_thread(scored, name, answer or "", sample, self._cap)
+        return await in_thread(score_answer, name, answer or "", sample, self._cap)
 
     async def aclose(self) -> None:
         """Nothing is held."""

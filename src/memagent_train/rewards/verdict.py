@@ -47,11 +47,11 @@ def read_verdict(value: object) -> Verdict:
         return Verdict(None, error="the reward function gave None")
     if not isinstance(value, Mapping):
         number, why = _number(value)
-        return Verdict(number, error=why and f"the reward function gave {_short(value)}, {why}")
+        return Verdict(number, error=why and f"the reward function gave {_shorten(value)}, {why}")
     if REWARD not in value:
         return Verdict(
             None,
-            error=f"the reward function gave a mapping without the key {REWARD!r} (it has {_short([*value])})",
+            error=f"the reward function gave a mapping without the key {REWARD!r} (it has {_shorten([*value])})",
         )
     scores: dict[str, float] = {}
     for name, figure in value.items():
@@ -60,14 +60,14 @@ def read_verdict(value: object) -> Verdict:
         number, why = _number(figure)
         if number is None and not _is_number(figure):
             return Verdict(
-                None, error=f"the reward function's {_short(name)} is {_short(figure)}, {why}"
+                None, error=f"the reward function's {_shorten(name)} is {_shorten(figure)}, {why}"
             )
         if number is not None:
             scores[str(name)] = number
     if value[REWARD] is None:
         return Verdict(None, scores, error="the reward function gave None as the reward")
     number, why = _number(value[REWARD])
-    return Verdict(number, scores, error=why and f"the reward is {_short(value[REWARD])}, {why}")
+    return Verdict(number, scores, error=why and f"the reward is {_shorten(value[REWARD])}, {why}")
 
 
 def _number(value: object) -> tuple[float | None, str]:
@@ -85,6 +85,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, SupportsFloat)
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

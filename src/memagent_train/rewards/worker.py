@@ -13,7 +13,7 @@ _loaded: dict[str, RewardFunction] = {}
 """This process's function, by its name."""
 
 
-def packed(answer: str | None, sample: Sample) -> str:
+def pack(answer: str | None, sample: Sample) -> str:
     """An answer and its sample, of whatever class, as text."""
     return base64.b64encode(pickle.dumps((answer, sample))).decode()
 
@@ -28,7 +28,7 @@ def begin(spec: str) -> None:
 
 
 def judge(spec: str, judged: str) -> Verdict:
-    """Calls the function for what `packed` made. Whatever it raises becomes a verdict."""
+    """Calls the function for what `pack` made. Whatever it raises becomes a verdict."""
     answer, sample = pickle.loads(base64.b64decode(judged))
     try:
         return read_verdict(_loaded[spec](answer, sample))

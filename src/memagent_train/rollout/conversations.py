@@ -78,11 +78,11 @@ class Conversations:
                 self._prompts[key] = known
         return known
 
-    def known(self, messages: Sequence[Message], *, thinking: bool | None = None) -> bool:
+    def has_prompt(self, messages: Sequence[Message], *, thinking: bool | None = None) -> bool:
         """Whether `prompt` has the answer at hand."""
         return (_key(messages), thinking) in self._prompts
 
-    def replied(
+    def add_reply(
         self,
         messages: Sequence[Message],
         prompt: Prompt,
@@ -132,7 +132,9 @@ class Conversations:
     def _continue(
         self, earlier: _Open, messages: Sequence[Message], place: int, thinking: bool | None
     ) -> Prompt:
-        rendered = continued(self._template, earlier.before, messages, place, thinking=thinking)
+        rendered = render_continuation(
+            self._template, earlier.before, messages, place, thinking=thinking
+        )
         if rendered.tail is None:
             return Prompt(self._template.encode(rendered.text), rendered.text)
         tail = self._template.encode(rendered.tail)
@@ -156,7 +158,7 @@ class Rendered:
     """What stands behind the last reply; None for a conversation that has to be read from its start."""
 
 
-def continued(
+def render_continuation(
     template: Template,
     before: str,
     messages: Sequence[Message],

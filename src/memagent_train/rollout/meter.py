@@ -96,7 +96,7 @@ class Meter:
                 self._pass()
                 self._in_flight -= 1
 
-    def answered(self, prompt_tokens: int, sampled_tokens: int) -> None:
+    def count_call(self, prompt_tokens: int, sampled_tokens: int) -> None:
         """Counts an answered call."""
         with self._lock:
             self._calls += 1

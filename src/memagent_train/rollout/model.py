@@ -78,7 +78,7 @@ class RolloutModel:
         self._seed: int | None = None
         self._calls = itertools.count()
 
-    def fresh(self, seed: int | None = None) -> RolloutModel:
+    def clone(self, seed: int | None = None) -> RolloutModel:
         """The same model, engine and meter without open conversations: what each rollout gets.
 
         Args:
@@ -109,9 +109,9 @@ class RolloutModel:
                 sampling=self.sampling or request.sampling,
                 seed=self._seed_of(request),
             )
-        self.meter.answered(len(prompt.ids), len(sampled.ids))
+        self.meter.count_call(len(prompt.ids), len(sampled.ids))
         text = self._template.decode(sampled.ids)
-        self._conversations.replied(
+        self._conversations.add_reply(
             request.messages,
             prompt,
             text,
@@ -143,7 +143,7 @@ class RolloutModel:
     async def _prompt(self, request: ChatRequest) -> Prompt:
         messages, thinking = request.messages, request.thinking
         short = sum(len(message.content) for message in messages) <= SHORT
-        if short or self._conversations.known(messages, thinking=thinking):
+        if short or self._conversations.has_prompt(messages, thinking=thinking):
             return self._conversations.prompt(messages, thinking=thinking)
         return await in_thread(self._conversations.prompt, messages, thinking=thinking)
 

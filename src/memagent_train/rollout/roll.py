@@ -79,7 +79,7 @@ async def roll(
         raise ConfigError(f"two rollouts have the id {twice!r}: give each one of its own")
     places = asyncio.Semaphore(concurrency)
 
-    async def one(request: RolloutRequest) -> Rollout:
+    async def roll_request(request: RolloutRequest) -> Rollout:
         async with places:
             started = time.perf_counter()
             rollout = await _run(request, model, agent)
@@ -90,7 +90,7 @@ async def roll(
             on_done(rollout)
         return rollout
 
-    tasks = [asyncio.create_task(one(request)) for request in requests]
+    tasks = [asyncio.create_task(roll_request(request)) for request in requests]
     try:
         return await asyncio.gather(*tasks)
     finally:
@@ -103,7 +103,7 @@ async def roll(
 async def _run(request: RolloutRequest, model: ChatModel, agent: AgentFunction) -> Rollout:
     """One rollout up to its answer."""
     running = Running(request.rollout_id, request.seed)
-    own = model.fresh(request.seed) if isinstance(model, RolloutModel) else model
+    own = model.clone(request.seed) if isinstance(model, RolloutModel) else model
     recorder = RolloutRecorder(own)
     before = ROLLOUT.set(running)
     try:
@@ -120,7 +120,7 @@ async def _run(request: RolloutRequest, model: ChatModel, agent: AgentFunction) 
             group_id=request.group_id,
             rollout_id=request.rollout_id,
             sample=request.sample,
-            rows=_salvaged(recorder),
+            rows=_salvage_rows(recorder),
             answer=None,
             status=Status.FAILED,
             error=f"{type(error).__name__}: {error}",
@@ -153,7 +153,7 @@ def _outcome(returned: object) -> tuple[str | None, bool]:
     )
 
 
-def _salvaged(recorder: RolloutRecorder) -> tuple[Row, ...]:
+def _salvage_rows(recorder: RolloutRecorder) -> tuple[Row, ...]:
     """What a failed rollout said before, for the log."""
     try:
         return recorder.rows()

@@ -266,7 +266,7 @@ class ServedSampler:
                 f"{self._name}: {path}: {error!r}; is the server running?"
             ) from error
         if response.status_code >= HTTPStatus.BAD_REQUEST:
-            raise _refused(response.status_code)(
+            raise _choose_error(response.status_code)(
                 f"{self._name}: {path}: {response.status_code} {response.text[:CLIP]}"
             )
         if not response.content:
@@ -284,7 +284,7 @@ def _holds_weights(folder: Path) -> bool:
     return any(folder.glob("*.safetensors"))
 
 
-def _refused(status: int) -> type[ModelError]:
+def _choose_error(status: int) -> type[ModelError]:
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return AuthenticationFailed
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):

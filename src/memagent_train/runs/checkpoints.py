@@ -29,7 +29,7 @@ class Checkpoint:
     """Optimizer updates that it has seen."""
 
 
-def complete_checkpoints(folder: Path) -> list[Checkpoint]:
+def list_checkpoints(folder: Path) -> list[Checkpoint]:
     """The whole checkpoints in a folder, oldest first; a folder that is not there has none."""
     found = [_read(path) for path in _folders(folder)]
     return sorted((one for one in found if one is not None), key=lambda one: one.updates)
@@ -67,7 +67,7 @@ def discard_incomplete(folder: Path) -> list[Path]:
 
 def prune(folder: Path, keep: int) -> None:
     """Removes all but the newest `keep` whole checkpoints; 0 keeps all."""
-    old_ones = complete_checkpoints(folder)[:-keep] if keep else []
+    old_ones = list_checkpoints(folder)[:-keep] if keep else []
     for old in old_ones:
         # First the mark: a process that is killed in between leaves no half that counts.
         (old.path / COMPLETE).unlink()

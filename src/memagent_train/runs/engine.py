@@ -77,7 +77,9 @@ class Served:
             if accelerator.is_main_process:
                 base = model.get_base_model() if adapted else model
                 shutil.rmtree(self._folder, ignore_errors=True)
-                base.save_pretrained(self._folder, state_dict=_merged(state) if adapted else state)
+                base.save_pretrained(
+                    self._folder, state_dict=_strip_adapter(state) if adapted else state
+                )
         finally:
             if adapted:
                 model.unmerge_adapter()
@@ -89,7 +91,7 @@ class Served:
         accelerator.wait_for_everyone()
 
 
-def _merged(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _strip_adapter(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The weights of a merged model under the names that they have without an adapter."""
     prefix, layer = "base_model.model.", ".base_layer"
     return {

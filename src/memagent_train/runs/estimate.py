@@ -87,7 +87,7 @@ def memory(load: Load) -> Memory:
     part = 1 if load.sharding == "none" else devices
     casts = HALF * shape.parameters if load.half and weight == SINGLE and part == 1 else 0
     return Memory(
-        weights=weight * shape.parameters / whole + _gathered(load, weight, whole),
+        weights=weight * shape.parameters / whole + _count_gathered(load, weight, whole),
         casts=casts,
         gradients=each * trained / part,
         optimizer=moment * trained / part,
@@ -102,7 +102,7 @@ def kv_bytes(shape: Shape) -> int:
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * HALF
 
 
-def _gathered(load: Load, weight: int, whole: int) -> float:
+def _count_gathered(load: Load, weight: int, whole: int) -> float:
     """The layer at work and the next one, whole, where weights are divided."""
     if whole == 1:
         return 0

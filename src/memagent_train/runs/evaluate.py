@@ -19,9 +19,9 @@ from memagent_train.data.open import open_data
 from memagent_train.rollout.settings import SERVERS, RolloutSettings
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.evaluation import by_length, questions, summary
-from memagent_train.runs.faults import translated
+from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.rolling import Rolling
-from memagent_train.runs.signals import interruptible
+from memagent_train.runs.signals import stop_on_signals
 from memagent_train.runs.target import Target
 
 
@@ -61,7 +61,7 @@ def evaluate(
     config = config.model_copy(update={"rollout": _in_process(config.rollout)})
     settings, step = config.evaluation, target.checkpoint.step if target.checkpoint else 0
     where = Path.cwd() if out is None else out
-    with interruptible(), translated(where), closing(Rolling(config, None)) as rolling:
+    with stop_on_signals(), translate_faults(where), closing(Rolling(config, None)) as rolling:
         model, tokenizer = target.load()
         if config.resources.device == "auto" and torch.cuda.is_available():
             torch.nn.Module.to(model, "cuda")

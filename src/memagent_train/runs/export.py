@@ -19,7 +19,7 @@ from memagent.models.transformers.adapter import BASE, WEIGHTS, weights_sha256
 from memagent.models.transformers.sampler import end_ids, window_of
 from memagent_train.config.toml import read_toml
 from memagent_train.errors import TrainingError
-from memagent_train.runs.faults import translated
+from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.neutral import write_records
 from memagent_train.runs.policy import ADAPTER, DTYPES, Tokenizer, embeddings
@@ -66,7 +66,7 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
     settings = read_toml(RunFolder(run).settings)
     agent: dict[str, Any] = settings.get("agent", {})
     half = out.with_name(out.name + ".new")
-    with translated(out):
+    with translate_faults(out):
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
         _write(model, tokenizer, half)
@@ -113,7 +113,7 @@ def export_adapter(
         settings["base_model_name_or_path"] = base.name
         bound = {BASE: weights_sha256(base)}
     half = out.with_name(out.name + ".new")
-    with translated(out):
+    with translate_faults(out):
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
         save_file(weights, half / WEIGHTS, metadata={"format": "pt"} | bound)
@@ -136,7 +136,7 @@ def export_trajectories(run: Path, file: Path) -> int:
         DataError: the run has no logs of rollouts.
         DiskFull: the file cannot be written.
     """
-    with translated(file.parent):
+    with translate_faults(file.parent):
         return write_records(file, read_rollouts(RunFolder(run).rollouts))
 
 

@@ -24,7 +24,7 @@ TORCH_WRITER = re.compile(r"PytorchStreamWriter|unexpected pos \d+ vs")
 
 
 @contextmanager
-def translated(folder: Path) -> Generator[None]:
+def translate_faults(folder: Path) -> Generator[None]:
     """Turns a full disk and a full memory into our errors; everything else passes.
 
     Args:

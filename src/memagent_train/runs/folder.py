@@ -19,8 +19,8 @@ from memagent_train.errors import CheckpointMismatch
 from memagent_train.runs import metrics, rollout_log
 from memagent_train.runs.checkpoints import (
     Checkpoint,
-    complete_checkpoints,
     discard_incomplete,
+    list_checkpoints,
 )
 from memagent_train.runs.ids import is_after
 from memagent_train.runs.provenance import note_provenance
@@ -84,10 +84,10 @@ class RunFolder:
             before = _facts(file)
             if before == now:
                 return
-            if self.newest() is not None:
+            if self.find_newest() is not None:
                 raise CheckpointMismatch(
-                    f"the run in {str(self.path)!r} was begun with other data: {_told(before, now)}. Use the same data "
-                    f"and wording (and the same evaluation.n, which is held out) to go on, or another --out"
+                    f"the run in {str(self.path)!r} was begun with other data: {_list_changes(before, now)}. Use the "
+                    f"same data and wording (and the same evaluation.n, which is held out) to go on, or another --out"
                 )
             self.start_over()
         new = file.with_suffix(".new")
@@ -100,9 +100,9 @@ class RunFolder:
             file.unlink(missing_ok=True)
         rollout_log.cut(self.rollouts, 0)
 
-    def newest(self) -> Checkpoint | None:
+    def find_newest(self) -> Checkpoint | None:
         """The checkpoint that training goes on from, None before the first."""
-        return next(reversed(complete_checkpoints(self.checkpoints)), None)
+        return next(reversed(list_checkpoints(self.checkpoints)), None)
 
 
 @contextmanager
@@ -143,7 +143,7 @@ def open_run(
 
 def _compare(folder: RunFolder, settings: Mapping[str, Any], free: Collection[str]) -> None:
     """Without a checkpoint nothing is lost: a setting that was wrong may be put right."""
-    whole = folder.newest() is not None
+    whole = folder.find_newest() is not None
     if not folder.settings.exists():
         if whole:
             raise CheckpointMismatch(
@@ -157,7 +157,7 @@ def _compare(folder: RunFolder, settings: Mapping[str, Any], free: Collection[st
             raise
         folder.start_over()
         return
-    said = list_differences(_bound(before, free), _bound(settings, free))
+    said = list_differences(_select_bound(before, free), _select_bound(settings, free))
     if said and whole:
         raise CheckpointMismatch(
             f"the run in {str(folder.path)!r} was begun with other settings: {said}. Use the same ones to go on, or "
@@ -174,15 +174,15 @@ def _facts(file: Path) -> dict[str, Any]:
         return {"damaged": f"{file.name}: {error}"}
 
 
-def _told(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def _list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What differs, each value shortened."""
     short = [{name: str(value)[:LONG] for name, value in one.items()} for one in (before, now)]
     return list_differences(*short) or f"see {DATA}"
 
 
-def _bound(settings: Mapping[str, Any], free: Collection[str]) -> dict[str, Any]:
+def _select_bound(settings: Mapping[str, Any], free: Collection[str]) -> dict[str, Any]:
     """Settings that may not change, by dotted key."""
-    flat = dict(_flat(settings, ""))
+    flat = dict(_flatten(settings, ""))
     return {
         key: value
         for key, value in flat.items()
@@ -190,10 +190,10 @@ def _bound(settings: Mapping[str, Any], free: Collection[str]) -> dict[str, Any]
     }
 
 
-def _flat(settings: Mapping[str, Any], prefix: str) -> Generator[tuple[str, Any]]:
+def _flatten(settings: Mapping[str, Any], prefix: str) -> Generator[tuple[str, Any]]:
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")  # pyright: ignore[reportUnknownArgumentType]
+            yield from _flatten(value, f"{prefix}{key}.")  # pyright: ignore[reportUnknownArgumentType]
         else:
             yield prefix + key, list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType]
 
@@ -201,7 +201,7 @@ def _flat(settings: Mapping[str, Any], prefix: str) -> Generator[tuple[str, Any]
 def _return_to_checkpoint(folder: RunFolder) -> None:
     for broken in discard_incomplete(folder.checkpoints):
         logger.warning("removed %r: it was not finished", str(broken))
-    newest = folder.newest()
+    newest = folder.find_newest()
     step = newest.step if newest else 0
     metrics.cut(folder.metrics, step)
     rollout_log.cut(folder.rollouts, step)

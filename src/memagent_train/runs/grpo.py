@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from memagent.errors import ConfigError
-from memagent_train.config.train import FREE, TrainConfig, plain
+from memagent_train.config.train import FREE, TrainConfig, dump_config
 from memagent_train.runs import metrics
-from memagent_train.runs.faults import translated
+from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
-from memagent_train.runs.processes import opened, this_process
+from memagent_train.runs.processes import open_shared, this_process
 from memagent_train.runs.progress import Board, SilentWatcher
 from memagent_train.runs.reports import report_targets
-from memagent_train.runs.signals import interruptible
+from memagent_train.runs.signals import stop_on_signals
 
 IN_PROCESS = ("padded", "continuous")
 
@@ -61,8 +61,8 @@ def train(
     _check_engine(config)
     # Nobody is told that a training began.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    run = opened(out, plain(config), FREE, process, config.resources)
-    with interruptible(), translated(out), run as folder:
+    run = open_shared(out, dump_config(config), FREE, process, config.resources)
+    with stop_on_signals(), translate_faults(out), run as folder:
         from memagent_train.runs.training import Training
 
         training = Training(config, folder, process=process, reports=reports)

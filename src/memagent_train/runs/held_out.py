@@ -75,13 +75,15 @@ class HeldOut:
         estimates: dict[int, Estimate] = {}
         for length, data in self.data.items():
             places = range(process.index, len(data), process.count)
-            watch.rolling(len(places))
+            watch.begin_rolling(len(places))
             asked = questions(data, places, length=length, step=step, seed=self._seed)
-            answered = rolling.roll(asked, policy, kept=kept, on_done=lambda _: watch.rolled())
+            answered = rolling.roll(
+                asked, policy, kept=kept, on_done=lambda _: watch.note_rollout()
+            )
             scores = [(one.sample.task, one.reward) for one in answered]
             estimates[length] = summary(gather_object(scores))
         self._done.add(step)
         if process.first:
             metrics.append(self._folder.metrics, step, {EVALUATION: as_figures(estimates)})
-            watch.evaluated(step, estimates)
+            watch.note_evaluation(step, estimates)
         return estimates

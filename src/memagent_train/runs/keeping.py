@@ -25,7 +25,7 @@ class Keeper(TrainerCallback):
         folder: of the run.
         updates_per_step: optimizer updates from one batch of rollouts to the next; their figures are averaged.
         keep: checkpoints that stay; 0: all.
-        stepped: is told of every step and its figures.
+        on_step: is told of every step and its figures.
         clock: seconds, monotonic.
     """
 
@@ -35,10 +35,10 @@ class Keeper(TrainerCallback):
         *,
         updates_per_step: int,
         keep: int,
-        stepped: Callable[[int, Mapping[str, Any]], None],
+        on_step: Callable[[int, Mapping[str, Any]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._folder, self._stepped = folder, stepped
+        self._folder, self._on_step = folder, on_step
         self._updates, self._keep = updates_per_step, keep
         self._seen: defaultdict[str, list[float]] = defaultdict(list)
         self._clock = clock
@@ -77,7 +77,7 @@ class Keeper(TrainerCallback):
         self._begun = now
         self._seen.clear()
         metrics.append(self._folder.metrics, step, figures)
-        self._stepped(step, figures)
+        self._on_step(step, figures)
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any

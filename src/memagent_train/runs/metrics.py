@@ -20,7 +20,9 @@ def append(file: Path, step: int, figures: Mapping[str, Any]) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    line = json.dumps({"step": step, **_finite(figures)}, ensure_ascii=False, allow_nan=False)
+    line = json.dumps(
+        {"step": step, **_drop_infinite(figures)}, ensure_ascii=False, allow_nan=False
+    )
     with file.open("a", encoding="utf-8") as opened:
         opened.write(line + "\n")
 
@@ -53,13 +55,13 @@ def cut(file: Path, step: int) -> None:
     new.replace(file)
 
 
-def _finite(figures: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in figures.items()}
+def _drop_infinite(figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _clean(value) for name, value in figures.items()}
 
 
-def _plain(value: Any) -> Any:
+def _clean(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _finite(cast("Mapping[str, Any]", value))
+        return _drop_infinite(cast("Mapping[str, Any]", value))
     if isinstance(value, float) and value - value != 0:
         return None
     return value

@@ -45,7 +45,7 @@ def this_process(settings: ResourceSettings) -> Process:
 
 
 @contextmanager
-def opened(
+def open_shared(
     path: Path,
     settings: Mapping[str, Any],
     free: Collection[str],

@@ -107,20 +107,20 @@ class SilentWatcher:
     def __exit__(self, *error: object) -> None:
         """Nothing to put back."""
 
-    def rolling(self, expected: int) -> None:
+    def begin_rolling(self, expected: int) -> None:
         """So many rollouts begin."""
         self.board.expected, self.board.rolled = expected, 0
 
-    def rolled(self) -> None:
+    def note_rollout(self) -> None:
         """One rollout has ended."""
         self.board.rolled += 1
 
-    def stepped(self, step: int, figures: Mapping[str, Any]) -> None:
+    def note_step(self, step: int, figures: Mapping[str, Any]) -> None:
         """A step is done."""
         self.board.done, self.board.figures = step, dict(figures)
         self.board.expected = 0
 
-    def evaluated(self, step: int, estimates: Mapping[int, Estimate]) -> None:
+    def note_evaluation(self, step: int, estimates: Mapping[int, Estimate]) -> None:
         """Held-out samples were answered."""
         self.board.said = evaluation_line(step, estimates)
         self.board.expected = 0
@@ -129,17 +129,17 @@ class SilentWatcher:
 class PlainWatcher(SilentWatcher):
     """Writes a line for each step and evaluation, without control codes."""
 
-    def stepped(self, step: int, figures: Mapping[str, Any]) -> None:
+    def note_step(self, step: int, figures: Mapping[str, Any]) -> None:
         """Counts, and writes."""
-        super().stepped(step, figures)
+        super().note_step(step, figures)
         left = self.board.left
         ahead = "" if not left else f"  {duration(left)} left"
         width = len(str(self.board.steps))
         self._say(f"{step:>{width}}/{self.board.steps}  {line_of(figures)}{ahead}")
 
-    def evaluated(self, step: int, estimates: Mapping[int, Estimate]) -> None:
+    def note_evaluation(self, step: int, estimates: Mapping[int, Estimate]) -> None:
         """Counts, and writes."""
-        super().evaluated(step, estimates)
+        super().note_evaluation(step, estimates)
         self._say(self.board.said)
 
     def _say(self, line: str) -> None:

@@ -22,14 +22,14 @@ from memagent_train.config.sft import FREE_SFT, SftConfig
 from memagent_train.device import in_bf16
 from memagent_train.rollout.template import Template
 from memagent_train.runs import metrics
-from memagent_train.runs.faults import translated
+from memagent_train.runs.faults import translate_faults
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.keeping import Keeper
 from memagent_train.runs.policy import check_fit, load_model, load_tokenizer, with_adapter
-from memagent_train.runs.processes import opened, this_process
+from memagent_train.runs.processes import open_shared, this_process
 from memagent_train.runs.progress import Board, SilentWatcher
 from memagent_train.runs.reports import report_targets
-from memagent_train.runs.signals import interruptible
+from memagent_train.runs.signals import stop_on_signals
 from memagent_train.runs.traces import TraceRow, Traces, read_traces
 
 SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear"}
@@ -73,13 +73,13 @@ def warm_start(
     reports = report_targets(config.logging)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     plain = config.model_dump(mode="json", exclude_none=True)
-    run = opened(out, plain, FREE_SFT, process, config.resources)
-    with interruptible(), translated(out), run as folder:
+    run = open_shared(out, plain, FREE_SFT, process, config.resources)
+    with stop_on_signals(), translate_faults(out), run as folder:
         tokenizer = load_tokenizer(config.model)
         traces = read_traces(config.traces, Template(tokenizer), tokenizer.eos_token_id)
         if process.first:
             folder.bind_data({"rows": len(traces.rows), "traces": digest(traces.rows)})
-        newest = folder.newest()
+        newest = folder.find_newest()
         board = Board(config.optimizer.steps, newest.step if newest else 0)
         if board.done < board.steps:
             model = load_model(config.model)
@@ -97,7 +97,7 @@ def warm_start(
                             folder,
                             updates_per_step=1,
                             keep=config.checkpoints.keep,
-                            stepped=watching.stepped,
+                            on_step=watching.note_step,
                         )
                     ],
                 )

@@ -25,7 +25,7 @@ class Signalled(KeyboardInterrupt):
 
 
 @contextmanager
-def interruptible() -> Generator[None]:
+def stop_on_signals() -> Generator[None]:
     """Raises `Signalled` in the block at the first signal; a second one ends the process.
 
     Only the main thread gets signals: elsewhere the block is as it was.

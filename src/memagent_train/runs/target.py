@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from memagent.errors import ConfigError
 from memagent_train.config.sections import ModelSettings
 from memagent_train.config.toml import read_toml
-from memagent_train.runs.checkpoints import Checkpoint, complete_checkpoints
+from memagent_train.runs.checkpoints import Checkpoint, list_checkpoints
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.policy import (
     ADAPTER,
@@ -68,7 +68,7 @@ def run_target(path: Path, step: int | None = None) -> Target:
     model = ModelSettings.model_validate_json(
         json.dumps(read_toml(folder.settings).get("model", {}))
     )
-    whole = complete_checkpoints(folder.checkpoints)
+    whole = list_checkpoints(folder.checkpoints)
     chosen = [one for one in whole if step is None or one.step == step]
     if not chosen:
         there = ", ".join(str(one.step) for one in whole) or "none"

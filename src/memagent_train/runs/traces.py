@@ -101,7 +101,7 @@ def read_traces(settings: TraceSettings, template: Template, end: int) -> Traces
     return Traces(tuple(rows), len(overlong))
 
 
-def rendered(messages: list[Message], template: Template, end: int) -> TraceRow:
+def render_trace(messages: list[Message], template: Template, end: int) -> TraceRow:
     """A conversation whose last message is the reply: only that is to be learnt.
 
     The prompt is rendered, and the reply encoded apart from it, as if it had been sampled.
@@ -141,9 +141,9 @@ def _rows(source: Any, template: Template, end: int) -> Iterator[TraceRow]:
 def _from_messages(file: Path, template: Template, end: int) -> Iterator[TraceRow]:
     lines = JsonlFile(file)
     for place in range(len(lines)):
-        line = _checked(_Line, lines, place)
+        line = _parse_line(_Line, lines, place)
         try:
-            yield rendered(line.messages, template, end)
+            yield render_trace(line.messages, template, end)
         except DataError as error:
             raise DataError(f"{lines.where(place)}: {error}") from error
 
@@ -151,7 +151,7 @@ def _from_messages(file: Path, template: Template, end: int) -> Iterator[TraceRo
 def _from_records(file: Path, min_reward: float | None) -> Iterator[TraceRow]:
     lines = JsonlFile(file)
     for place in range(len(lines)):
-        record = _checked(_Record, lines, place)
+        record = _parse_line(_Record, lines, place)
         if len(record.response_ids) != len(record.loss_mask) or not record.prompt_ids:
             raise DataError(
                 f"{lines.where(place)}: {len(record.prompt_ids)} prompt_ids, {len(record.response_ids)} response_ids "
@@ -163,7 +163,7 @@ def _from_records(file: Path, min_reward: float | None) -> Iterator[TraceRow]:
             )
 
 
-def _checked(kind: type[L], lines: JsonlFile, place: int) -> L:
+def _parse_line(kind: type[L], lines: JsonlFile, place: int) -> L:
     try:
         return kind.model_validate(lines.row(place))
     except BadRow as error:
@@ -193,6 +193,6 @@ def _from_runs(source: RunsSource, template: Template, end: int) -> Iterator[Tra
                 continue
             for question in range(len(record.binding["questions"])):
                 for conversation in store.conversations(record.id, question):
-                    yield rendered(list(conversation.messages), template, end)
+                    yield render_trace(list(conversation.messages), template, end)
     finally:
         store.close()

@@ -60,7 +60,7 @@ class Training:
         reports: Sequence[str] = (),
     ) -> None:
         self.config, self.folder, self.process = config, folder, process
-        self.newest = folder.newest()
+        self.newest = folder.find_newest()
         self.done = self.newest is not None and self.newest.step >= config.optimizer.steps
         done = self.newest.step if self.newest else 0
         self.watch = SilentWatcher(Board(config.optimizer.steps, done))
@@ -69,7 +69,7 @@ class Training:
         self._groups = 0
         tokenizer = load_tokenizer(config.model)
         counter = text_counter(tokenizer)
-        self.data, held_out = self._divided(open_data(config.data, counter=counter))
+        self.data, held_out = self._divide(open_data(config.data, counter=counter))
         self.held_out = HeldOut(
             held_out,
             config.evaluation,
@@ -89,7 +89,7 @@ class Training:
             self.close()
             raise
 
-    def _divided(self, data: Data) -> tuple[Data, dict[int, Data]]:
+    def _divide(self, data: Data) -> tuple[Data, dict[int, Data]]:
         """What is trained on, and what is held out, by length; noted with the run, or compared with what it notes."""
         settings = self.config.evaluation
         held_out: dict[int, Data] = {}
@@ -122,7 +122,7 @@ class Training:
             self.folder,
             updates_per_step=config.batch.updates_per_step,
             keep=config.checkpoints.keep,
-            stepped=self._stepped,
+            on_step=self._note_step,
         )
         trainer = RolloutTrainer(
             model=policy,
@@ -194,11 +194,11 @@ class Training:
                 name = rollout_id(group, place)
                 seed = seed_of(self.config.optimizer.seed, name)
                 requests.append(RolloutRequest(sample, group, name, seed))
-        self.watch.rolling(len(requests))
+        self.watch.begin_rolling(len(requests))
         every = self.config.logging.runs
         kept = every > 0 and step % every == 0
         return self.rolling.roll(
-            requests, self.policy, kept=kept, on_done=lambda _: self.watch.rolled()
+            requests, self.policy, kept=kept, on_done=lambda _: self.watch.note_rollout()
         )
 
     def _begin(self, step: int) -> None:
@@ -241,8 +241,8 @@ class Training:
             decode=self.rolling.tokenizer.decode,
         )
 
-    def _stepped(self, step: int, figures: Mapping[str, Any]) -> None:
-        self.watch.stepped(step, figures)  # who watches is known only after the keeper is made
+    def _note_step(self, step: int, figures: Mapping[str, Any]) -> None:
+        self.watch.note_step(step, figures)  # who watches is known only after the keeper is made
 
     def close(self) -> None:
         """Ends what the session began."""

@@ -8,7 +8,7 @@ import pytest
 from tests.bench.games.forgetting import call, told
 
 from memagent.tools import Toolset
-from memagent_bench.games.roads import WIDTH, Roads, shortest
+from memagent_bench.games.roads import WIDTH, Roads, find_shortest
 
 Land = dict[str, list[tuple[str, int]]]
 
@@ -48,7 +48,7 @@ async def test_the_shortest_of_all_ways_is_wanted(seed: int) -> None:
 
 def test_shortest_takes_the_best_of_several_roads() -> None:
     roads = {"a": [("c", 5), ("d", 1)], "b": [("c", 1)]}
-    assert shortest({"a": 2, "b": 9}, roads) == {"c": 7, "d": 3}
+    assert find_shortest({"a": 2, "b": 9}, roads) == {"c": 7, "d": 3}
 
 
 async def test_a_town_tells_its_roads() -> None:

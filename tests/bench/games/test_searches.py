@@ -9,7 +9,15 @@ import pytest
 from tests.bench.games.forgetting import call, told
 
 from memagent.tools import Toolset
-from memagent_bench.games.searches import HIGHEST, PACE, Drift, DriftNotes, Locks, dealt, guesses
+from memagent_bench.games.searches import (
+    HIGHEST,
+    PACE,
+    Drift,
+    DriftNotes,
+    Locks,
+    deal_numbers,
+    guesses,
+)
 from memagent_bench.games.transcript import Call
 
 
@@ -23,7 +31,7 @@ def test_halving_takes_nine_guesses_at_most() -> None:
 @pytest.mark.parametrize("difficulty", [10, 33, 100, 1000])
 def test_the_numbers_take_about_as_many_guesses_as_are_wanted(difficulty: int) -> None:
     for seed in range(20):
-        total = sum(map(guesses, dealt(random.Random(seed), difficulty)))
+        total = sum(map(guesses, deal_numbers(random.Random(seed), difficulty)))
         assert abs(total - difficulty) <= 5
 
 

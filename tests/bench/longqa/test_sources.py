@@ -9,7 +9,7 @@ from tests.bench.longqa.data import hotpot, squad, titled, write
 
 from memagent.errors import ConfigError
 from memagent_bench.length_tokens import length_counter
-from memagent_bench.longqa.sources import further_of, hotpotqa_of, squad_of
+from memagent_bench.longqa.sources import find_further, hotpotqa_of, squad_of
 from memagent_bench.options import DataOptions
 
 OPTIONS = DataOptions(counter=length_counter(None))
@@ -30,7 +30,7 @@ def test_the_data_folder_and_the_folders_in_it_are_searched(folder: Path) -> Non
     write(folder / "notes.json", {"not": "data"})
     assert len(hotpotqa_of(OPTIONS).questions) == 3
     assert len(squad_of(OPTIONS).questions) == 12
-    assert len(further_of(OPTIONS).paragraphs) == 30 + 12 + 4
+    assert len(find_further(OPTIONS).paragraphs) == 30 + 12 + 4
 
 
 def test_what_is_named_goes_before_the_folder(folder: Path, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_what_is_named_goes_before_the_folder(folder: Path, tmp_path: Path) -> N
     )
     assert len(hotpotqa_of(named).questions) == 1
     assert len(squad_of(named).questions) == 6
-    assert len(further_of(named).paragraphs) == 2
+    assert len(find_further(named).paragraphs) == 2
 
 
 def test_without_data_the_message_names_flags_and_files(folder: Path) -> None:
@@ -52,7 +52,7 @@ def test_without_data_the_message_names_flags_and_files(folder: Path) -> None:
         hotpotqa_of(OPTIONS)
     with pytest.raises(ConfigError, match=r"--squad FILE.*dev-v2.0.json.*MEMAGENT_DATA"):
         squad_of(OPTIONS)
-    assert len(further_of(OPTIONS).paragraphs) == 0
+    assert len(find_further(OPTIONS).paragraphs) == 0
 
 
 def test_without_a_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,20 +6,20 @@ from random import Random
 import numpy as np
 import pytest
 
-from memagent_bench.ruler.vocabulary import Vocabulary, distinct
+from memagent_bench.ruler.vocabulary import Vocabulary, draw_distinct
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 100, 5000])
 @pytest.mark.parametrize("share", [0.01, 0.4, 0.74, 0.76, 1.0])
 def test_more_numbers_add_to_fewer(n: int, share: float) -> None:
     k = max(1, int(n * share))
-    some, whole = distinct(n, k, Random(5)), distinct(n, n, Random(5))
+    some, whole = draw_distinct(n, k, Random(5)), draw_distinct(n, n, Random(5))
     assert sorted(whole.tolist()) == list(range(n))
     assert whole[:k].tolist() == some.tolist()
 
 
 def test_each_order_is_as_likely() -> None:
-    orders = Counter(tuple(distinct(3, 3, Random(seed)).tolist()) for seed in range(6000))
+    orders = Counter(tuple(draw_distinct(3, 3, Random(seed)).tolist()) for seed in range(6000))
     assert len(orders) == 6
     assert all(850 < times < 1150 for times in orders.values())
 

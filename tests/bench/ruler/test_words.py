@@ -83,4 +83,4 @@ def test_reading_the_words_warns_of_nothing() -> None:
 def test_different_ones_are_no_parts_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter(["old-cat", "old-cat", "bold-cats", "cat", "red-hat", "a-b"])
     monkeypatch.setattr(words, "draw", lambda kind, rng: next(drawn))
-    assert words.different("words", 3, Random(1)) == ["old-cat", "red-hat", "a-b"]
+    assert words.draw_different("words", 3, Random(1)) == ["old-cat", "red-hat", "a-b"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_bench.systems.fitting import SLACK, largest
+from memagent_bench.systems.fitting import SLACK, find_largest
 
 
 @given(
@@ -21,7 +21,7 @@ def test_it_finds_the_most_but_for_a_thousandth(
     weights: list[int], limit: int, base: int, guess: int
 ) -> None:
     sums = [base, *accumulate(weights, initial=base)][1:]
-    n, used = largest(sums.__getitem__, limit, most=len(weights), guess=guess)
+    n, used = find_largest(sums.__getitem__, limit, most=len(weights), guess=guess)
     assert used == sums[n]
     if base > limit:
         assert n == 0
@@ -33,7 +33,7 @@ def test_it_finds_the_most_but_for_a_thousandth(
 
 @pytest.mark.parametrize(("most", "limit", "expected"), [(0, 10, 0), (10, 0, 0), (5, 100, 5)])
 def test_ends(most: int, limit: int, expected: int) -> None:
-    assert largest(lambda n: 3 * n, limit, most=most, guess=2)[0] == expected
+    assert find_largest(lambda n: 3 * n, limit, most=most, guess=2)[0] == expected
 
 
 def test_it_looks_no_further_than_fourfold_and_not_often() -> None:
@@ -43,7 +43,7 @@ def test_it_looks_no_further_than_fourfold_and_not_often() -> None:
         asked.append(n)
         return math.ceil(n / 4.3)
 
-    n, used = largest(tokens, 8000, most=16_000_000, guess=32_000)
+    n, used = find_largest(tokens, 8000, most=16_000_000, guess=32_000)
     assert abs(used - 8000) <= 8
     assert 34_300 < n <= 34_400
     assert max(asked) <= 4 * 34_400
@@ -51,7 +51,7 @@ def test_it_looks_no_further_than_fourfold_and_not_often() -> None:
 
 
 def test_a_text_that_is_light_and_then_heavy_is_found_out() -> None:
-    n, used = largest(
+    n, used = find_largest(
         lambda n: n if n < 1000 else 1000 + 50 * (n - 1000), 2000, most=10**6, guess=10
     )
     assert (n, used) == (1020, 2000)

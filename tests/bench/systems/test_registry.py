@@ -10,7 +10,7 @@ from tests.bench.systems.benches import PEERS, sample, scripted, setting
 from memagent import RunStore
 from memagent.errors import ConfigError
 from memagent_bench import systems
-from memagent_bench.systems.registry import SYSTEMS, WITHOUT_MODEL, chosen_systems, open_system
+from memagent_bench.systems.registry import SYSTEMS, WITHOUT_MODEL, choose_systems, open_system
 
 
 def test_every_system_of_the_benchmark_is_there(store: RunStore) -> None:
@@ -55,10 +55,10 @@ async def test_a_users_own_system_as_the_docstring_has_it(
 
 
 def test_systems_are_chosen_once_each() -> None:
-    assert chosen_systems("all") == list(SYSTEMS)
-    assert chosen_systems(" bm25, my:F ,memory,my:F,bm25") == ["bm25", "my:F", "memory"]
+    assert choose_systems("all") == list(SYSTEMS)
+    assert choose_systems(" bm25, my:F ,memory,my:F,bm25") == ["bm25", "my:F", "memory"]
     with pytest.raises(ConfigError, match="'memry'; did you mean 'memory'"):
-        chosen_systems("my:F,memry")
+        choose_systems("my:F,memry")
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ def test_a_terminal_shows_a_bar_and_keeps_the_steps(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout", stream)
     with watcher(Display.FULL, Board(4), "training tiny") as watch:
-        watch.rolling(8)
-        watch.rolled()
-        watch.stepped(1, {"reward": 0.25})
-        watch.evaluated(1, {4096: estimate([[1.0, 0.0]])})
+        watch.begin_rolling(8)
+        watch.note_rollout()
+        watch.note_step(1, {"reward": 0.25})
+        watch.note_evaluation(1, {4096: estimate([[1.0, 0.0]])})
     shown = stream.getvalue()
     assert "reward 0.250" in shown
     assert "4K 0.500" in shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from memagent_train.config.keys import known_keys, nearest
+from memagent_train.config.keys import find_nearest, list_keys
 
 
 class Source(BaseModel):
@@ -34,7 +34,7 @@ class Whole(BaseModel):
     tree: Tree = Tree()
 
 
-KNOWN = known_keys(Whole)
+KNOWN = list_keys(Whole)
 
 
 def test_keys_inside_of_lists_tables_and_choices_are_known() -> None:
@@ -50,15 +50,15 @@ def test_a_class_that_holds_itself_is_walked_once() -> None:
 
 
 def test_the_nearest_is_of_the_same_section_first() -> None:
-    assert nearest("data.length", KNOWN) == "data.lengths"
-    assert nearest("data.sources.wieght", KNOWN) == "data.sources.weight"
-    assert nearest("setps", KNOWN) == "steps"
+    assert find_nearest("data.length", KNOWN) == "data.lengths"
+    assert find_nearest("data.sources.wieght", KNOWN) == "data.sources.weight"
+    assert find_nearest("setps", KNOWN) == "steps"
 
 
 def test_the_nearest_may_be_of_another_section() -> None:
-    assert nearest("model.lr", KNOWN) == "optimizer.lr"
-    assert nearest("optimiser.lrr", KNOWN) == "optimizer.lr"
+    assert find_nearest("model.lr", KNOWN) == "optimizer.lr"
+    assert find_nearest("optimiser.lrr", KNOWN) == "optimizer.lr"
 
 
 def test_nothing_is_near_to_nonsense() -> None:
-    assert nearest("xyzzy", KNOWN) is None
+    assert find_nearest("xyzzy", KNOWN) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memagent.errors import ConfigError
-from memagent_train.config.keys import known_keys
+from memagent_train.config.keys import list_keys
 from memagent_train.config.sft import FREE_SFT, RolloutSource, SftConfig, load_sft
 
 LEAST = '[model]\npath = "m"\n[[traces.source]]\nkind = "rollouts"\npath = "run/rollouts"\nmin_reward = 1.0\n'
@@ -45,4 +45,4 @@ def test_rollouts_need_a_threshold(file: Path) -> None:
 
 
 def test_settings_that_may_change_exist() -> None:
-    assert set(FREE_SFT) <= set(known_keys(SftConfig))
+    assert set(FREE_SFT) <= set(list_keys(SftConfig))

@@ -8,8 +8,8 @@ import pytest
 import tomli_w
 
 from memagent.errors import ConfigError
-from memagent_train.config.keys import known_keys
-from memagent_train.config.train import FREE, TrainConfig, load_train, plain
+from memagent_train.config.keys import list_keys
+from memagent_train.config.train import FREE, TrainConfig, dump_config, load_train
 from memagent_train.data.settings import HubSettings
 
 LEAST = '[model]\npath = "m"\n[[data.source]]\nkind = "jsonl"\nfiles = ["d.jsonl"]\n'
@@ -32,7 +32,7 @@ def test_what_is_written_reads_back_the_same(file: Path, tmp_path: Path) -> None
     config = load_train(file, ["lora.rank=8", "evaluation.lengths=8k,16k", "agent.window=4096"])
     again = tmp_path / "elsewhere" / "config.toml"
     again.parent.mkdir()
-    again.write_text(tomli_w.dumps(plain(config)))
+    again.write_text(tomli_w.dumps(dump_config(config)))
     assert load_train(again) == config
 
 
@@ -40,9 +40,9 @@ def test_an_agent_of_ones_own_reads_back_without_settings_of_the_memory_agent(
     file: Path, tmp_path: Path
 ) -> None:
     config = load_train(file, ["agent.use=mine:agent"])
-    assert plain(config)["agent"] == {"use": "mine:agent"}
+    assert dump_config(config)["agent"] == {"use": "mine:agent"}
     again = tmp_path / "config.toml"
-    again.write_text(tomli_w.dumps(plain(config)))
+    again.write_text(tomli_w.dumps(dump_config(config)))
     assert load_train(again).agent.model_fields_set == {"use"}
 
 
@@ -76,7 +76,7 @@ def test_a_folder_with_the_name_of_a_model_is_not_one(file: Path) -> None:
 
 
 def test_settings_that_may_change_exist() -> None:
-    known = known_keys(TrainConfig)
+    known = list_keys(TrainConfig)
     assert set(FREE) <= set(known)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_train.data.known import Header, Tried, line, read_tried, without_known
+from memagent_train.data.known import Header, Tried, drop_known, line, read_tried
 from memagent_train.errors import DataError
 
 HEADER = Header(
@@ -20,9 +20,9 @@ def written(path: Path, *right: int, after: bytes = b"") -> Path:
 
 def test_known_questions_are_left_out(tmp_path: Path) -> None:
     file = written(tmp_path / "tried.jsonl", 0, 1, 2, 4)
-    assert without_known([0, 10, 20, 30], file, 0.5, "abc") == [0, 10]
-    assert without_known([30, 10], file, 1.0, "abc") == [10]
-    assert without_known([0, 10], file, 0.01, "abc") == [0]
+    assert drop_known([0, 10, 20, 30], file, 0.5, "abc") == [0, 10]
+    assert drop_known([30, 10], file, 1.0, "abc") == [10]
+    assert drop_known([0, 10], file, 0.01, "abc") == [0]
 
 
 def test_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_file_that_does_not_fit_is_refused(
     asked: list[int], digest: str, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=said):
-        without_known(asked, written(tmp_path / "tried.jsonl", 0, 1), 0.5, digest)
+        drop_known(asked, written(tmp_path / "tried.jsonl", 0, 1), 0.5, digest)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}\n", b"\xff\n", b'{"index": 0}\n', b"no newline"])

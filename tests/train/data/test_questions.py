@@ -58,7 +58,7 @@ def test_samples_are_questions_with_answers_and_evidence(hotpot: Path, squad: Pa
     settings = SquadSettings(kind="squad", file=squad, lengths=(1024,))
     short = open_squad(settings, COUNTER, 0)
     assert len(short) == 30
-    assert short.asked(3).references == ("1003 mills", "1003")
+    assert short.read_question(3).references == ("1003 mills", "1003")
 
 
 def test_the_data_folder_is_used_with_a_warning(
@@ -89,7 +89,7 @@ def test_questions_whose_paragraphs_do_not_fit_are_left_out(tmp_path: Path) -> N
     file = made.write(tmp_path / "long.json", entries)
     source = opened(file, lengths=1024)
     assert len(source) == 5
-    assert 1 not in [source.asked(item).index for item in range(5)]
+    assert 1 not in [source.read_question(item).index for item in range(5)]
     assert len(opened(file, lengths=4096, allow_repeats=True)) == 6
     mixed = opened(file, lengths="1k,4k", allow_repeats=True)
     assert {mixed.sample(1, round_).length for round_ in range(8)} == {4096}
@@ -106,7 +106,7 @@ def test_known_questions_are_left_out(hotpot: Path, tmp_path: Path) -> None:
     file = tmp_path / "tried.jsonl"
     file.write_bytes(line(header) + b"".join(map(line, tried)))
     left = opened(hotpot, no_context=file)
-    assert [left.asked(item).index for item in range(len(left))] == [0, 3]
+    assert [left.read_question(item).index for item in range(len(left))] == [0, 3]
     assert left.sample(1, 0).index == 3
     assert left.facts["known"] == 4
     assert len(opened(hotpot, no_context=file, count=4)) == 2

@@ -5,17 +5,17 @@ from collections import Counter
 from tests.train.rewards.made import sample
 
 from memagent.tasks import Sample
-from memagent_train.data.sources import as_training, digest_of, drawn
+from memagent_train.data.sources import as_training, digest_of, draw_length
 
 
 def test_lengths_are_drawn_alike_for_the_same_key() -> None:
     lengths = (10, 20, 30)
-    found = Counter(drawn(lengths, "seed", item, 0) for item in range(300))
+    found = Counter(draw_length(lengths, "seed", item, 0) for item in range(300))
     assert set(found) == set(lengths)
     assert min(found.values()) > 70
-    assert drawn(lengths, "seed", 3, 0) == drawn(lengths, "seed", 3, 0)
-    assert [drawn(lengths, "s", i, 0) for i in range(20)] != [
-        drawn(lengths, "s", i, 1) for i in range(20)
+    assert draw_length(lengths, "seed", 3, 0) == draw_length(lengths, "seed", 3, 0)
+    assert [draw_length(lengths, "s", i, 0) for i in range(20)] != [
+        draw_length(lengths, "s", i, 1) for i in range(20)
     ]
 
 

@@ -5,7 +5,7 @@ from tests.train.rewards.made import sample
 
 from memagent.errors import ConfigError
 from memagent.tasks import SCORERS, Sample
-from memagent_train.rewards.scored import VALUES_WORDS, ScoreReward, check_scorer, scored
+from memagent_train.rewards.scored import VALUES_WORDS, ScoreReward, check_scorer, score_answer
 
 
 @pytest.mark.parametrize("name", SCORERS)
@@ -52,9 +52,9 @@ async def test_listing_everything_does_not_pay(cap: int | None, most: int) -> No
 
 def test_other_scores_have_a_cap_where_one_is_set() -> None:
     long = "12 " * 100
-    assert scored("sub_exact_match", long, sample()).reward == 1.0
-    assert scored("sub_exact_match", long, sample(), cap=99).reward == 0.0
-    assert scored("sub_exact_match", long, sample(), cap=100).reward == 1.0
+    assert score_answer("sub_exact_match", long, sample()).reward == 1.0
+    assert score_answer("sub_exact_match", long, sample(), cap=99).reward == 0.0
+    assert score_answer("sub_exact_match", long, sample(), cap=100).reward == 1.0
 
 
 async def test_no_answer_gets_nothing() -> None:
@@ -86,4 +86,4 @@ def test_scores_that_there_are_not_are_refused() -> None:
         ScoreReward("zzz", None)
     check_scorer("values")
     with pytest.raises(ConfigError, match="no score 'mine'"):
-        scored("mine", "12", sample())
+        score_answer("mine", "12", sample())

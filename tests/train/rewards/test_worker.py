@@ -12,7 +12,7 @@ SPEC = "tests.train.rewards.mine:by_word"
 
 def judged(answer: str) -> Verdict:
     worker.begin(SPEC)
-    return worker.judge(SPEC, worker.packed(answer, sample()))
+    return worker.judge(SPEC, worker.pack(answer, sample()))
 
 
 def test_the_function_is_called() -> None:

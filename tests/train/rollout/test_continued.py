@@ -5,14 +5,14 @@ from tests.models.transformers.policies import tokenizer
 from tests.train.rollout.test_template import BARE, CHAT, FORGETFUL
 
 from memagent.messages import Message
-from memagent_train.rollout.conversations import Rendered, continued
+from memagent_train.rollout.conversations import Rendered, render_continuation
 from memagent_train.rollout.template import Template
 
 
 def behind(template: Template, reply: str, *, after: str = "And then?") -> Rendered:
     before = template.render(CHAT[:1])
     chat = (CHAT[0], Message(role="assistant", content=reply), Message(role="user", content=after))
-    return continued(template, before, chat, 1)
+    return render_continuation(template, before, chat, 1)
 
 
 @pytest.mark.parametrize("reply", ["The old prince.", "", " \n cut off", "memagent", "<|im_end|>"])
@@ -37,7 +37,9 @@ def test_a_template_that_changes_what_was_said_leaves_no_tail() -> None:
     assert behind(template, "<think>hm</think>The prince.").tail is None
     assert behind(template, "The prince.").tail is not None
     before = template.render(CHAT[:1], thinking=False)
-    assert continued(template, before, CHAT, 1).tail is None, "the empty thought is left out later"
+    assert render_continuation(template, before, CHAT, 1).tail is None, (
+        "the empty thought is left out later"
+    )
 
 
 def test_a_template_that_says_how_many_messages_there_are_leaves_no_tail() -> None:

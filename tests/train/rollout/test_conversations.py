@@ -37,7 +37,7 @@ def say(
     messages = chat(*texts)
     prompt = known.prompt(messages)
     text = PLAIN.decode(ids)
-    known.replied(messages, prompt, text, ids, ended=ended)
+    known.add_reply(messages, prompt, text, ids, ended=ended)
     return text
 
 
@@ -106,7 +106,7 @@ def test_a_template_that_rewrites_history_begins_afresh() -> None:
     second = known.prompt(messages)
     assert second.ids == template.encode(template.render(messages))
     assert "long ago" not in template.decode(second.ids)
-    known.replied(messages, second, "Nothing.", [700, END], ended=True)
+    known.add_reply(messages, second, "Nothing.", [700, END], ended=True)
     third = ids_of(known, "Who came?", text, "And then?", "Nothing.", "Sure?")
     assert third[: len(second.ids) + 2] == (*second.ids, 700, END)
 
@@ -115,14 +115,14 @@ def test_what_was_counted_is_not_tokenised_again() -> None:
     template = Watched()
     known = Conversations(template)
     messages = chat("Who came?")
-    assert not known.known(messages)
+    assert not known.has_prompt(messages)
     prompt = known.prompt(messages)
-    assert known.known(messages)
-    assert not known.known(messages, thinking=False)
+    assert known.has_prompt(messages)
+    assert not known.has_prompt(messages, thinking=False)
     assert known.prompt(messages) is prompt
     assert len(template.encoded) == 1
-    known.replied(messages, prompt, "x", [700], ended=False)
-    assert not known.known(messages), "sent prompts are not kept"
+    known.add_reply(messages, prompt, "x", [700], ended=False)
+    assert not known.has_prompt(messages), "sent prompts are not kept"
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in range(50):
         say(known, [f"question {place}"], [*letters, END])
         known.prompt(chat(f"never sent {place}"))
-    assert sum(known.known(chat(f"never sent {place}")) for place in range(50)) <= 3
+    assert sum(known.has_prompt(chat(f"never sent {place}")) for place in range(50)) <= 3
     remembered = [place for place in range(50) if continues(known, f"question {place}")]
     each = len(PLAIN.encode(PLAIN.render(chat("question 49")))) + len(letters) + 1
     assert remembered == list(range(50 - len(remembered), 50)), "the latest"

@@ -31,7 +31,7 @@ def test_continuations_are_counted_as_they_are_sent() -> None:
     asked = (Message(role="user", content="Who came?"),)
     letters = [NAMES(letter)["input_ids"][0] for letter in "the prince"]
     text = "the prince"
-    conversations.replied(asked, conversations.prompt(asked), text, [*letters, 2], ended=True)
+    conversations.add_reply(asked, conversations.prompt(asked), text, [*letters, 2], ended=True)
     more = (*asked, Message(role="assistant", content=text), Message(role="user", content="And?"))
     assert counter.count_messages(more) == len(conversations.prompt(more).ids)
     assert counter.count_messages(more) != TEXTS.count_messages(more), (

@@ -24,9 +24,9 @@ def test_shares_and_means_are_over_time() -> None:
             clock.now += 4  # two wait
             with meter.computing():
                 clock.now += 1  # the engine is busy once
-        meter.answered(30, 12)
+        meter.count_call(30, 12)
         clock.now += 2
-    meter.answered(10, 8)
+    meter.count_call(10, 8)
     reading = meter.read()
     assert reading.seconds == 10
     assert reading.idle_share == pytest.approx(0.5)

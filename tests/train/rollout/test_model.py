@@ -127,7 +127,7 @@ async def test_sampling_is_that_of_the_training_or_the_requests_own() -> None:
 async def test_seeds_are_the_requests_or_follow_from_the_rollouts() -> None:
     sampler = Echoes()
     for base in (None, 5, 5, 6):
-        policy_model = model(sampler).fresh(base)
+        policy_model = model(sampler).clone(base)
         for seed in (None, None, 9):
             await policy_model.complete(request("a", seed=seed))
     runs = [sampler.seeds[place : place + 3] for place in (0, 3, 6, 9)]
@@ -140,7 +140,7 @@ async def test_what_is_fresh_knows_no_conversations_and_shares_the_engine() -> N
     sampler = Echoes()
     first = model(sampler)
     reply = await first.complete(request("Who came?"))
-    other = first.fresh()
+    other = first.clone()
     assert other.meter is first.meter
     again = await other.complete(request("Who came?", reply.text, "And?"))
     known = await first.complete(request("Who came?", reply.text, "And?"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from memagent_train.runs.checkpoints import (
-    complete_checkpoints,
     discard_incomplete,
+    list_checkpoints,
     mark_complete,
     prune,
 )
@@ -27,19 +27,19 @@ def test_only_marked_ones_count_oldest_first(tmp_path: Path) -> None:
     checkpoint(tmp_path, 100)
     (tmp_path / "checkpoint-x").mkdir()
     (tmp_path / "checkpoint-7").write_text("a file")
-    assert [(one.step, one.updates) for one in complete_checkpoints(tmp_path)] == [(2, 4), (10, 20)]
+    assert [(one.step, one.updates) for one in list_checkpoints(tmp_path)] == [(2, 4), (10, 20)]
 
 
 def test_a_damaged_mark_does_not_count(tmp_path: Path) -> None:
     for updates, mark in enumerate((b"", b"{", b"[]", b'{"step": "1"}', b'{"x": 1}')):
         (checkpoint(tmp_path, updates) / "complete").write_bytes(mark)
-    assert complete_checkpoints(tmp_path) == []
+    assert list_checkpoints(tmp_path) == []
 
 
 def test_a_file_that_was_cut_off_or_lost_is_noticed(tmp_path: Path) -> None:
     (checkpoint(tmp_path, 2, 1) / "sub" / "weights").write_bytes(b"w" * 99)
     (checkpoint(tmp_path, 4, 2) / "sub" / "weights").unlink()
-    assert complete_checkpoints(tmp_path) == []
+    assert list_checkpoints(tmp_path) == []
 
 
 def test_halves_are_removed_and_whole_ones_stay(tmp_path: Path) -> None:
@@ -53,11 +53,11 @@ def test_the_newest_stay(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         checkpoint(tmp_path, step * 2, step)
     prune(tmp_path, 2)
-    assert [one.step for one in complete_checkpoints(tmp_path)] == [2, 3]
+    assert [one.step for one in list_checkpoints(tmp_path)] == [2, 3]
     prune(tmp_path, 0)
-    assert [one.step for one in complete_checkpoints(tmp_path)] == [2, 3], "0 keeps all"
+    assert [one.step for one in list_checkpoints(tmp_path)] == [2, 3], "0 keeps all"
 
 
 def test_no_folder_has_no_checkpoints(tmp_path: Path) -> None:
-    assert complete_checkpoints(tmp_path / "none") == []
+    assert list_checkpoints(tmp_path / "none") == []
     assert discard_incomplete(tmp_path / "none") == []

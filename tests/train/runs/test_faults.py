@@ -12,7 +12,7 @@ import pytest
 
 from memagent.errors import StoreFull
 from memagent_train.errors import DiskFull, OutOfMemory
-from memagent_train.runs.faults import translated
+from memagent_train.runs.faults import translate_faults
 
 WRITERS = {
     "python": "open(path, 'wb').write(b'x' * 100_000)",
@@ -52,7 +52,7 @@ def test_a_file_that_takes_no_more_is_a_full_disk(library: str, tmp_path: Path) 
 def test_errors_of_a_full_disk_name_the_folder_and_the_remedy(error: Exception) -> None:
     with (
         pytest.raises(DiskFull, match=r"'run'.*free some space there.*same command again"),
-        translated(Path("run")),
+        translate_faults(Path("run")),
     ):
         raise error
 
@@ -60,7 +60,7 @@ def test_errors_of_a_full_disk_name_the_folder_and_the_remedy(error: Exception) 
 def test_a_cause_is_looked_through() -> None:
     outer = RuntimeError("saving failed")
     outer.__cause__ = OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(DiskFull), translated(Path("run")):
+    with pytest.raises(DiskFull), translate_faults(Path("run")):
         raise outer
 
 
@@ -73,7 +73,7 @@ def test_a_cause_is_looked_through() -> None:
     ],
 )
 def test_a_full_memory_names_what_to_change(error: Exception) -> None:
-    with pytest.raises(OutOfMemory, match=r"batch\.micro_batches"), translated(Path("run")):
+    with pytest.raises(OutOfMemory, match=r"batch\.micro_batches"), translate_faults(Path("run")):
         raise error
 
 
@@ -86,13 +86,13 @@ def test_a_full_memory_names_what_to_change(error: Exception) -> None:
     ],
 )
 def test_other_errors_pass(error: Exception) -> None:
-    with pytest.raises(type(error)) as caught, translated(Path("run")):
+    with pytest.raises(type(error)) as caught, translate_faults(Path("run")):
         raise error
     assert caught.value is error
 
 
 def test_ours_are_left_as_they_are() -> None:
     ours = OutOfMemory("rollouts")
-    with pytest.raises(OutOfMemory) as caught, translated(Path("run")):
+    with pytest.raises(OutOfMemory) as caught, translate_faults(Path("run")):
         raise ours
     assert caught.value is ours

@@ -41,7 +41,7 @@ def checkpoint(folder: RunFolder, updates: int, step: int | None) -> None:
 def test_the_settings_and_the_origin_are_written_down(tmp_path: Path) -> None:
     with open_run(tmp_path / "a" / "b", SETTINGS, free=FREE) as folder:
         assert read_toml(folder.settings) == SETTINGS
-        assert folder.newest() is None
+        assert folder.find_newest() is None
     with open_run(folder.path, SETTINGS, free=FREE):
         lines = (folder.path / "provenance.jsonl").read_text().splitlines()
     assert len(lines) == 2, "one a session"
@@ -150,7 +150,7 @@ def test_it_goes_back_to_its_newest_whole_checkpoint(tmp_path: Path) -> None:
             store.create(name, {"questions": ["q"]}, {}, {})
         store.close()
     with open_run(tmp_path, SETTINGS, free=FREE) as folder:
-        newest = folder.newest()
+        newest = folder.find_newest()
         assert newest is not None
         assert (newest.step, newest.updates) == (2, 4)
         assert [path.name for path in folder.checkpoints.iterdir()] == ["checkpoint-4"]

@@ -15,10 +15,10 @@ from tests.train.runs.tiny import write_run
 
 from memagent.cli.show import show
 from memagent.errors import ConfigError, RunBusy
-from memagent_train.config.train import load_train, plain
+from memagent_train.config.train import dump_config, load_train
 from memagent_train.errors import CheckpointMismatch, RewardFailed
 from memagent_train.runs import metrics
-from memagent_train.runs.checkpoints import complete_checkpoints
+from memagent_train.runs.checkpoints import list_checkpoints
 from memagent_train.runs.folder import RunFolder, open_run
 from memagent_train.runs.grpo import Outcome, train
 from memagent_train.runs.rollout_log import read_rollouts
@@ -94,7 +94,7 @@ def test_it_leaves_the_rollouts_of_every_step(whole: Outcome) -> None:
 
 def test_it_leaves_the_newest_checkpoints_whole(whole: Outcome) -> None:
     folder = RunFolder(whole.out)
-    assert [(one.step, one.updates) for one in complete_checkpoints(folder.checkpoints)] == [
+    assert [(one.step, one.updates) for one in list_checkpoints(folder.checkpoints)] == [
         (2, 4),
         (3, 6),
     ]
@@ -138,7 +138,7 @@ def test_after_kill_9_it_goes_on_with_the_next_batch(
     out = tmp_path / "killed"
     killed = run(settings, out, KILL=where)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert [one.step for one in complete_checkpoints(RunFolder(out).checkpoints)] == left
+    assert [one.step for one in list_checkpoints(RunFolder(out).checkpoints)] == left
     assert train(load_train(settings), out).evaluations == whole.evaluations
     assert rolled_out(out) == rolled_out(whole.out)
     lines, expected = (metrics.read(RunFolder(one).metrics) for one in (out, whole.out))
@@ -203,7 +203,7 @@ def test_a_signal_ends_it_at_once_and_says_how_to_go_on(settings: Path, tmp_path
     assert running.returncode == 128 + signal.SIGTERM
     assert f"memagent-train grpo {settings} --out {out}" in errors
     assert len(errors.splitlines()) == 1
-    with open_run(out, plain(load_train(settings)), free=()):
+    with open_run(out, dump_config(load_train(settings)), free=()):
         pass
 
 
@@ -220,7 +220,7 @@ def test_a_reward_that_never_scores_stops_it(settings: Path, tmp_path: Path) -> 
     )
     with pytest.raises(RewardFailed, match="boom"):
         train(config, tmp_path / "out")
-    assert RunFolder(tmp_path / "out").newest() is None
+    assert RunFolder(tmp_path / "out").find_newest() is None
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_whole(
@@ -231,7 +231,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(
     assert full.returncode == 1
     assert "disk is full" in full.stderr
     assert f"resume with: memagent-train grpo {settings}" in full.stderr
-    assert [one.step for one in complete_checkpoints(RunFolder(out).checkpoints)] == [1]
+    assert [one.step for one in list_checkpoints(RunFolder(out).checkpoints)] == [1]
     train(load_train(settings), out)
     assert rolled_out(out) == rolled_out(whole.out)
 

@@ -9,7 +9,7 @@ import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from memagent_train.runs import metrics
-from memagent_train.runs.checkpoints import complete_checkpoints
+from memagent_train.runs.checkpoints import list_checkpoints
 from memagent_train.runs.folder import RunFolder
 from memagent_train.runs.keeping import Keeper
 
@@ -28,7 +28,7 @@ class Trained:
             folder,
             updates_per_step=updates,
             keep=keep,
-            stepped=lambda step, figures: self.told.append((step, dict(figures))),
+            on_step=lambda step, figures: self.told.append((step, dict(figures))),
             clock=iter(range(100)).__next__,
         )
         self.folder = folder
@@ -70,12 +70,12 @@ def test_other_processes_write_nothing(folder: RunFolder) -> None:
     trained.log(1, loss=1.0)
     trained.save(1)
     assert not folder.metrics.exists()
-    assert complete_checkpoints(folder.checkpoints) == []
+    assert list_checkpoints(folder.checkpoints) == []
 
 
 def test_a_saved_checkpoint_counts_and_old_ones_go(folder: RunFolder) -> None:
     trained = Trained(folder, updates=2, keep=2)
     for updates in (2, 4, 6):
         trained.save(updates)
-    found = [(one.step, one.updates) for one in complete_checkpoints(folder.checkpoints)]
+    found = [(one.step, one.updates) for one in list_checkpoints(folder.checkpoints)]
     assert found == [(2, 4), (3, 6)]

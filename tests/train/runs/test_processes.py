@@ -11,7 +11,7 @@ import pytest
 
 from memagent.errors import ConfigError
 from memagent_train.config.sections import ResourceSettings
-from memagent_train.runs.processes import Process, opened, this_process
+from memagent_train.runs.processes import Process, open_shared, this_process
 
 
 def test_alone_it_is_the_first() -> None:
@@ -33,7 +33,7 @@ def test_other_processes_than_were_set_are_refused() -> None:
 
 
 def test_the_first_opens_the_folder(tmp_path: Path) -> None:
-    with opened(tmp_path / "run", {"a": 1}, (), Process(), ResourceSettings()) as folder:
+    with open_shared(tmp_path / "run", {"a": 1}, (), Process(), ResourceSettings()) as folder:
         assert folder.settings.exists()
 
 

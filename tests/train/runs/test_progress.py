@@ -27,17 +27,17 @@ def test_time_left_is_that_of_this_sessions_steps() -> None:
     assert board.left is None
     assert board.fraction == 0.4
     clock.now = 20.0
-    SilentWatcher(board).stepped(6, {"reward": 0.5})
+    SilentWatcher(board).note_step(6, {"reward": 0.5})
     assert board.left == 40.0
 
 
 def test_rollouts_of_the_step_are_counted() -> None:
     board = Board(steps=2)
     watch = SilentWatcher(board)
-    watch.rolling(8)
-    watch.rolled()
+    watch.begin_rolling(8)
+    watch.note_rollout()
     assert "rollouts 1/8" in board.facts()
-    watch.stepped(1, {})
+    watch.note_step(1, {})
     assert not any("rollouts" in fact for fact in board.facts())
 
 
@@ -65,8 +65,8 @@ def test_plain_lines_have_no_control_codes(capsys: pytest.CaptureFixture[str]) -
     clock = Clock()
     with PlainWatcher(Board(steps=12, clock=clock)) as watch:
         clock.now = 10.0
-        watch.stepped(1, {"reward": 0.25})
-        watch.evaluated(1, {8192: estimate([[1.0, 0.0, 1.0, 1.0]])})
+        watch.note_step(1, {"reward": 0.25})
+        watch.note_evaluation(1, {8192: estimate([[1.0, 0.0, 1.0, 1.0]])})
     first, second = capsys.readouterr().out.splitlines()
     assert first == " 1/12  reward 0.250  1 min 50 s left"
     assert second.startswith("evaluated after step 1:  8K 0.750 [0.3")

@@ -167,7 +167,7 @@ def test_an_adapter_is_continued(config: SftConfig, tmp_path: Path) -> None:
     lora = LoraSettings(rank=4, alpha=8)
     first = config.model_copy(update={"lora": lora})
     warm_start(first, tmp_path / "first")
-    newest = RunFolder(tmp_path / "first").newest()
+    newest = RunFolder(tmp_path / "first").find_newest()
     assert newest is not None
     again = lora.model_copy(update={"start": newest.path})
     warm_start(config.model_copy(update={"lora": again}), tmp_path / "second")
@@ -195,7 +195,7 @@ def test_another_adapter_is_refused(
         }
     )
     warm_start(short, tmp_path / "first")
-    newest = RunFolder(tmp_path / "first").newest()
+    newest = RunFolder(tmp_path / "first").find_newest()
     assert newest is not None
     lora = {"start": newest.path, **lora}
     with pytest.raises(ConfigError, match=re.escape(said)):

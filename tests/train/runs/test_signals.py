@@ -10,14 +10,14 @@ import threading
 
 import pytest
 
-from memagent_train.runs.signals import Signalled, interruptible
+from memagent_train.runs.signals import Signalled, stop_on_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_raises_what_no_agent_takes_for_its_own_error(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     assert not issubclass(Signalled, Exception)
-    with pytest.raises(Signalled) as caught, interruptible():
+    with pytest.raises(Signalled) as caught, stop_on_signals():
         os.kill(os.getpid(), number)
     assert caught.value.number == number
     assert signal.getsignal(number) is before
@@ -38,7 +38,7 @@ def test_elsewhere_than_in_the_main_thread_nothing_is_changed() -> None:
     seen: list[object] = []
 
     def work() -> None:
-        with interruptible():
+        with stop_on_signals():
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=work)

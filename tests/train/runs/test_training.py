@@ -10,7 +10,7 @@ import pytest
 from tests.train.runs.tiny import PROMPTS, write_run
 
 from memagent.runstore import RunStore
-from memagent_train.config.train import TrainConfig, load_train, plain
+from memagent_train.config.train import TrainConfig, dump_config, load_train
 from memagent_train.errors import CheckpointMismatch
 from memagent_train.rollouts import Rollout, Status
 from memagent_train.runs.checkpoints import mark_complete
@@ -91,7 +91,7 @@ def test_runs_and_rollouts_are_kept_of_every_nth_step(settings: Path, tmp_path: 
     config = load(
         settings, "logging.runs=2", "logging.rollouts=3", "optimizer.steps=3", "checkpoints.every=3"
     )
-    with open_run(tmp_path, plain(config), free=()) as folder:
+    with open_run(tmp_path, dump_config(config), free=()) as folder:
         training = session(config, folder)
         try:
             training.run()

@@ -7,7 +7,7 @@ from memagent.messages import Message
 from memagent.models.transformers.loading import text_counter
 from memagent.prompts import PromptSet
 from memagent.tokens import load_counter
-from memagent_train.rollout.conversations import continued
+from memagent_train.rollout.conversations import render_continuation
 from memagent_train.rollout.template import Template
 from memagent_train.smoke.tokenizer import (
     END,
@@ -65,7 +65,7 @@ def test_a_conversation_goes_on_behind_its_prompt() -> None:
     asked = [Message(role="user", content="ask colour")]
     said = [*asked, Message(role="assistant", content="red"), Message(role="user", content="write")]
     before = template.render(asked)
-    rendered = continued(template, before, said, 1)
+    rendered = render_continuation(template, before, said, 1)
     assert rendered.tail is not None
     assert template.encode(rendered.text)[: len(template.encode(before))] == template.encode(before)
 
