@@ -174,9 +174,8 @@ def _split(spec: str | None) -> tuple[str, str]:
     """Scheme and name."""
     if spec is None or not spec.strip():
         raise NoModel(
-            f"no model is named: neither --model (model=) nor MEMAGENT_MODEL is given, in the environment or in "
-            f"{ENV_FILE} of the working folder. Give {EXAMPLES}, for example --model extractive or "
-            f"MEMAGENT_MODEL=vllm:Qwen/Qwen3-4B"
+            f"no model is named. Looked for: --model (model=), MEMAGENT_MODEL in the environment and in {ENV_FILE} of "
+            f"the working folder. Give {EXAMPLES}, for example --model extractive or MEMAGENT_MODEL=vllm:Qwen/Qwen3-4B"
         )
     spec = spec.strip()
     scheme, colon, name = spec.partition(":")
