@@ -75,10 +75,6 @@ def test_a_line_for_each_event_that_matters(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
-def test_a_run_that_read_nothing_gets_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert lines(PlainWatcher(Tally()), events("Who?")[:1], capsys) == []
-
-
 def test_questions_are_numbered_where_there_are_several(capsys: pytest.CaptureFixture[str]) -> None:
     assert "chunk 1 question 0 kept" in lines(PlainWatcher(Tally()), events("A?", "B?"), capsys)
 

@@ -44,15 +44,10 @@ class PlainWatcher:
         self.tally, self._changes_only = tally, changes_only
         self._truncated: dict[int, events.MemoryTruncated] = {}
         self._resumes = tally.replayed > 0
-        self._head = ""
-        """Of a run that has read nothing yet: one that cannot is not stored, and gets no line."""
 
     def add(self, event: events.Event) -> None:
         """Counts the event, and prints what is worth a line."""
         tally = self.tally
-        if self._head:
-            _say(self._head)
-            self._head = ""
         replayed = tally.is_replay(event)
         if self._resumes and not replayed:
             self._resumes = False
@@ -60,7 +55,7 @@ class PlainWatcher:
             _say(f"resumed; {done} were done before")
         tally.add(event)
         if isinstance(event, events.RunStarted):
-            self._head = (
+            _say(
                 f"run {event.run_id}: {shorten(event.document, 60)}, {event.model}, window {amount(event.window)} "
                 f"(chunk {amount(event.chunk_tokens)}, memory {amount(event.memory_tokens)})"
             )
