@@ -27,9 +27,9 @@ WRITERS = {
 @pytest.mark.parametrize("library", WRITERS)
 def test_a_file_that_takes_no_more_is_a_full_disk(library: str, tmp_path: Path) -> None:
     code = (
-        "import sys, signal\nfrom pathlib import Path\nfrom memagent_train.runs.faults import translated\n"
+        "import sys, signal\nfrom pathlib import Path\nfrom memagent_train.runs.faults import translate_faults\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\npath = sys.argv[1]\n"
-        f"with translated(Path('/the/run')):\n  {WRITERS[library]}\n"
+        f"with translate_faults(Path('/the/run')):\n  {WRITERS[library]}\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "file")],

@@ -42,10 +42,10 @@ import sys
 from pathlib import Path
 import torch
 from memagent_train.config.sections import ResourceSettings
-from memagent_train.runs.processes import opened, this_process
+from memagent_train.runs.processes import open_shared, this_process
 
 resources = ResourceSettings(processes=2, device="cpu", ddp_timeout=77)
-with opened(Path(sys.argv[1]), {"a": 1}, (), this_process(resources), resources):
+with open_shared(Path(sys.argv[1]), {"a": 1}, (), this_process(resources), resources):
     from memagent_train.algorithm import AlgorithmSettings, BatchSettings, OptimizerSettings
     from memagent_train.arguments import trl_arguments
 

@@ -25,8 +25,8 @@ def test_a_signal_raises_what_no_agent_takes_for_its_own_error(number: signal.Si
 
 def test_a_second_signal_ends_the_process() -> None:
     code = (
-        "import os, signal\nfrom memagent_train.runs.signals import Signalled, interruptible\n"
-        "with interruptible():\n  try:\n    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "import os, signal\nfrom memagent_train.runs.signals import Signalled, stop_on_signals\n"
+        "with stop_on_signals():\n  try:\n    os.kill(os.getpid(), signal.SIGTERM)\n"
         "  except Signalled:\n    print('first', flush=True)\n    os.kill(os.getpid(), signal.SIGTERM)\n"
         "  print('never')\n"
     )

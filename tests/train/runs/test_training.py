@@ -49,10 +49,10 @@ class Watched(SilentWatcher):
         self.expected: list[int] = []
         self.ended = 0
 
-    def rolling(self, expected: int) -> None:
+    def begin_rolling(self, expected: int) -> None:
         self.expected.append(expected)
 
-    def rolled(self) -> None:
+    def note_rollout(self) -> None:
         self.ended += 1
 
 
