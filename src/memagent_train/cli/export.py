@@ -37,9 +37,7 @@ def export(
     ] = None,
     adapter: Annotated[
         bool,
-        typer.Option(
-            "--adapter", help="Write the adapter of a run with [lora] by itself, not merged."
-        ),
+        typer.Option("--adapter", help="Write the LoRA adapter by itself, not merged."),
     ] = False,
     trajectories: Annotated[
         Path | None,
