@@ -32,7 +32,7 @@ class Course(Going):
 
 
 @contextmanager
-def told() -> Generator[None]:
+def report_end() -> Generator[None]:
     """Turns whatever ends a command into words on standard error and an exit code."""
     with training(Course()), stop_on_signals():
         yield

@@ -10,7 +10,7 @@ import typer
 
 from memagent.errors import ConfigError
 from memagent.texts import plural
-from memagent_nano.asked import Out, SizeName, place_of, title_of, told
+from memagent_nano.asked import Out, SizeName, place_of, report_end, title_of
 from memagent_nano.course import arms
 from memagent_nano.direct import DIRECT
 
@@ -27,7 +27,7 @@ def follow(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where readings are added.")],
 ) -> None:
     """Keep what became of each document of a benchmark's folder: the right answer, and where it was lost."""
-    with told():
+    with report_end():
         from memagent_nano import readings
 
         new = readings.follow(folder, policy)
@@ -50,7 +50,7 @@ def predict(
     ] = "256k",
 ) -> None:
     """Say how many answers the hazard of short documents leaves right in longer ones."""
-    with told():
+    with report_end():
         from memagent_bench.lengths import parse_length, parse_lengths
         from memagent_nano import readings, survival, tables
 
@@ -78,7 +78,7 @@ def lengths(
     ] = None,
 ) -> None:
     """Show what was measured, beside what was said before: tables here, a curve and a map by depth in the folder."""
-    with told():
+    with report_end():
         from memagent_nano import plots, readings, survival, tables
 
         found, forecasts = readings.read(file), survival.read(said) if said else []
@@ -98,7 +98,7 @@ def page(
     ],
 ) -> None:
     """Write tables and pictures of kept results into the page that shows them; its sentences stay as they are."""
-    with told():
+    with report_end():
         from memagent_nano.page import draw, renew, tables_of
 
         try:
@@ -116,7 +116,7 @@ def controls(
     model: Annotated[Path, typer.Option(metavar="FOLDER", help="The policy that answered.")],
 ) -> None:
     """Ask a benchmark's questions again: with their memories, with none, and with other samples'."""
-    with told():
+    with report_end():
         from memagent_nano.controls import controls
 
         for (task, length), shares in controls(folder, model).items():
@@ -133,12 +133,12 @@ def cross(
     seed: Annotated[int, typer.Option(help="Of the course.")] = 0,
 ) -> None:
     """Have documents read by one policy, and answered from its memories by another."""
-    with told():
-        from memagent_nano.crossed import crossed
+    with report_end():
+        from memagent_nano.crossed import cross
 
         place = place_of(size, out, seed)
-        policies = [place.trained(stage) for stage in (writer, answerer)]
-        for memory, found in crossed(place.size, *policies).items():
+        policies = [place.find_trained(stage) for stage in (writer, answerer)]
+        for memory, found in cross(place.size, *policies).items():
             typer.echo(f"{memory:26} {_interval(found)}")
 
 
@@ -151,7 +151,7 @@ def ship(
     seed: Annotated[int, typer.Option(help="Of the course.")] = 0,
 ) -> None:
     """Write a policy as the wheel carries it, in half precision."""
-    with told():
+    with report_end():
         from memagent_nano.ship import ship as write
 
         if stage not in arms(size):

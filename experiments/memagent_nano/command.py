@@ -12,11 +12,11 @@ import typer
 from memagent.errors import ConfigError
 from memagent.texts import plural
 from memagent_nano import claims
-from memagent_nano.asked import Out, SizeName, place_of, places_of, title_of, told
+from memagent_nano.asked import Out, SizeName, place_of, places_of, report_end, title_of
 from memagent_nano.course import arms
 from memagent_nano.direct import DIRECT
 from memagent_nano.sizes import size_of
-from memagent_nano.stages import TRUNK, Place, Stage, done, perform, python
+from memagent_nano.stages import TRUNK, Place, Stage, is_done, perform, python
 from memagent_nano.work import Work, perform_all
 
 app = typer.Typer(
@@ -46,13 +46,13 @@ def root() -> None:
 @app.command()
 def train(size: SizeName, out: Out, seeds: Seeds = "0", only: Only = "", jobs: Jobs = 2) -> None:
     """Train the stages that are not there yet, and those that they begin with where these are not."""
-    with told():
+    with report_end():
         from memagent_nano.material import make
 
         stages = arms(size)
         places = places_of(size, out, seeds)
-        asked = _with_earlier(places, stages, _chosen(stages, only))
-        missing = [one for one in asked if not done(*one)]
+        asked = _with_earlier(places, stages, _choose(stages, only))
+        missing = [one for one in asked if not is_done(*one)]
         there = len(asked) - len(missing)
         typer.echo(f"{out}: {plural(len(missing), 'stage')} to train, {there} there already")
         make(places[0], {stage.lessons for _, stage in missing}, say=typer.echo)
@@ -62,21 +62,21 @@ def train(size: SizeName, out: Out, seeds: Seeds = "0", only: Only = "", jobs: J
 @app.command()
 def measure(size: SizeName, out: Out, seeds: Seeds = "0", only: Only = "", jobs: Jobs = 2) -> None:
     """Have held-out documents answered by the policies that are there."""
-    with told():
-        from memagent_nano.measure import measured
+    with report_end():
+        from memagent_nano.measure import is_measured
         from memagent_nano.tables import ABOUT
 
         stages = arms(size)
-        names = [name for name in _chosen(stages, only) if only or name in ABOUT]
+        names = [name for name in _choose(stages, only) if only or name in ABOUT]
         places = places_of(size, out, seeds)
         asked = [(place, name) for name in names for place in _of(places, name)]
-        found = [(place, name) for place, name in asked if done(place, stages[name])]
+        found = [(place, name) for place, name in asked if is_done(place, stages[name])]
         if not found:
             raise ConfigError(f"{str(out)!r} has no policy to measure: train it first")
         if lacking := [one for one in asked if one not in found]:
             left_out = ", ".join(title_of(*one) for one in lacking)
             typer.echo(f"not trained yet, left out: {left_out}")
-        missing = [one for one in found if not measured(*one)]
+        missing = [one for one in found if not is_measured(*one)]
         there = len(found) - len(missing)
         typer.echo(f"{out}: {len(missing)} policies to measure, {there} measured already")
         perform_all([_measuring(*one) for one in missing], jobs=jobs, say=typer.echo)
@@ -93,7 +93,7 @@ def report(
     ] = None,
 ) -> None:
     """Gather what was measured: tables here, `results.json` and learning curves in the folder."""
-    with told():
+    with report_end():
         from memagent_nano import plots, results, tables
 
         places = places_of(size, out, seeds)
@@ -105,7 +105,7 @@ def report(
         results.write(found, out / "results.json")
         if found.curves:
             plots.learning(found, out / "learning.png")
-        for table in tables.whole(found, size_of(size)).values():
+        for table in tables.make_tables(found, size_of(size)).values():
             typer.echo(f"{table}\n")
 
 
@@ -115,14 +115,17 @@ app.add_typer(claims.app)
 @app.command(hidden=True)
 def measure_one(size: SizeName, out: Out, seed: int, stage: str) -> None:
     """Measure one policy: the gate, and all cells."""
-    with told():
+    with report_end():
         from memagent_nano.gate import gate
-        from memagent_nano.kept import kept
+        from memagent_nano.kept import measure_kept
         from memagent_nano.measure import cells, gate_file, kept_file
         from memagent_nano.measure import measure as answer
 
         place = place_of(size, out, seed)
-        for file, look in ((gate_file(place, stage), gate), (kept_file(place, stage), kept)):
+        for file, look in (
+            (gate_file(place, stage), gate),
+            (kept_file(place, stage), measure_kept),
+        ):
             if stage != DIRECT and not file.is_file():
                 file.write_text(json.dumps(look(place.size, place.policy(stage)), indent=1) + "\n")
         for cell in cells(place.size):
@@ -133,7 +136,7 @@ def measure_one(size: SizeName, out: Out, seed: int, stage: str) -> None:
 @app.command(hidden=True)
 def sample_one(size: SizeName, out: Out, seed: int, stage: str, first: int, documents: int) -> None:
     """Roll documents out, for rejection sampling."""
-    with told():
+    with report_end():
         from memagent_nano.sampling import sample
 
         sample(place_of(size, out, seed), stage, first, documents)
@@ -142,7 +145,7 @@ def sample_one(size: SizeName, out: Out, seed: int, stage: str, first: int, docu
 @app.command(hidden=True)
 def gate_one(size: SizeName, out: Out, seed: int, stage: str) -> None:
     """Write down what a policy makes of documents, for stage `gated`."""
-    with told():
+    with report_end():
         from memagent_nano.gated import make
 
         make(place_of(size, out, seed), stage)
@@ -153,7 +156,7 @@ def _of(places: list[Place], stage: str) -> list[Place]:
     return places[:1] if stage in TRUNK else places
 
 
-def _chosen(stages: dict[str, Stage], only: str) -> list[str]:
+def _choose(stages: dict[str, Stage], only: str) -> list[str]:
     """The names that were asked for, in the order of the course."""
     wanted = {part.strip() for part in only.split(",")} if only else set(stages)
     if unknown := wanted - set(stages):
@@ -174,7 +177,7 @@ def _with_earlier(
             while at:
                 own = places[0] if at in TRUNK else place
                 found.add((own.seed, at))
-                at = "" if done(own, stages[at]) else stages[at].after
+                at = "" if is_done(own, stages[at]) else stages[at].after
     return [
         (place, stage)
         for stage in stages.values()

@@ -63,7 +63,7 @@ def controls(folder: Path, policy: Path) -> dict[Cell, dict[str, dict[str, float
         StoreError: it has no records or no runs.
     """
     found: dict[Cell, dict[str, dict[str, float]]] = {}
-    for cell, held in sorted(_held(folder).items()):
+    for cell, held in sorted(_read_held(folder).items()):
         if len(held) < 2:
             raise ConfigError(
                 f"{cell[0]} at {cell[1]} in {str(folder)!r} has {len(held)} answered sample: "
@@ -77,11 +77,11 @@ def controls(folder: Path, policy: Path) -> dict[Cell, dict[str, dict[str, float
         questions = [
             Asked(one.record.question, one.record.outputs, one.record.scorer) for one in held
         ]
-        found[cell] = asyncio.run(scored(policy, questions, asked))
+        found[cell] = asyncio.run(score_memories(policy, questions, asked))
     return found
 
 
-def _held(folder: Path) -> dict[Cell, list[Held]]:
+def _read_held(folder: Path) -> dict[Cell, list[Held]]:
     """The answered samples of each cell, in order."""
     answered = [
         record
@@ -99,13 +99,13 @@ def _held(folder: Path) -> dict[Cell, list[Held]]:
     return found
 
 
-async def scored(
+async def score_memories(
     policy: Path, questions: Sequence[Asked], memories: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
     """Mean score of the answers from each list of memories, one for each question, greedily; 95% interval, and n."""
     model, prompts = TransformersModel(policy), PromptSet.load(PROMPTS)
 
-    async def one(asked: Asked, memory: str) -> float:
+    async def score_answer(asked: Asked, memory: str) -> float:
         shown = memory or prompts.empty_memory
         request = ChatRequest(
             messages=prompts.render("answer", question=asked.question, memory=shown),
@@ -119,7 +119,7 @@ async def scored(
 
     try:
         return {
-            label: _share(await asyncio.gather(*map(one, questions, of_label)))
+            label: _share(await asyncio.gather(*map(score_answer, questions, of_label)))
             for label, of_label in memories.items()
         }
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from memagent.models.transformers.model import TransformersModel
 from memagent.tasks import Sample
-from memagent_nano.controls import BLANK, OWN, SWAPPED, Asked, scored
+from memagent_nano.controls import BLANK, OWN, SWAPPED, Asked, score_memories
 from memagent_nano.kept import SEED
 from memagent_nano.lessons import documents, reader
 from memagent_nano.sizes import Size
@@ -18,7 +18,7 @@ N = 240
 ELSE = "read for another question"
 
 
-def crossed(size: Size, writer: Path, answerer: Path, *, n: int = N) -> dict[str, dict[str, float]]:
+def cross(size: Size, writer: Path, answerer: Path, *, n: int = N) -> dict[str, dict[str, float]]:
     """Has held-out documents read by one policy, and their questions answered by another. Greedy. Blocks.
 
     Args:
@@ -37,7 +37,7 @@ def crossed(size: Size, writer: Path, answerer: Path, *, n: int = N) -> dict[str
     other = asyncio.run(_memories(size, writer, samples, [*questions[1:], questions[0]]))
     asked = [Asked(one.question, one.outputs, "number_match") for one in samples]
     memories = {OWN: own, ELSE: other, SWAPPED: [*own[1:], own[0]], BLANK: [""] * n}
-    return asyncio.run(scored(answerer, asked, memories))
+    return asyncio.run(score_memories(answerer, asked, memories))
 
 
 async def _memories(

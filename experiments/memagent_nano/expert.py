@@ -60,7 +60,7 @@ class Expert:
         for note in self.notes(chunk):
             if self._keep == "random":
                 entries.append(note)
-            elif note in self.needed(question, [*entries, note]):
+            elif note in self.list_needed(question, [*entries, note]):
                 entries = with_entry(entries, note)
         rng = Random(f"{self._seed}:{question}:{chunk}")
         while len(entries) > self._entries:
@@ -72,16 +72,16 @@ class Expert:
 
         What stands in the question comes first, so that each word of the answer follows from the one before it.
         """
-        kind, who = self._asked(question)
+        kind, who = self._parse_question(question)
         numbers = {name: what for name, what in memory if what.isdigit()}
         masters = {name: what for name, what in memory if not what.isdigit()}
         chain = [who, masters.get(who, "")] if kind == MASTER else [who]
         number = numbers.get(chain[-1])
         return NOTHING if number is None else " ".join([*chain, number])
 
-    def needed(self, question: str, entries: Sequence[Entry]) -> list[Entry]:
+    def list_needed(self, question: str, entries: Sequence[Entry]) -> list[Entry]:
         """The entries that the answer to a question may hang on, as far as they all tell."""
-        kind, who = self._asked(question)
+        kind, who = self._parse_question(question)
         if kind == COINS:
             return [one for one in entries if one[0] == who and one[1].isdigit()]
         masters = [what for name, what in entries if name == who and not what.isdigit()]
@@ -100,7 +100,7 @@ class Expert:
         ]
         return [note for _, note in sorted(found)]
 
-    def _asked(self, question: str) -> tuple[str, str]:
+    def _parse_question(self, question: str) -> tuple[str, str]:
         """Kind of the question, and the one whom it names."""
         for kind, patterns in self._questions.items():
             for pattern in patterns:

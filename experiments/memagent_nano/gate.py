@@ -44,17 +44,17 @@ def gate(size: Size, policy: Path, *, n: int = N) -> dict[str, dict[str, float]]
     lessons = [("", lesson) for lesson in copies(size, n, HELD_OUT)]
     lessons += [("read-", lesson) for lesson in islice(read, n)]
     right: dict[str, list[bool]] = {}
-    for kind, was in asyncio.run(_answered(policy, size, lessons)):
+    for kind, was in asyncio.run(_answer_lessons(policy, size, lessons)):
         right.setdefault(kind, []).append(was)
     return {kind: _share(found) for kind, found in sorted(right.items())}
 
 
-async def _answered(
+async def _answer_lessons(
     policy: Path, size: Size, lessons: Sequence[tuple[str, Lesson]]
 ) -> list[tuple[str, bool]]:
     model = TransformersModel(policy)
 
-    async def one(prefix: str, lesson: Lesson) -> tuple[str, bool]:
+    async def answer_lesson(prefix: str, lesson: Lesson) -> tuple[str, bool]:
         said, wanted = lesson
         request = ChatRequest(
             messages=(Message(role="user", content=said),),
@@ -65,7 +65,7 @@ async def _answered(
         return prefix + _kind(said, wanted), reply.text.strip() == wanted
 
     try:
-        return list(await asyncio.gather(*(one(*lesson) for lesson in lessons)))
+        return list(await asyncio.gather(*(answer_lesson(*lesson) for lesson in lessons)))
     finally:
         await model.aclose()
 

@@ -56,10 +56,10 @@ def lessons(size: Size, policy: Path, count: int) -> Iterator[Lesson]:
             said, reply = (message.content for message in conversation.messages)
             yield said, reply
             if conversation.kind == "update":
-                yield gated(said, reply)
+                yield gate_lesson(said, reply)
 
 
-def gated(said: str, reply: str) -> Lesson:
+def gate_lesson(said: str, reply: str) -> Lesson:
     """An update in the words of the update gate: where the memory stays as it was, it is kept in a word."""
     prompts = PromptSet.load(PROMPTS)
     plain, offered = (_tail(prompts, gate) for gate in ("off", "update"))

@@ -23,7 +23,9 @@ CHANCE = "asked, by chance", "other, by chance"
 KINDS = (ASKED, OTHER, *CHANCE, MADE_UP, AGAIN)
 
 
-def kept(size: Size, policy: Path, *, documents: int = DOCUMENTS) -> dict[str, dict[str, float]]:
+def measure_kept(
+    size: Size, policy: Path, *, documents: int = DOCUMENTS
+) -> dict[str, dict[str, float]]:
     """Shows a policy what the expert that keeps anything was shown in held-out documents, and reads its new memories.
 
     Args:
@@ -50,14 +52,14 @@ def kept(size: Size, policy: Path, *, documents: int = DOCUMENTS) -> dict[str, d
         if said.rstrip().endswith("Answer:"):
             continue
         told = [*read_memory(memory_of(said)), *expert.notes(said.split("\nText:", 1)[1])]
-        if len(_current(told)) > size.kept:
+        if len(_drop_outdated(told)) > size.kept:
             shown.append((said, reply))
             notes.append(told)
     found: dict[str, list[bool]] = {kind: [] for kind in KINDS}
     replies = asyncio.run(_replies(size, policy, [said for said, _ in shown]))
     for (said, by_chance), told, reply in zip(shown, notes, replies, strict=True):
-        needed = expert.needed(_question(said), _current(told))
-        for entry in _current(told):
+        needed = expert.list_needed(_question(said), _drop_outdated(told))
+        for entry in _drop_outdated(told):
             asked = entry in needed
             found[ASKED if asked else OTHER].append(entry in read_memory(reply))
             found[CHANCE[0] if asked else CHANCE[1]].append(entry in read_memory(by_chance))
@@ -70,7 +72,7 @@ def _question(said: str) -> str:
     return said.split("\n", 1)[0].removeprefix("Question: ")
 
 
-def _current(told: Sequence[Entry]) -> list[Entry]:
+def _drop_outdated(told: Sequence[Entry]) -> list[Entry]:
     """Without what is outdated."""
     entries: list[Entry] = []
     for entry in told:
@@ -87,13 +89,13 @@ def _blemishes(entries: Sequence[Entry], told: Sequence[Entry]) -> Iterator[tupl
 async def _replies(size: Size, policy: Path, prompts: Sequence[str]) -> list[str]:
     model = TransformersModel(policy)
 
-    async def one(said: str) -> str:
+    async def reply_to(said: str) -> str:
         message = Message(role="user", content=said)
         request = ChatRequest(messages=(message,), max_tokens=size.memory_tokens, sampling=GREEDY)
         return (await model.complete(request)).text
 
     try:
-        return list(await asyncio.gather(*map(one, prompts)))
+        return list(await asyncio.gather(*map(reply_to, prompts)))
     finally:
         await model.aclose()
 

@@ -81,9 +81,9 @@ def copies(size: Size, count: int, seed: int) -> Iterator[Lesson]:
         question = _question(rng, people[0])
         memory = [_entry(rng, people, size) for _ in range(rng.randint(0, size.entries))]
         if rng.random() < ANSWERS:
-            yield _answered(rng, people, memory, size, expert)
+            yield _make_answer(rng, people, memory, size, expert)
         else:
-            yield _updated(rng, people, memory, size, question)
+            yield _make_update(rng, people, memory, size, question)
 
 
 def traces(
@@ -192,7 +192,7 @@ async def _read(agent: MemoryAgent, samples: Sequence[Sample]) -> list[Result]:
     return await asyncio.gather(*(agent.aask(one.context, one.question) for one in samples))
 
 
-def _answered(
+def _make_answer(
     rng: Random, people: Sequence[str], memory: Sequence[Entry], size: Size, expert: Expert
 ) -> Lesson:
     """A question about the first of the people, and its answer from a memory that mostly holds it."""
@@ -202,13 +202,13 @@ def _answered(
     return said.content, expert.answer(question, known)
 
 
-def _updated(
+def _make_update(
     rng: Random, people: Sequence[str], memory: Sequence[Entry], size: Size, question: str
 ) -> Lesson:
     """A text of notes that fit the memory, or of a sentence of a book, and the memory after it."""
     told = [_entry(rng, people, size) for _ in range(rng.randint(0, size.entries))]
     told = told[: size.entries - len(memory)]
-    parts = [_said(rng, note) for note in told]
+    parts = [_say(rng, note) for note in told]
     for _ in range(rng.choice((0, 1)) if parts else 1):
         parts.insert(rng.randint(0, len(parts)), rng.choice(sentences_of(TRAINING))[:LONG])
     text, chunk = write_memory(memory), " ".join(parts)
@@ -229,7 +229,7 @@ def _answerable(
     return kind, list(memory)
 
 
-def _said(rng: Random, note: Entry) -> str:
+def _say(rng: Random, note: Entry) -> str:
     who, what = note
     kind = COINS if what.isdigit() else MASTER
     return rng.choice(TRAINED.notes[kind]).format(who=who, what=what)

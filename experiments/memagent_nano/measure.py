@@ -77,7 +77,7 @@ def answers(place: Place, stage: str, cell: Cell) -> Path:
     return place.of(stage) / MEASURED / f"{cell.name}.jsonl"
 
 
-def measured(place: Place, stage: str) -> bool:
+def is_measured(place: Place, stage: str) -> bool:
     """Whether a stage's policy has answered all cells, and its gate and what it keeps are known."""
     files = [answers(place, stage, cell) for cell in cells(place.size)]
     if stage != DIRECT:
@@ -91,7 +91,7 @@ def gate_file(place: Place, stage: str) -> Path:
 
 
 def kept_file(place: Place, stage: str) -> Path:
-    """Where `kept` is."""
+    """Where the result of `measure_kept` is."""
     return place.of(stage) / KEPT
 
 
@@ -109,7 +109,7 @@ def measure(place: Place, stage: str, cell: Cell) -> Path:
     Raises:
         ConfigError: the stage has no policy yet.
     """
-    policy = place.trained(stage)
+    policy = place.find_trained(stage)
     file = answers(place, stage, cell)
     if file.is_file():
         return file

@@ -29,10 +29,10 @@ def tables_of(folder: Path) -> dict[str, str]:
     Raises:
         ConfigError: a file cannot be read, or holds something else.
     """
-    found = tables.whole(results.read(folder / "pico.json"), PICO)
+    found = tables.make_tables(results.read(folder / "pico.json"), PICO)
     for file in sorted(folder.glob("*.jsonl")):
         of = readings.read(file)
-        found[file.stem] = tables.forecasts(_said(file), survival.points(of))
+        found[file.stem] = tables.forecasts(_read_said(file), survival.points(of))
         if name := HAZARDS.get(file.stem):
             found[name] = tables.hazards(survival.hazards(of))
     return found
@@ -66,11 +66,11 @@ def draw(folder: Path, images: Path) -> None:
     curve = folder / f"{CURVE}.jsonl"
     found = readings.read(curve)
     plots.learning(results.read(folder / "pico.json"), images / "pico-learning.png")
-    plots.survival(survival.points(found), _said(curve), images / "nano-survival.png")
+    plots.survival(survival.points(found), _read_said(curve), images / "nano-survival.png")
     plots.depths(found, images / "nano-depths.png")
 
 
-def _said(curve: Path) -> list[Forecast]:
+def _read_said(curve: Path) -> list[Forecast]:
     """What was said of a curve before it was measured, if anything was."""
     file = curve.with_suffix(".said.json")
     return survival.read(file) if file.is_file() else []

@@ -96,7 +96,7 @@ def depths(readings: Sequence[Trial], file: Path) -> None:
         for part in range(PARTS):
             of = [one for one in known if one.task == task and _part(one) == part]
             name = f"{task}, {100 * part // PARTS}-{100 * (part + 1) // PARTS}%"
-            rows.append((name, tuple(_right(of, length) for length in lengths)))
+            rows.append((name, tuple(_estimate_right(of, length) for length in lengths)))
     whole = {
         task
         for task in {one.task for one in known}
@@ -105,7 +105,7 @@ def depths(readings: Sequence[Trial], file: Path) -> None:
     shared = [
         one for one in known if one.task in whole
     ]  # others would change the mean by their absence
-    rows.append(("all that have every length", tuple(_right(shared, n) for n in lengths)))
+    rows.append(("all that have every length", tuple(_estimate_right(shared, n) for n in lengths)))
     file.parent.mkdir(parents=True, exist_ok=True)
     heat = HeatMap("right answers in 100, by depth of the note", lengths, tuple(rows))
     file.write_bytes(heat_map_png(heat, "notes"))
@@ -115,6 +115,6 @@ def _part(one: Trial) -> int:
     return min(PARTS - 1, int(PARTS * (1 - (one.behind or 0.0))))
 
 
-def _right(readings: Sequence[Trial], length: int) -> Estimate | None:
+def _estimate_right(readings: Sequence[Trial], length: int) -> Estimate | None:
     scores = [one.score for one in readings if one.length == length]
     return estimate([scores]) if scores else None

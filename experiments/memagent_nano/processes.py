@@ -37,7 +37,7 @@ def python(log: Path, module: str, *arguments: str) -> None:
     """
     with log.open("ab") as opened:
         begun = opened.tell()
-        child = _started([sys.executable, "-m", module, *arguments], opened.fileno())
+        child = _start([sys.executable, "-m", module, *arguments], opened.fileno())
         try:
             code = child.wait()
         finally:
@@ -53,7 +53,7 @@ def python(log: Path, module: str, *arguments: str) -> None:
 
 
 @contextmanager
-def interruptible_children() -> Generator[None]:
+def stop_children_on_signals() -> Generator[None]:
     """Ends what still runs when an interruption (`KeyboardInterrupt`) ends the block; nothing more is begun then.
 
     An error of another kind leaves other processes alone.
@@ -66,7 +66,7 @@ def interruptible_children() -> Generator[None]:
         raise
 
 
-def _started(command: Sequence[str], output: int) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], output: int) -> subprocess.Popen[bytes]:
     """A process in a group of its own: a terminal's Ctrl-C reaches it through this process, and once."""
     path = [EXPERIMENTS, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path)}

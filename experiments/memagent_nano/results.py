@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 
 from memagent.errors import ConfigError
 from memagent_nano.course import arms
-from memagent_nano.measure import gate_file, kept_file
-from memagent_nano.measure import measured as is_measured
-from memagent_nano.stages import MEASURED, TRUNK, TRUNK_SEED, Place, done
+from memagent_nano.measure import gate_file, is_measured, kept_file
+from memagent_nano.stages import MEASURED, TRUNK, TRUNK_SEED, Place, is_done
 from memagent_train.runs import metrics
 
 T = TypeVar("T")
@@ -79,11 +78,11 @@ def gather(places: Sequence[Place]) -> Results:
     hours: dict[str, float] = {}
     for place in places:
         for stage in arms(place.size.name).values():
-            if not done(place, stage) or (stage.name in TRUNK and place is not places[0]):
+            if not is_done(place, stage) or (stage.name in TRUNK and place is not places[0]):
                 continue
             name = f"{'trunk' if stage.name in TRUNK else f'seed-{place.seed}'}/{stage.name}"
             if is_measured(place, stage.name):
-                measured += _measured(place, stage.name)
+                measured += _read_measured(place, stage.name)
             for found, file in ((gates, gate_file), (kept, kept_file)):
                 with suppress(FileNotFoundError):
                     found[name] = json.loads(file(place, stage.name).read_text(encoding="utf-8"))
@@ -177,7 +176,7 @@ def _read(plain: Any) -> Results:
     )
 
 
-def _measured(place: Place, stage: str) -> Iterator[Measured]:
+def _read_measured(place: Place, stage: str) -> Iterator[Measured]:
     for file in sorted((place.of(stage) / MEASURED).glob("*.jsonl")):
         lines = file.read_text(encoding="utf-8").splitlines()
         rewards = tuple(_reward(json.loads(line)) for line in lines)

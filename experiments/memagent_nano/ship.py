@@ -28,7 +28,7 @@ def ship(place: Place, stage: str, out: Path) -> None:
         ConfigError: the stage is not done, or `out` holds something.
         DiskFull: it cannot be written.
     """
-    place.trained(stage)
+    place.find_trained(stage)
     export(place.run(stage), out, dtype="bfloat16")
     shutil.copyfile(PROMPTS, out / PROMPTS.name)
     shutil.copyfile(CARD, out / README)

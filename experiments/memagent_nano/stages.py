@@ -78,7 +78,7 @@ class Place:
         """The weights that a stage leaves."""
         return self.of(stage) / POLICY
 
-    def trained(self, stage: str) -> Path:
+    def find_trained(self, stage: str) -> Path:
         """The same, of a stage that is done.
 
         Raises:
@@ -99,7 +99,7 @@ class Place:
         return self.of(stage) / LOG
 
 
-def done(place: Place, stage: Stage) -> bool:
+def is_done(place: Place, stage: Stage) -> bool:
     """Whether a stage has left its policy."""
     return (place.policy(stage.name) / "config.json").is_file()
 
@@ -114,7 +114,7 @@ def perform(place: Place, stage: Stage) -> None:
     Raises:
         StageFailed: a command failed; what it said went to `log.txt` in the stage's folder.
     """
-    if done(place, stage):
+    if is_done(place, stage):
         return
     made = place.of(stage.name) / MADE
     made.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def perform(place: Place, stage: Stage) -> None:
     for stale in (own / GATE, own / KEPT, own / f"{GATED}.jsonl"):
         stale.unlink(missing_ok=True)
     if stage.command == "new":
-        _new(place, made)
+        _write_new(place, made)
     else:
         _train(place, stage)
         run = str(place.run(stage.name))
@@ -133,7 +133,7 @@ def perform(place: Place, stage: Stage) -> None:
     made.replace(place.policy(stage.name))
 
 
-def _new(place: Place, folder: Path) -> None:
+def _write_new(place: Place, folder: Path) -> None:
     """Writes a policy with random weights."""
     from transformers.utils import logging
 

@@ -91,7 +91,7 @@ def fit(readings: Sequence[Trial]) -> Hazard:
         low,
         risk.rate,
         high,
-        _sound(*_counted(readings)[2:6]),
+        _sound(*_count(readings)[2:6]),
         -math.log(1 - LOSS) / behind if behind else math.inf,
     )
 
@@ -117,9 +117,9 @@ def forecast(readings: Sequence[Trial], length: int, n: int) -> Forecast:
     samples: defaultdict[tuple[int, int], list[Trial]] = defaultdict(list)
     for one in readings:
         samples[one.seed, one.index].append(one)
-    rows = np.array([_counted(of) for of in samples.values()])
+    rows = np.array([_count(of) for of in samples.values()])
 
-    def left(rate: float, sound: float, shares: Array) -> float:
+    def average_left(rate: float, sound: float, shares: Array) -> float:
         return float(sound * np.mean((1 - min(rate, 1.0)) ** (each * shares)))
 
     rng = np.random.default_rng(SEED)
@@ -128,9 +128,11 @@ def forecast(readings: Sequence[Trial], length: int, n: int) -> Forecast:
         some = rows[rng.integers(len(rows), size=len(rows))]
         losses, steps, right, kept, wrote, many = some[:, :6].sum(axis=0)
         rate = rng.gamma(losses + 0.5) / max(steps, 1.0)
-        drawn.append(rng.binomial(n, left(rate, _sound(right, kept, wrote, many), some[:, 6])) / n)
+        drawn.append(
+            rng.binomial(n, average_left(rate, _sound(right, kept, wrote, many), some[:, 6])) / n
+        )
     low, high = (float(end) for end in np.quantile(drawn, (0.025, 0.975)))
-    middle = left(found.rate, found.sound, rows[:, 6])
+    middle = average_left(found.rate, found.sound, rows[:, 6])
     # Of many samples and a rare loss no draw may be as low as the mean.
     return Forecast(found.task, length, each, n, min(low, middle), middle, max(high, middle))
 
@@ -143,7 +145,7 @@ def hazards(readings: Sequence[Trial], *, longest: int | None = None) -> list[Ha
         longest: what is longer is left out; None leaves nothing out.
     """
     found: list[Hazard] = []
-    for of in _followed(readings, longest).values():
+    for of in _select_followed(readings, longest).values():
         lengths = sorted({one.length for one in of})
         parts = [[one for one in of if one.length == length] for length in lengths]
         every = (*parts, of) if len(parts) > 1 else parts
@@ -168,7 +170,7 @@ def predict(
         ConfigError: no samples, no memory ever held anything, or no task has one note for an answer.
     """
     own = [one for one in readings if one.system == SYSTEM]
-    whole = _followed(own, longest)
+    whole = _select_followed(own, longest)
     if not whole:
         raise ConfigError(
             f"there is no answered sample of at most {longest} tokens whose answer stands in one note: give readings "
@@ -238,7 +240,9 @@ def read(file: Path) -> list[Forecast]:
     return [Forecast(**one) for one in json.loads(file.read_text(encoding="utf-8"))["forecasts"]]
 
 
-def _followed(readings: Sequence[Trial], longest: int | None) -> dict[tuple[str, str], list[Trial]]:
+def _select_followed(
+    readings: Sequence[Trial], longest: int | None
+) -> dict[tuple[str, str], list[Trial]]:
     """What can be followed, of each system and task with one note for an answer."""
     found: defaultdict[tuple[str, str], list[Trial]] = defaultdict(list)
     for one in readings:
@@ -249,7 +253,7 @@ def _followed(readings: Sequence[Trial], longest: int | None) -> dict[tuple[str,
     }
 
 
-def _counted(
+def _count(
     readings: Sequence[Trial],
 ) -> tuple[float, float, float, float, float, float, float]:
     """A sample at all lengths.
@@ -268,5 +272,5 @@ def _counted(
 
 
 def _sound(right: float, held: float, wrote: float, readings: float) -> float:
-    """See `Hazard.sound`; the numbers are those of `_counted`."""
+    """See `Hazard.sound`; the numbers are those of `_count`."""
     return wrote / readings * right / held if held else 0.0

@@ -55,14 +55,14 @@ MARGIN = 0.05
 """Of non-inferiority: what a longer document may cost."""
 
 
-def whole(results: Results, size: Size) -> dict[str, str]:
+def make_tables(results: Results, size: Size) -> dict[str, str]:
     """All tables of a course by name, in the order in which they are read."""
     return {
         "gates": gates(results),
         "arms": arms(results, size),
         "differences": differences(results, size),
-        "held out": held_out(results, size),
-        "kept": kept(results),
+        "held out": list_held_out(results, size),
+        "kept": list_kept(results),
     }
 
 
@@ -72,7 +72,7 @@ def arms(results: Results, size: Size) -> str:
     columns: dict[str, list[str]] = {
         "drawn": [f"{family}-{own}-drawn" for family in TRAINED],
         **{family: [f"{family}-{own}"] for family in TRAINED},
-        **_longer(own),
+        **_list_longer(own),
     }
     return _table(results, columns)
 
@@ -85,7 +85,7 @@ def differences(results: Results, size: Size) -> str:
     own = size.lengths[-1]
     columns = {
         "as long as in training": [f"{family}-{own}" for family in TRAINED],
-        **_longer(own),
+        **_list_longer(own),
     }
     lines = [_row(("", "seeds", *columns)), _row(["---"] * (2 + len(columns)))]
     every = [cell for cells in columns.values() for cell in cells]
@@ -107,7 +107,7 @@ def differences(results: Results, size: Size) -> str:
     return "\n".join(lines)
 
 
-def held_out(results: Results, size: Size) -> str:
+def list_held_out(results: Results, size: Size) -> str:
     """The same for what no training shows."""
     own = size.lengths[-1]
     columns = {
@@ -131,7 +131,7 @@ def gates(results: Results) -> str:
     return "\n".join(lines)
 
 
-def kept(results: Results) -> str:
+def list_kept(results: Results) -> str:
     """The share of notes that are kept where there are more than an expert keeps, and of entries that are wrong."""
     lines = [_row(("policy", "seeds", *KINDS)), _row(["---"] * (2 + len(KINDS)))]
     for stage, found in _by_stage(results.kept):
@@ -152,8 +152,14 @@ def hazards(found: Sequence[Hazard]) -> str:
         lengths = " to ".join(
             show_length(length) for length in sorted({one.lengths[0], one.lengths[-1]})
         )
-        hazard = f"{_small(one.rate)} [{_small(one.low)}, {_small(one.high)}]"
-        rest = (str(one.losses), f"{one.steps:,}", hazard, _small(one.bearable), f"{one.sound:.2f}")
+        hazard = f"{_format_rate(one.rate)} [{_format_rate(one.low)}, {_format_rate(one.high)}]"
+        rest = (
+            str(one.losses),
+            f"{one.steps:,}",
+            hazard,
+            _format_rate(one.bearable),
+            f"{one.sound:.2f}",
+        )
         lines.append(_row((_title(one.system, one.task), lengths, *rest)))
     return "\n".join(lines)
 
@@ -162,7 +168,7 @@ def _title(system: str, task: str) -> str:
     return task if system == SYSTEM else f"{task}, {system}"
 
 
-def _small(rate: float) -> str:
+def _format_rate(rate: float) -> str:
     return f"{rate:.1e}" if rate else "0"
 
 
@@ -182,14 +188,14 @@ def forecasts(said: Sequence[Forecast], measured: Sequence[Point]) -> str:
                     show_length(length),
                     f"{(point or wanted[key]).chunks:,.0f}",
                     f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]" if one else "",
-                    *_measured(point),
+                    *_format_point(point),
                 )
             )
         )
     return "\n".join(lines)
 
 
-def _measured(point: Point | None) -> tuple[str, str, str, str]:
+def _format_point(point: Point | None) -> tuple[str, str, str, str]:
     """Share, samples, difference (of how many, where some were not asked at both), whether it is at most `MARGIN`."""
     if point is None:
         return "", "", "", ""
@@ -201,7 +207,7 @@ def _measured(point: Point | None) -> tuple[str, str, str, str]:
     return share, str(point.n), less, verdict
 
 
-def _longer(own: int) -> dict[str, list[str]]:
+def _list_longer(own: int) -> dict[str, list[str]]:
     """Columns."""
     return {
         f"{times} times that": [f"{family}-{times * own}" for family in TRAINED] for times in LONGER

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from memagent.terminal import duration
 from memagent_nano.errors import StageFailed
-from memagent_nano.processes import interruptible_children
+from memagent_nano.processes import stop_children_on_signals
 
 Say = Callable[[str], object]
 
@@ -46,12 +46,12 @@ def perform_all(work: Sequence[Work], *, jobs: int, say: Say) -> None:
     """
     todo, total = list(work), len(work)
     running: dict[Future[float], Work] = {}
-    with ThreadPoolExecutor(jobs) as pool, interruptible_children():
+    with ThreadPoolExecutor(jobs) as pool, stop_children_on_signals():
         while todo or running:
             for one in [one for one in todo if one.ready()][: jobs - len(running)]:
                 todo.remove(one)
                 say(f"{one.name}: begun" + (f"; its log is {one.log}" if one.log else ""))
-                running[pool.submit(_timed, one)] = one
+                running[pool.submit(_time, one)] = one
             if not running:
                 names = ", ".join(one.name for one in todo)
                 raise StageFailed(f"what these begin with is missing: {names}. Train it first")
@@ -71,7 +71,7 @@ def _look(one: Work, future: Future[float], others: dict[Future[float], Work], s
         future.result()
 
 
-def _timed(one: Work) -> float:
+def _time(one: Work) -> float:
     """Does it. Returns the seconds that it took."""
     begun = time.monotonic()
     one.do()

@@ -45,11 +45,11 @@ def lessons(
     from memagent.tokens import load_counter
     from memagent_bench.length_tokens import length_counter
     from memagent_bench.options import DataOptions
-    from memagent_nano.asked import told
+    from memagent_nano.asked import report_end
     from memagent_smol.lessons import LEVELS, Teacher, write
     from memagent_smol.sources import divide
 
-    with told():
+    with report_end():
         if level not in LEVELS:
             raise ConfigError(f"--level {level!r}: give one of {', '.join(LEVELS)}")
         divide(DataOptions(counter=length_counter(None)), out / "sources")
@@ -66,10 +66,10 @@ def check(
     limit: Annotated[int | None, typer.Option(min=1, help="Most lessons. Default: all.")] = None,
 ) -> None:
     """Count the replies of lessons that a policy gives word for word."""
-    from memagent_nano.asked import told
+    from memagent_nano.asked import report_end
     from memagent_smol.exact import measure_exact
 
-    with told():
+    with report_end():
         for row in measure_exact(lessons, adapter, limit=limit):
             typer.echo(f"{row.kind}\t{row.right} of {row.n} exact, {row.kept} kept")
 
@@ -101,17 +101,17 @@ def measure(
     from memagent.cli.session import drive
     from memagent.errors import ConfigError
     from memagent_bench.cli.measure import leave
-    from memagent_nano.asked import told
-    from memagent_smol.measure import CELLS, MEMORY_GATE, UNTRAINED, held_out
+    from memagent_nano.asked import report_end
+    from memagent_smol.measure import CELLS, MEMORY_GATE, UNTRAINED, plan_held_out
     from memagent_smol.measure import measure as run
 
-    with told():
+    with report_end():
         names = [name.strip() for name in cells.split(",")]
         if unknown := [name for name in names if name not in CELLS]:
             raise ConfigError(f"--cells {unknown[0]!r}: give some of {', '.join(CELLS)}")
         small = wording or adapter is None
         chosen = systems or (UNTRAINED if small else MEMORY_GATE)
-        grid = held_out(
+        grid = plan_held_out(
             sources,
             [cell for name in names for cell in CELLS[name]],
             [name.strip() for name in chosen.split(",")],
@@ -132,10 +132,10 @@ def show_verdict(
     ],
 ) -> None:
     """Answer the question of ADR 0016."""
-    from memagent_nano.asked import told
+    from memagent_nano.asked import report_end
     from memagent_smol.verdict import verdict
 
-    with told():
+    with report_end():
         found = verdict(rewarded, more, untrained)
         for name, one in (("more imitation", found.more), (f"BM25 + {found.reader}", found.bm25)):
             typer.echo(

@@ -53,7 +53,7 @@ def measure_exact(lessons: Path, adapter: Path | None, *, limit: int | None = No
     for messages in _read(lessons, limit):
         prompt = counter.prompt_ids([Message(role="user", content=messages[0]["content"])])
         reply = [*ids_of(messages[-1]["content"]), tokenizer.eos_token_id]
-        drawn = _drawn(model, [*prompt, *reply], len(prompt))
+        drawn = _draw_greedily(model, [*prompt, *reply], len(prompt))
         kind = _kind(messages)
         every[kind] += 1
         right[kind] += drawn == reply
@@ -69,7 +69,7 @@ def _read(file: Path, limit: int | None) -> Iterator[Messages]:
             yield json.loads(line)["messages"]
 
 
-def _drawn(model: Any, ids: list[int], start: int) -> list[int]:
+def _draw_greedily(model: Any, ids: list[int], start: int) -> list[int]:
     """The likeliest id at each place from `start` on, each given all ids before it."""
     with torch.inference_mode():
         logits = model(

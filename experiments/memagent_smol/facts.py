@@ -149,7 +149,7 @@ def changes(words: Words, many: int, near: float, rng: Random) -> Story:
     role, *others = rng.sample(words.roles, 8)
     attribute = rng.choice(list(ATTRIBUTES))
     asked, *said = rng.sample(role, len(role))
-    values = _different(lambda: ATTRIBUTES[attribute].value(words, rng), rng.randint(2, 4))
+    values = _draw_different(lambda: ATTRIBUTES[attribute].value(words, rng), rng.randint(2, 4))
     texts = [_statement(words, attribute, rng.choice(said), place, value, rng) for value in values]
     competing: list[str] = []
     for _ in range(many):
@@ -164,13 +164,13 @@ def changes(words: Words, many: int, near: float, rng: Random) -> Story:
         else:
             who, where = rng.choice(rng.choice(others)), rng.choice(elsewhere)
             what = rng.choice(list(ATTRIBUTES))
-        value = _other(values, partial(ATTRIBUTES[what].value, words, rng))
+        value = _draw_other(values, partial(ATTRIBUTES[what].value, words, rng))
         competing.append(_statement(words, what, who, where, value, rng))
     said_of = rng.choice(words.said_of).format(role=asked, place=place)
     question = rng.choice(ATTRIBUTES[attribute].wording(words).asked).format(who=said_of)
     evidence = [*map(Fact, texts[:-1]), Fact(texts[-1], (values[-1],), (0,))]
     notes = tuple(Note(text, replaces=True) for text in texts)
-    return Story(_mixed(evidence, competing, rng), notes, question, (values[-1],))
+    return Story(_mix(evidence, competing, rng), notes, question, (values[-1],))
 
 
 def needles(words: Words, many: int, near: float, rng: Random) -> Story:
@@ -178,10 +178,10 @@ def needles(words: Words, many: int, near: float, rng: Random) -> Story:
     wording = HELD_OUT_NEEDLES if words.held_out else NEEDLES
     key, near_key = rng.choice(_KEYS)
     value = rng.choice((Words.number, Words.pair, Words.surname, Words.uuid, Words.street))
-    keys = _different(lambda: key(words, rng), 2)
+    keys = _draw_different(lambda: key(words, rng), 2)
     kind = rng.choice(("one", "one", "all", "two"))
     count = {"one": 1, "two": 2}.get(kind) or rng.randint(2, 2 if value is Words.uuid else 4)
-    values = _different(lambda: value(words, rng), count)
+    values = _draw_different(lambda: value(words, rng), count)
     owners = keys if kind == "two" else [keys[0]] * count
     texts = [
         _sentence(rng.choice(wording.said).format(who=who, what=what))
@@ -190,8 +190,8 @@ def needles(words: Words, many: int, near: float, rng: Random) -> Story:
     competing: list[str] = []
     for _ in range(many):
         draw = partial(near_key, words, keys[0]) if rng.random() < near else partial(key, words)
-        who = _other(keys, partial(draw, rng))
-        what = _other(values, partial(value, words, rng))
+        who = _draw_other(keys, partial(draw, rng))
+        what = _draw_other(values, partial(value, words, rng))
         competing.append(_sentence(rng.choice(wording.said).format(who=who, what=what)))
     asked = {"one": wording.asked, "all": wording.asked_all, "two": wording.asked_two}[kind]
     question = rng.choice(asked).format(who=keys[0], other=keys[1])
@@ -202,16 +202,16 @@ def needles(words: Words, many: int, near: float, rng: Random) -> Story:
     if kind == "two":
         rng.shuffle(order)
     notes = tuple(Note(texts[i]) for i in order)
-    return Story(
-        _mixed([evidence[i] for i in order], competing, rng), notes, question, tuple(values)
-    )
+    return Story(_mix([evidence[i] for i in order], competing, rng), notes, question, tuple(values))
 
 
 def trace(words: Words, many: int, near: float, rng: Random) -> Story:
     """Variables that take each other's values; asked is which have a number. Other chains compete."""
     chains = max(2, 1 + many // 4)
-    names = _different(lambda: f"{words.thing(rng).upper()}{rng.randrange(10, 100)}", chains * 4)
-    numbers = _different(lambda: words.number(rng), chains)
+    names = _draw_different(
+        lambda: f"{words.thing(rng).upper()}{rng.randrange(10, 100)}", chains * 4
+    )
+    numbers = _draw_different(lambda: words.number(rng), chains)
     told = [
         _chain(names[4 * i : 4 * i + rng.randint(2, 4)], numbers[i], rng) for i in range(chains)
     ]
@@ -222,7 +222,7 @@ def trace(words: Words, many: int, near: float, rng: Random) -> Story:
     competing = [text for texts, _ in others for text in texts]
     question = rng.choice(COPIES.asked).format(what=numbers[0])
     return Story(
-        _mixed(evidence, competing, rng),
+        _mix(evidence, competing, rng),
         tuple(map(Note, own)),
         question,
         tuple(own_names),
@@ -257,7 +257,7 @@ def _chain(names: Sequence[str], number: str, rng: Random) -> tuple[list[str], S
     return texts, names
 
 
-def _mixed(evidence: Sequence[Fact], competing: Sequence[str], rng: Random) -> tuple[Fact, ...]:
+def _mix(evidence: Sequence[Fact], competing: Sequence[str], rng: Random) -> tuple[Fact, ...]:
     """Evidence in its order, with the others between."""
     places = sorted(rng.sample(range(len(evidence) + len(competing)), len(evidence)))
     mixed = [Fact(text) for text in competing]
@@ -266,7 +266,7 @@ def _mixed(evidence: Sequence[Fact], competing: Sequence[str], rng: Random) -> t
     return tuple(mixed)
 
 
-def _different(draw: Callable[[], str], count: int) -> list[str]:
+def _draw_different(draw: Callable[[], str], count: int) -> list[str]:
     """So many texts, each another one."""
     found: dict[str, None] = {}
     while len(found) < count:
@@ -274,7 +274,7 @@ def _different(draw: Callable[[], str], count: int) -> list[str]:
     return list(found)
 
 
-def _other(taken: Sequence[str], draw: Callable[[], str]) -> str:
+def _draw_other(taken: Sequence[str], draw: Callable[[], str]) -> str:
     """One that is not taken."""
     while (text := draw()) in taken:
         pass
@@ -302,11 +302,11 @@ def _near_of_place(words: Words, key: str, rng: Random) -> str:
     return rng.choice((f"the {thing} of {words.place(rng)}", f"the {words.thing(rng)} of {place}"))
 
 
-def _named(words: Words, rng: Random) -> str:
+def _name(words: Words, rng: Random) -> str:
     return f"{words.place(rng)} {words.surname(rng)}"
 
 
-def _near_named(words: Words, key: str, rng: Random) -> str:
+def _near_name(words: Words, key: str, rng: Random) -> str:
     first, last = key.split()
     return rng.choice((f"{first} {words.surname(rng)}", f"{words.place(rng)} {last}"))
 
@@ -316,6 +316,6 @@ _KEYS: tuple[tuple[Callable[[Words, Random], str], Callable[[Words, str, Random]
     (Words.number, _near_number),
     (Words.uuid, lambda words, key, rng: words.uuid(rng)),
     (_of_place, _near_of_place),
-    (_named, _near_named),
+    (_name, _near_name),
 )
 """What draws a key, and what draws one that looks like it."""

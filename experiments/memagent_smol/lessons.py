@@ -90,7 +90,7 @@ class Teacher:
     ) -> None:
         self._sources, self._counter, self._seed = sources, counter, TRAINED + seed
         self._level = level
-        self._made = lru_cache(maxsize=None)(self._maker)
+        self._make = lru_cache(maxsize=None)(self._maker)
 
     def lessons(self, documents: int, *, first: int = 0) -> Iterator[Messages]:
         """Those of so many documents, each a prompt and its reply. Documents that cannot be noted are passed over."""
@@ -103,9 +103,9 @@ class Teacher:
             length = -(-chunk * rng.randint(*LENGTHS) // STEP) * STEP
             if kind in ("squad", "hotpotqa"):
                 length = max(length, WHOLE)
-            lesson = self._made(kind, length)(index)
+            lesson = self._make(kind, length)(index)
             if rng.random() < UNANSWERED:
-                other = self._made(kind, length)(index + 1)
+                other = self._make(kind, length)(index + 1)
                 lesson = Lesson(lesson.context, other.question, UNKNOWN, ())
                 if other.answer.lower() in lesson.context.lower():
                     continue
@@ -142,20 +142,22 @@ class Teacher:
                 return self._squad(length, options)
             case "hotpotqa":
                 hotpot = HotpotQuestions(self._sources / SEEN_HOTPOT, length, options)
-                return lambda index: _asked(hotpot, self._turn(index, len(hotpot.task)))
+                return lambda index: _make_asked(hotpot, self._turn(index, len(hotpot.task)))
             case _:
-                return lambda index: self._told(kind, length, index)
+                return lambda index: self._make_told(kind, length, index)
 
     def _squad(self, length: int, options: DataOptions) -> Make:
         """Half of them among paragraphs of the same article, where the level has these."""
         file = self._sources / SEEN_SQUAD
         far = SquadQuestions(file, length, options, near=False)
         if not self._level.same_article:
-            return lambda index: _asked(far, self._turn(index, len(far.task)))
+            return lambda index: _make_asked(far, self._turn(index, len(far.task)))
         near = SquadQuestions(file, length, options, near=True)
-        return lambda index: _asked((near, far)[index % 2], self._turn(index // 2, len(near.task)))
+        return lambda index: _make_asked(
+            (near, far)[index % 2], self._turn(index // 2, len(near.task))
+        )
 
-    def _told(self, family: str, length: int, index: int) -> Lesson:
+    def _make_told(self, family: str, length: int, index: int) -> Lesson:
         level = self._level
         most = max(MANY[0], min(MANY[1], length // level.apart[family]))
         many = Random(f"{self._seed} many {index}").randint(MANY[0], most)
@@ -182,7 +184,7 @@ def write(lessons: Iterator[Messages], file: Path) -> int:
     return count
 
 
-def _asked(questions: SquadQuestions | HotpotQuestions, index: int) -> Lesson:
+def _make_asked(questions: SquadQuestions | HotpotQuestions, index: int) -> Lesson:
     sample = questions.task.sample(index)
     return lesson_of(sample, questions.notes(sample))
 

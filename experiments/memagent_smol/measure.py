@@ -61,7 +61,7 @@ CELLS: Mapping[str, tuple[Cell, ...]] = {
 """`short` and `long` are the primary ones; `curve` is explored."""
 
 
-def held_out(sources: Path, cells: Iterable[Cell], systems: Sequence[str]) -> Grid:
+def plan_held_out(sources: Path, cells: Iterable[Cell], systems: Sequence[str]) -> Grid:
     """What is asked.
 
     Args:

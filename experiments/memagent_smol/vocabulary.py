@@ -108,7 +108,7 @@ class Words:
 
     def place(self, rng: Random) -> str:
         """`Ashford`: 288 of them."""
-        return self._drawn(lambda: rng.choice(FIRST) + rng.choice(LAST))
+        return self._draw(lambda: rng.choice(FIRST) + rng.choice(LAST))
 
     def places(self, count: int, rng: Random) -> list[str]:
         """Different ones."""
@@ -121,16 +121,16 @@ class Words:
         """`Abbott`."""
         if self.held_out:
             return rng.choice(HELD_OUT_SURNAMES)
-        return self._drawn(lambda: rng.choice(SURNAMES))
+        return self._draw(lambda: rng.choice(SURNAMES))
 
     def thing(self, rng: Random) -> str:
         """`acorn`."""
-        return self._drawn(lambda: rng.choice(THINGS))
+        return self._draw(lambda: rng.choice(THINGS))
 
     def number(self, rng: Random) -> str:
         """Four to six digits."""
         digits = rng.randint(4, 6)
-        return self._drawn(lambda: str(rng.randrange(10 ** (digits - 1), 10**digits)))
+        return self._draw(lambda: str(rng.randrange(10 ** (digits - 1), 10**digits)))
 
     def uuid(self, rng: Random) -> str:
         """As RULER's keys and values."""
@@ -154,7 +154,7 @@ class Words:
         """How role and place are joined."""
         return HELD_OUT_SAID_OF if self.held_out else SAID_OF
 
-    def _drawn(self, draw: Callable[[], str]) -> str:
+    def _draw(self, draw: Callable[[], str]) -> str:
         while True:
             word = draw()
             if (zlib.crc32(word.encode()) % HELD_IN == 0) == self.held_out:

@@ -8,7 +8,7 @@ from memagent.tokens import load_counter
 from memagent_nano import controls
 from memagent_nano import crossed as module
 from memagent_nano.command import app
-from memagent_nano.crossed import crossed
+from memagent_nano.crossed import cross
 from memagent_nano.lessons import teacher
 from memagent_nano.sizes import PICO
 
@@ -30,13 +30,13 @@ def experts(tokenizers: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> dic
 
 
 def test_what_the_writer_kept_is_what_the_answerer_knows(experts: dict[str, Path]) -> None:
-    found = crossed(PICO, experts["relevant"], experts["random"], n=N)
+    found = cross(PICO, experts["relevant"], experts["random"], n=N)
     assert [one["n"] for one in found.values()] == [N] * 4
     assert found["own"]["mean"] == 1.0
     assert found["blank"]["mean"] == 0.0
     assert found["swapped"]["mean"] < 0.1
     assert found["read for another question"]["mean"] < 0.1
-    anything = crossed(PICO, experts["random"], experts["relevant"], n=N)
+    anything = cross(PICO, experts["random"], experts["relevant"], n=N)
     assert 0.1 < anything["own"]["mean"] < 0.7
 
 

@@ -8,7 +8,7 @@ from memagent.errors import ConfigError
 from memagent.messages import ChatRequest
 from memagent_nano import kept as module
 from memagent_nano.expert import Expert, read_memory
-from memagent_nano.kept import kept
+from memagent_nano.kept import measure_kept
 from memagent_nano.lessons import memory_of, teacher
 from memagent_nano.sizes import PICO
 
@@ -33,7 +33,7 @@ def shares(
             return reply(question.removeprefix("Question: "), memory_of(said), text)
 
         monkeypatch.setattr(module, "TransformersModel", lambda _: ScriptedModel(of, window=2048))
-        found = kept(PICO, tmp_path, documents=DOCUMENTS)
+        found = measure_kept(PICO, tmp_path, documents=DOCUMENTS)
         assert all(
             one["low"] - 1e-9 <= one["share"] <= one["high"] + 1e-9 for one in found.values()
         )
@@ -84,4 +84,4 @@ def test_a_line_of_three_words_holds_two_notes_and_what_nobody_said_is_made_up(
 
 def test_without_a_policy_the_error_names_the_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="train it first"):
-        kept(PICO, tmp_path / "none", documents=1)
+        measure_kept(PICO, tmp_path / "none", documents=1)

@@ -9,7 +9,7 @@ import pytest
 
 from memagent_nano import processes
 from memagent_nano.errors import StageFailed
-from memagent_nano.processes import interruptible_children, python
+from memagent_nano.processes import python, stop_children_on_signals
 
 
 def wait_for(text: str, log: Path) -> None:
@@ -82,7 +82,7 @@ def test_an_interruption_ends_what_runs_and_nothing_more_is_begun(
                 failures.append(str(error))
 
     thread = threading.Thread(target=work)
-    with suppress(KeyboardInterrupt), interruptible_children():
+    with suppress(KeyboardInterrupt), stop_children_on_signals():
         thread.start()
         wait_for("ready", log)
         raise KeyboardInterrupt
@@ -90,7 +90,7 @@ def test_an_interruption_ends_what_runs_and_nothing_more_is_begun(
     assert not thread.is_alive()
     assert f"ended by signal {number}" in failures[0]
     assert "nothing more is begun" in failures[1]
-    with interruptible_children():
+    with stop_children_on_signals():
         (modules / "tells.py").write_text("")
         python(log, "tells")
 
@@ -107,7 +107,7 @@ def test_another_error_leaves_others_alone(modules: Path, tmp_path: Path) -> Non
             ended.append(str(error))
 
     thread = threading.Thread(target=work)
-    with suppress(ZeroDivisionError), interruptible_children():
+    with suppress(ZeroDivisionError), stop_children_on_signals():
         thread.start()
         wait_for("ready", log)
         raise ZeroDivisionError

@@ -27,7 +27,7 @@ from memagent_nano.stages import (
     TRACES,
     Place,
     Stage,
-    done,
+    is_done,
     perform,
 )
 from memagent_train.runs import metrics
@@ -72,7 +72,7 @@ def weights(place: Place, stage: Stage) -> bytes:
 def test_a_policy_goes_through_imitation_and_rewards_and_is_measured(
     place: Place, in_process: list[str]
 ) -> None:
-    assert not done(place, COPY)
+    assert not is_done(place, COPY)
     perform(place, COPY)
     perform(place, REWARDED)
     assert in_process == ["sft", "export", "grpo", "export"]
@@ -82,7 +82,7 @@ def test_a_policy_goes_through_imitation_and_rewards_and_is_measured(
     assert weights(place, COPY) == weights(place, REWARDED)
     assert Policy.load(place.policy("rewarded")) is not None
     for stage in (NEW, COPY, REWARDED):
-        assert done(place, stage)
+        assert is_done(place, stage)
         assert not (place.of(stage.name) / MADE).exists()
         perform(place, stage)
     assert len(in_process) == 4
@@ -122,7 +122,7 @@ def test_a_stage_goes_on_where_it_was_stopped(
     with pytest.raises(StageFailed, match="stopped"):
         perform(again, COPY)
     assert steps(again, COPY) == [1]
-    assert not done(again, COPY)
+    assert not is_done(again, COPY)
     (again.of("copy") / MADE).mkdir()
     (again.of("copy") / MADE / "half").write_text("of an export")
     monkeypatch.setattr(processes, "python", run)
@@ -179,7 +179,7 @@ def test_a_command_that_fails_says_why(tiny: Size, tmp_path: Path) -> None:
     assert "rowz" in str(caught.value)
     assert str(place.log("bad")) in str(caught.value)
     assert "Traceback" not in str(caught.value)
-    assert not done(place, COPY)
+    assert not is_done(place, COPY)
 
 
 def test_lessons_of_a_stage_are_those_of_all_seeds(tiny: Size, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from memagent_bench.length_tokens import length_counter
 from memagent_bench.records import read_records
 from memagent_smol import measure as measuring
 from memagent_smol import verdict as judging
-from memagent_smol.measure import CELLS, Cell, held_out, measure
+from memagent_smol.measure import CELLS, Cell, measure, plan_held_out
 from memagent_smol.verdict import BM25, scores, verdict
 
 SMALL = {
@@ -51,7 +51,7 @@ class Reader:
 
 
 def _sample(cell: Cell, index: int) -> Any:
-    grid = held_out(Path(), [cell], ["memory-gate"])
+    grid = plan_held_out(Path(), [cell], ["memory-gate"])
     return grid.tasks[cell.task](cell.length, grid.options).sample(index)
 
 
@@ -64,7 +64,7 @@ def opener(reader: Reader) -> Callable[..., Any]:
 def records_of(
     folder: Path, share: float, *names: str, systems: tuple[str, ...] = ("memory-gate",)
 ) -> Path:
-    grid = held_out(Path(), [cell for name in names for cell in SMALL[name]], systems)
+    grid = plan_held_out(Path(), [cell for name in names for cell in SMALL[name]], systems)
     asyncio.run(measure(grid, folder, adapter=None, open_model=opener(Reader(share))))
     return folder
 
