@@ -16,13 +16,13 @@ import sys
 from pathlib import Path
 from memagent import MemoryAgent
 from memagent_bench.perf.loop import Instant
-from memagent_bench.perf.measure import resident
+from memagent_bench.perf.measure import measure_resident
 
 folder = Path(sys.argv[1])
 agent = MemoryAgent(Instant(), store=folder / "runs.sqlite")
 result = agent.ask(folder / sys.argv[2], "When did Natasha marry?")
 agent.close()
-print(resident())
+print(measure_resident())
 """
 
 
