@@ -58,11 +58,14 @@ class Instant:
     """A model that answers at once with a memory of ordinary length."""
 
     name = "instant"
-    memory = "The prince spoke of the war and left for Moscow in the winter. " * 40
+    memory = " ".join(
+        f"In chapter {chapter} the prince spoke of the war and left for Moscow."
+        for chapter in range(1, 41)
+    )
 
     async def complete(self, request: ChatRequest) -> Completion:
         """The same memory each time."""
-        usage = Usage(calls=1, prompt_tokens=6000, completion_tokens=600)
+        usage = Usage(calls=1, prompt_tokens=request.prompt_tokens, completion_tokens=600)
         return Completion(text=self.memory, usage=usage)
 
     async def counter(self) -> Quarter:
@@ -78,7 +81,11 @@ class Instant:
 
 
 async def per_chunk(store: RunStore, text: str) -> float:
-    """Milliseconds a chunk, from the first chunk's event to the last memory's."""
+    """Milliseconds a chunk, from the first chunk's event to the last memory's.
+
+    Raises:
+        RuntimeError: A reply was refused, so that a chunk took more than one call.
+    """
     agent = MemoryAgent(Instant(), store=store)
     first = last = 0.0
     chunks = 0
@@ -88,6 +95,8 @@ async def per_chunk(store: RunStore, text: str) -> float:
             first = first or time.perf_counter()
         elif event.type == "memory_updated":
             last = time.perf_counter()
+        elif event.type == "retried":
+            raise RuntimeError(f"the benchmark's own memory was refused: {event}")
     return (last - first) / chunks * 1000
 
 

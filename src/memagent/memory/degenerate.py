@@ -18,6 +18,8 @@ _WORD = re.compile(r"\w{4,}|\d+")
 def repetition(text: str) -> str | None:
     """What a text says over and over, None if it doesn't: the same piece to its end, or most of its lines the same."""
     for period in range(1, min(LONGEST_PERIOD, len(text) // TIMES) + 1):
+        if text[-1] != text[-1 - period]:
+            continue
         times = max(TIMES, -(-LEAST_TAIL // period))
         piece = text[-period:]
         if text.endswith(piece * times) and any(map(str.isalnum, piece)):
