@@ -46,7 +46,7 @@ class FunctionModel:
         return 8192
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there are no resources."""
 
 
 with MemoryAgent(FunctionModel(years), store=None) as agent:

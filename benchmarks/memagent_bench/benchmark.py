@@ -1,4 +1,4 @@
-"""A benchmark from what was asked for to its end: the folder, what is left to do, limits, systems."""
+"""A benchmark run: the folder, the remaining work, limits, systems."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from memagent_bench.systems.registry import open_system
 from memagent_bench.watch import Board, SilentWatcher
 
 QUESTION = "What is the special number that the text gives for the word?"
-"""A question of ordinary length: window, chunk and memory are named for it."""
+"""A question of ordinary length, for which window, chunk and memory are reported."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark as it is asked for."""
+    """A benchmark as requested."""
 
     grid: Grid
     model: ChatModel
@@ -40,12 +40,12 @@ class Benchmark:
     settings: MemorySettings
     out: Path
     limits: Limits = field(default_factory=Limits)
-    """Of all runs of the command together, but for the seconds."""
+    """Limits over all runs of the command together, except for seconds."""
     concurrency: int = 16
-    """Samples at work at once, and calls."""
+    """Concurrent samples, and concurrent calls."""
 
     async def plan(self) -> MemoryPlan:
-        """Window, chunk and memory of an ordinary question: asks the server what it is.
+        """Window, chunk and memory for an ordinary question: asks the server.
 
         Raises:
             BudgetError: the window cannot be divided as asked.
@@ -62,13 +62,13 @@ class Benchmark:
         )
 
     def list_remaining(self, plan: MemoryPlan | None = None) -> list[list[Job]]:
-        """What a folder that is not open has no record of. Blocks.
+        """What a closed folder has no record of. Blocks.
 
         Args:
-            plan: with whose settings its records have to be made; None where the server was not asked.
+            plan: the settings that its records must have; None if the server was not asked.
 
         Raises:
-            RunMismatch: they were made with others.
+            RunMismatch: they were made with different ones.
         """
         if plan is not None:
             check_folder(self.out, binding_of(plan, self.grid.options))
@@ -78,11 +78,11 @@ class Benchmark:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[OpenBenchmark]:
-        """Holds the folder, so that what is left can be done.
+        """Holds the folder, so that the remaining work can be done.
 
         Raises:
             RunBusy: another process holds it.
-            RunMismatch: its records were made with other settings.
+            RunMismatch: its records were made with different settings.
             MemagentError: see `plan` and `open_folder`.
         """
         plan = await self.plan()
@@ -97,7 +97,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class OpenBenchmark:
-    """An open folder, and what is to be done in it."""
+    """An open folder, and the work to do in it."""
 
     benchmark: Benchmark
     plan: MemoryPlan
@@ -109,11 +109,11 @@ class OpenBenchmark:
         *,
         open_system: Callable[[str, Setting], System] = open_system,
     ) -> Summary:
-        """Does what is left.
+        """Does the remaining work.
 
         Args:
-            watch: shows how far it is.
-            open_system: makes a system of a name and a setting.
+            watch: shows the progress.
+            open_system: makes a system from a name and a setting.
 
         Raises:
             MemagentError: see `Runner.run`.
@@ -124,7 +124,7 @@ class OpenBenchmark:
         if not jobs:
             return Summary()
         meter = Meter(await self._limit())
-        # The window as it is now: a server that comes back with another one must not change the records.
+        # The current window: a server that comes back with another one must not change the records.
         settings = bench.settings.model_copy(update={"window": self.plan.budget.window})
         setting = Setting(meter, bench.prompts, settings, folder.store)
         systems = {name: await in_thread(open_system, name, setting) for name in bench.grid.systems}
@@ -152,14 +152,14 @@ class OpenBenchmark:
 
 
 def sum_spent(folder: Folder, plan: MemoryPlan) -> Usage:
-    """What earlier runs of the command took of the benchmark's model.
+    """Usage of the benchmark's model by earlier runs of the command.
 
-    That is: of the runs that are kept, unfinished ones too, of the other records, and of what else ended in order.
-    What a killed one sent for samples that keep no run is not known. Blocks.
+    That includes stored runs, even unfinished ones, the other records, and anything else that ended normally.
+    What a killed one sent for samples without a stored run is unknown. Blocks.
 
     Args:
         folder: an open one.
-        plan: of a nominal question. The runs of a system with a model of its own are of another model or window.
+        plan: of a nominal question. The runs of a system with a separate model have another model or window.
     """
     total, shared = folder.spent, (plan.model, plan.counter.name, plan.budget.window)
     kept: set[str] = set()
@@ -175,7 +175,7 @@ def sum_spent(folder: Folder, plan: MemoryPlan) -> Usage:
 
 
 def _read_known(path: Path, suite: str) -> tuple[frozenset[Key], dict[Cell, Facts]]:
-    """Keys whose last record is an answer (the others are tried again), and the data of a suite. Blocks."""
+    """Keys whose last record is an answer (the others are retried), and the data of a suite. Blocks."""
     last: dict[Key, bool] = {}
     facts: dict[Cell, Facts] = {}
     for record in every_record(path):
@@ -186,7 +186,7 @@ def _read_known(path: Path, suite: str) -> tuple[frozenset[Key], dict[Cell, Fact
 
 
 def _weights(jobs: Sequence[Job], shares: Sequence[Share]) -> dict[Job, float]:
-    """Tokens of each job. Without a call a text is read only, which is taken for a hundredth of the work."""
+    """Tokens of each job. Without a call a text is only read, which counts as a hundredth of the work."""
     each = {
         (share.system, share.length): share.each.tokens or share.length / 100 for share in shares
     }

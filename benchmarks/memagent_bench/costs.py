@@ -1,7 +1,7 @@
-"""What a benchmark will take, by arithmetic, before any call is made.
+"""The cost of a benchmark, computed before any call.
 
-Memories and replies are taken to be as long as they may be. The text of a sample is taken for its length in the model's
-tokens, so calls are right but for a chunk more or less a sample.
+Memories and replies are assumed to have maximum length. A sample's text is assumed to have its nominal length in the
+model's tokens, so calls are right up to one chunk per sample.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from memagent_bench.systems.map_reduce import MapReduce, Sizes
 from memagent_bench.systems.registry import SYSTEMS
 
 SAMPLE_CHARS = 40_000
-"""Of the shipped book: enough to tell how many of one tokenizer's tokens are one of another's."""
+"""Characters of the shipped book: enough to convert between tokenizers."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Retries come on top."""
+    """Retries cost extra."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -70,10 +70,10 @@ class Forecast:
     plan: MemoryPlan
     """Of a nominal question."""
     ratio: float = 1.0
-    """The model's tokens that one token of a length is, about."""
+    """Approximate model tokens per length token."""
 
     def shares(self, jobs: Iterable[Job]) -> list[Share]:
-        """Jobs by length, and by system in their order. Blocks: some tokens are counted."""
+        """Jobs by length, and by system in order. Blocks: counts some tokens."""
         samples = Counter((job.length, job.system) for job in jobs)
         return [
             Share(system, length, n, self.of(system, length))
@@ -81,7 +81,7 @@ class Forecast:
         ]
 
     def of(self, system: str, length: int) -> Cost:
-        """One sample of `length` tokens; a system that is not known here is taken for one that reads all of it."""
+        """One sample of `length` tokens; an unknown system is assumed to read all of it."""
         tokens = round(length * self.ratio)
         budget, frames = self.plan.budget, self.plan.frames
         asks = SYSTEMS[system].asks if system in SYSTEMS else "chunks"
@@ -103,12 +103,12 @@ class Forecast:
 
 
 def total(shares: Sequence[Share]) -> Cost:
-    """All together."""
+    """The total."""
     return sum((share.cost for share in shares), Cost())
 
 
 def tokens_ratio(counter: TokenCounter, lengths: TokenCounter) -> float:
-    """The model's tokens for each token that lengths are named in, on English prose. Blocks.
+    """The model's tokens per length token, on English prose. Blocks.
 
     Args:
         counter: the model's.

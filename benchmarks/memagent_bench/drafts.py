@@ -1,4 +1,4 @@
-"""Samples at work: made in a thread, shared by systems, dropped when the last one is through."""
+"""Samples in use: made in a thread, shared by systems, dropped when the last system is done."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from memagent.tasks import Sample, Task
 from memagent_bench.grid import Cell, Facts, Grid, Job
 
 CHARS_IN_FLIGHT = 256 * 1024 * 1024
-"""Of all samples at work together: fifteen of 4M tokens, some 17M characters each."""
+"""Characters of all samples in use: fifteen of 4M tokens, about 17M characters each."""
 CHARS_PER_TOKEN = 5
-"""More than English has by any tokenizer: what a sample is taken for until it is made."""
+"""Assumed characters per token until a sample is made: more than any tokenizer has for English."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Draft:
         return await asyncio.shield(self._making)
 
     def leave(self) -> None:
-        """One system is through with it."""
+        """One system is done with it."""
         self._left -= 1
         if not self._left:
             self._give(self._taken)
             self._taken = 0
 
     def _weigh(self, made: asyncio.Future[Made]) -> None:
-        """Keeps only the room that it really needs."""
+        """Reserves only the room that it really needs."""
         if made.cancelled() or made.exception() is not None or not self._left:
             return
         more = self._taken - len(made.result().sample.context)
@@ -62,7 +62,7 @@ class Draft:
 
 
 class Drafts:
-    """Makes samples, no more at a time than there is room for. One that is larger than all of it comes alone.
+    """Makes samples, as many at a time as there is room for. One larger than the room is made alone.
 
     Args:
         grid: names the tasks.
@@ -75,12 +75,12 @@ class Drafts:
     ) -> None:
         self._grid, self._known, self._chars, self._used = grid, known, chars, 0
         self._changed = asyncio.Event()
-        # One thread: samples are made one after the other, and a task needs no locks.
+        # One thread: samples are made one by one, so tasks need no locks.
         self._maker = ThreadPoolExecutor(1, thread_name_prefix="memagent-bench-sample")
         self._cell: tuple[Cell, Task] | None = None
 
     async def begin(self, job: Job, systems: int) -> Draft:
-        """Begins to make a job's sample as soon as there is room.
+        """Starts making a job's sample as soon as there is room.
 
         Args:
             job: any of the sample's.
@@ -95,7 +95,7 @@ class Drafts:
         return Draft(making, self._give, chars, systems)
 
     def close(self) -> None:
-        """Makes no more; nobody waits for the one that is being made."""
+        """Stops making samples, without waiting for the current one."""
         self._maker.shutdown(wait=False, cancel_futures=True)
 
     def _give(self, chars: int) -> None:
@@ -114,9 +114,10 @@ class Drafts:
         return Made(task, sample, len(raw), hashlib.sha256(raw).hexdigest()[:16])
 
     def _compare(self, job: Job, facts: Facts) -> None:
-        """Data may differ though the options do not: found in another folder, or made by another version."""
+        """Data may differ even if the options don't: found in another folder, or made by another version."""
         if said := list_differences(self._known.get(job.cell, facts), facts):
             raise RunMismatch(
-                f"the records of {job.task!r} at {job.length} were made with other data: {said}. Use the same data and "
-                f"version to go on, or another --out"
+                f"the records of {job.task!r} at {job.length} were made with different data: {said}. Use the same "
+                f"data and "
+                f"version to continue, or another --out"
             )

@@ -32,7 +32,7 @@ class Filler:
 
     def __init__(self, name: str, units: Sequence[str], joiner: str, counter: TokenCounter) -> None:
         if not units:
-            raise ConfigError(f"{name!r} holds no text to fill samples with; name other files")
+            raise ConfigError(f"{name!r} has no text to fill samples with; name other files")
         self.name, self.joiner = name, joiner
         self._units, self._counter = units, counter
         self._before = self._splits_before_joiner()
@@ -70,7 +70,7 @@ class Filler:
         return rounds * len(self._units) + bisect_right(self._sums, rest) - 1
 
     def take(self, start: int, stop: int) -> list[str]:
-        """Units from `start` to before `stop`, in order, going on from the first after the last."""
+        """Units from `start` to before `stop`, in order, wrapping around after the last."""
         size, n = len(self._units), max(0, stop - start)
         found = list(self._units[start % size : start % size + n])
         whole, rest = divmod(n - len(found), size)

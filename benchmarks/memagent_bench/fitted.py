@@ -91,7 +91,7 @@ class FittedTask(ABC):
         # Samples differ by the words drawn, and more so by the question asked.
         least = -(-needed * 9 // 8 // STEP) * STEP
         return ConfigError(
-            f"{show_length(self._length)} tokens are too few for {self.name} (sample {index} takes {needed}): "
+            f"{show_length(self._length)} tokens are too few for {self.name} (sample {index} needs {needed}): "
             f"give a length of at least {least}"
         )
 

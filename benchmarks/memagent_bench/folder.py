@@ -31,7 +31,7 @@ SETTINGS, RUNS, SPENT = "run.json", "runs.sqlite", "spent.json"
 FORMAT = 1
 
 Binding: TypeAlias = Mapping[str, Any]
-"""What changes results, by name: plain data. Which lengths, tasks, systems and how many samples does not."""
+"""What affects results, by name, as plain data; lengths, tasks, systems and the number of samples don't."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Folder:
         try:
             return Usage.model_validate_json(file.read_bytes()) if file.exists() else Usage()
         except ValueError as error:
-            raise StoreCorrupt(f"{str(file)!r} is damaged: remove it to go on") from error
+            raise StoreCorrupt(f"{str(file)!r} is damaged: remove it to continue") from error
 
     def note_spent(self, usages: Mapping[str, Usage]) -> None:
         """Adds to `spent`, as far as that can be written: a session ends with it, whatever ended it. Blocks.
@@ -68,17 +68,19 @@ class Folder:
             if lost:
                 _write(self.path / SPENT, sum(lost, self.spent).model_dump_json())
         except StoreError as error:
-            logger.warning("what unfinished samples took is not noted for later limits: %s", error)
+            logger.warning(
+                "the usage of unfinished samples could not be saved for later limits: %s", error
+            )
 
 
 @contextmanager
 def open_folder(path: Path, binding: Binding) -> Generator[Folder]:
-    """Makes the folder, or takes it up again for a benchmark with the same binding. Blocks.
+    """Creates the folder, or reopens it for a benchmark with the same binding. Blocks.
 
     Raises:
-        RunBusy: another process is at it.
-        RunMismatch: its records were made with another binding; the message names what differs.
-        StoreError: something in it cannot be read or written.
+        RunBusy: another process is using it.
+        RunMismatch: its records were made with another binding; the message lists the differences.
+        StoreError: something in it can't be read or written.
     """
     with bind_folder(path, binding):
         records = RecordFile(path)
@@ -103,7 +105,7 @@ def bind_folder(path: Path, binding: Binding) -> Generator[None]:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreReadOnly(
-            f"cannot make the folder {str(path)!r}: {error.strerror}; use another --out"
+            f"cannot create the folder {str(path)!r}: {error.strerror}; use another --out"
         ) from error
     with hold_folder(path):
         _bind(path, binding)
@@ -182,7 +184,7 @@ def _bind(path: Path, binding: Binding) -> None:
         return
     if results.exists() and results.stat().st_size:
         raise RunMismatch(
-            f"{str(path)!r} has records, and no {SETTINGS} to say how they were made: use another --out"
+            f"{str(path)!r} has records, but no {SETTINGS} to tell how they were made: use another --out"
         )
     _write(file, json.dumps({"format": FORMAT, "settings": binding}, indent=2) + "\n")
 
@@ -215,6 +217,6 @@ def _read(file: Path) -> dict[str, Any]:
 def _compare(before: Binding, now: Binding, path: Path) -> None:
     if said := list_differences(before, now):
         raise RunMismatch(
-            f"the records in {str(path)!r} were made with other settings: {said}. Use the same ones to go on "
-            f"(what is measured may be added to), or another --out"
+            f"the records in {str(path)!r} were made with different settings: {said}. Use the same ones to continue "
+            f"(you may add tasks, lengths, systems and samples), or another --out"
         )

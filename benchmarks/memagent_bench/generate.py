@@ -19,20 +19,20 @@ def write_samples(
 ) -> None:
     """Writes the first n samples of a task, one at a time, as JSON lines in UTF-8.
 
-    A file appears when it is complete: until then the samples go to a temporary one beside it, which is removed
-    if the work ends early, and what stood in its place stays.
+    The file appears only when complete: until then the samples go to a temporary one next to it, which is removed
+    if the work ends early, leaving any existing file in place.
 
     Args:
         task: of any suite.
         n: how many.
-        out: a file; `-` for standard output. What is no regular file (a pipe) is written to as it is.
-        written: called after each sample with how many there are.
+        out: a file; `-` for standard output. Anything but a regular file (a pipe, say) is written to directly.
+        written: called after each sample with their number so far.
 
     Raises:
         ConfigError: n is not positive, the file cannot be written, or the task has no such sample.
     """
     if n < 1:
-        raise ConfigError(f"{n!r} samples are none: ask for at least one")
+        raise ConfigError(f"the number of samples must be at least 1, got {n!r}")
     facts = task.facts
     with _open(out) as file:
         for index in range(n):
@@ -104,6 +104,6 @@ def _translate_errors(out: Path) -> Generator[None]:
         raise
     except OSError as error:
         raise ConfigError(
-            f"{str(out)!r} cannot be written: {error.strerror or error}; name a file in a folder that exists "
-            f"and has room"
+            f"{str(out)!r} cannot be written: {error.strerror or error}; name a file in an existing folder "
+            f"with free space"
         ) from error

@@ -1,4 +1,4 @@
-"""What a benchmark is to measure, and what of it is left to do."""
+"""What a benchmark measures, and what is left to do."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Grid:
-    """Each task at each length, so many samples of it, under each system."""
+    """A number of samples of each task at each length, under each system."""
 
     suite: str
     tasks: Mapping[str, MakeTask]

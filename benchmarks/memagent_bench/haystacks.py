@@ -1,4 +1,4 @@
-"""What needles are hidden in: books by sentences, one line over and over, or lines that are all different."""
+"""Haystacks: sentences of books, one repeated line, or lines that are all different."""
 
 from __future__ import annotations
 
@@ -161,9 +161,9 @@ def _read(path: Path) -> str:
         content = json.loads(text)["text"]
     except (ValueError, KeyError, RecursionError) as error:
         raise ConfigError(
-            f"{str(path)!r} begins like JSON, but is no object with the essays under 'text'; "
+            f"{str(path)!r} looks like JSON, but is not an object with the essays under 'text'; "
             f"give the text itself in a file"
         ) from error
     if not isinstance(content, str):
-        raise ConfigError(f"'text' in {str(path)!r} is no text")
+        raise ConfigError(f"'text' in {str(path)!r} must be a string")
     return content

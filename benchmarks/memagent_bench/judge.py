@@ -49,7 +49,7 @@ def record_of(
     if status is not Status.ANSWERED:
         answer = None  # what was there when it stopped is none
     elif answer is None:
-        status, detail = Status.FAILED, "the system gave no answer"
+        status, detail = Status.FAILED, "the system returned no answer"
     else:
         try:
             scores = scores_of(job.suite, task, sample, answer)

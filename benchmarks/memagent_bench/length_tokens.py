@@ -1,4 +1,4 @@
-"""The tokenizer that names lengths: GPT-2's from files of this package, unless another is given."""
+"""The tokenizer that measures lengths: GPT-2's, from this package's files, unless another is given."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def length_counter(spec: str | None) -> TokenCounter:
     """The counter by which samples are sized.
 
     Args:
-        spec: what `memagent.tokens.load_counter` takes; None for GPT-2's encoding, which needs no file
-            of the user's, no cache and no network.
+        spec: what `memagent.tokens.load_counter` accepts; None for GPT-2's encoding, which needs no user
+            file, cache or network.
 
     Raises:
         TokenizerError: there is no such tokenizer.
@@ -49,7 +49,7 @@ def gpt2() -> Encoding:
         from tiktoken import Encoding
     except ImportError as error:
         raise ConfigError(
-            "lengths are counted with tiktoken: pip install 'memagent[bench]', or name a tokenizer of your own"
+            "lengths are counted with tiktoken: pip install 'memagent[bench]', or name your own tokenizer"
         ) from error
     packed = resources.files("memagent_bench").joinpath(_MERGES).read_bytes()
     merges = gzip.decompress(packed).decode().splitlines()

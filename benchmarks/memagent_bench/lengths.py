@@ -8,7 +8,7 @@ from memagent.errors import ConfigError
 
 K, M = 1024, 1024 * 1024
 MAX_LENGTH = 1024 * M
-"""A sample is held in memory: this many tokens are some 4 GB of text."""
+"""Samples are kept in memory: this many tokens are about 4 GB of text."""
 _UNITS = {"": 1, "k": K, "m": M}
 _DOTS = ("...", "…")
 
@@ -17,23 +17,24 @@ def parse_length(text: str) -> int:
     """Tokens that `8192`, `8k` (1024 each) or `4m` (1024 * 1024 each) stand for.
 
     Raises:
-        ConfigError: it is no positive length, or one that no sample can have.
+        ConfigError: it isn't a positive length, or is too large for a sample.
     """
     found = re.fullmatch(r"([0-9]{1,12})([km]?)", text.strip().lower())
     length = int(found[1]) * _UNITS[found[2]] if found else 0
     if not 0 < length <= MAX_LENGTH:
         raise ConfigError(
-            f"{text!r} is no length in tokens: write a number such as 8192, 8k or 1m, at most {show_length(MAX_LENGTH)}"
+            f"{text!r} is not a length in tokens: write a number such as 8192, 8k or 1m, at most "
+            f"{show_length(MAX_LENGTH)}"
         )
     return length
 
 
 def parse_lengths(text: str) -> tuple[int, ...]:
-    """Several lengths with commas between; `...` doubles the one before it until the one after it.
+    """Comma-separated lengths; `...` doubles the one before it until the one after it.
 
     Raises:
-        ConfigError: a part is no length, `...` does not stand between a smaller and a larger length, or
-            a length comes twice.
+        ConfigError: a part isn't a length, `...` isn't between a smaller and a larger length, or
+            a length is repeated.
     """
     parts = [part.strip() for part in text.split(",")]
     lengths: list[int] = []
@@ -55,7 +56,7 @@ def parse_lengths(text: str) -> tuple[int, ...]:
 
 
 def show_length(length: int) -> str:
-    """`8K` for 8192, `1M` for 1048576, digits for what is no multiple of 1024."""
+    """`8K` for 8192, `1M` for 1048576, digits for anything that isn't a multiple of 1024."""
     for name, size in (("M", M), ("K", K)):
         if length % size == 0 and length >= size:
             return f"{length // size}{name}"

@@ -1,4 +1,4 @@
-"""Lines of a user's own file, JSON objects: samples to be measured, and predictions to be scored."""
+"""JSON lines of a user's file: samples to measure, and predictions to score."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ def scorer_of(line: Line, task: str) -> str:
     if len(line.outputs) == 1:
         return "string_match_all"
     raise ConfigError(
-        f"task {task!r} has several references, and nothing says whether all are wanted: name a scorer in its lines, "
+        f"task {task!r} has several references, but it isn't clear whether all are required: name a scorer in its "
+        f"lines, "
         f'such as "scorer": "string_match_all" (all) or "string_match_part" (any)'
     )
 

@@ -1,4 +1,4 @@
-"""Predictions that were made elsewhere, scored as a benchmark's answers are."""
+"""Scores predictions made elsewhere, like a benchmark's answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[
         scorer: of all lines; None: each line's own, else that of its task.
 
     Raises:
-        ConfigError: a file cannot be read, a line is no prediction, or a scorer is not known.
+        ConfigError: a file can't be read, a line isn't a prediction, or a scorer is unknown.
     """
     found: dict[int | None, dict[str, list[float | None]]] = defaultdict(lambda: defaultdict(list))
     names: dict[tuple[int | None, str], dict[str, None]] = defaultdict(dict)
@@ -50,7 +50,9 @@ def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[
                 None if text is None else SCORERS[name](text, line.outputs)
             )
     if not found:
-        raise ConfigError("there is no prediction in these files")
+        raise ConfigError(
+            "these files contain no predictions: name files of JSON lines with prediction and outputs"
+        )
     rows: list[Scored] = []
     for length in sorted(found, key=lambda length: length or 0):
         tasks = found[length]

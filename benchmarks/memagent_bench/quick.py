@@ -1,4 +1,4 @@
-"""What a memory is worth with one model and server: scores, speed and a verdict out of records."""
+"""What a memory is worth with a particular model and server: scores, speed and a verdict from records."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ def _row(records: Sequence[Record], limits: Limits | None) -> Row:
 
 
 def verdict(records: Sequence[Record]) -> str:
-    """One sentence: from which length on a memory pays, or what to use instead.
+    """One sentence: the length from which a memory pays off, or what to use instead.
 
-    A memory pays at a length if the better one of the two beats each of the others there: the 95% interval of the
-    paired difference lies above 0.
+    A memory pays off at a length if the better of the two beats all others there: the 95% interval of the
+    paired difference is above 0.
     """
     by_cell: dict[tuple[int, str], dict[tuple[str, int], float]] = defaultdict(dict)
     for record in records:
@@ -121,25 +121,27 @@ def verdict(records: Sequence[Record]) -> str:
     if better and better == [length for length in lengths if length >= better[0]]:
         before = [length for length in lengths if length < better[0]]
         if not before:
-            return f"memory pays from {show_length(better[0])} tokens on, the shortest length that was measured"
-        return f"memory pays beyond {show_length(before[-1])} tokens"
+            return f"memory pays off from {show_length(better[0])} tokens, the shortest length measured"
+        return f"memory pays off beyond {show_length(before[-1])} tokens"
     if not lengths:
-        return "none yet: no sample has a reply of each system"
+        return "none yet: no sample has replies from all systems"
     longest = lengths[-1]
     at = {name: by_cell[longest, name] for name in SYSTEMS}
     means = {name: _mean(scores) for name, scores in at.items()}
     best, memory = max(OTHERS, key=means.__getitem__), max(MEMORY, key=means.__getitem__)
     where, samples = show_length(longest), len(at[best])
     if not any(means.values()):
-        return f"none: this model has no answer right at {where}, by whatever means ({samples} samples)"
+        return (
+            f"none: no system got any answer right with this model at {where} ({samples} samples)"
+        )
     if longest in worse:
         return f"use {best}: at {where} it beats both memories"
     if (lead := means[memory] - means[best]) > 0:
         return (
             f"undecided: at {where} {memory} is ahead of {best} by {lead:.2f}, which may be chance with {samples} "
-            f"samples; repeat the command to add some"
+            f"samples; repeat the command to add more"
         )
-    return f"use {best}: {samples} samples of {where} do not show that a memory does better, and it takes fewer calls"
+    return f"use {best}: {samples} samples at {where} show no advantage of a memory, and it makes fewer calls"
 
 
 def _mean(scores: Mapping[tuple[str, int], float]) -> float:

@@ -29,12 +29,11 @@ R = TypeVar("R", bound=Leaf)
 def read_records(folder: Path) -> list[Record]:
     """The records of a folder, the last one of each key, in the order in which keys came first.
 
-    What stands behind the last line end is a line that is being written, or was when its writer was killed: it
-    is no record.
+    Text after the last line end is a line being written, or left by a killed writer, and is ignored.
 
     Raises:
         StoreError: there is no such file, or it cannot be read.
-        StoreCorrupt: a line is no record; the message has its number.
+        StoreCorrupt: a line isn't a record; the message has its number.
     """
     last: dict[tuple[str, str, int, str, int], Record] = {}
     for record in every_record(folder):
@@ -64,8 +63,9 @@ def lines_of(path: Path, kind: type[R]) -> Iterator[R]:
                     yield _parse(line, kind, path, number)
     except OSError as error:
         raise StoreError(
-            f"no records in {str(path.parent)!r}: {path.name} cannot be read ({error.strerror}); name a folder that a "
-            f"benchmark wrote (--out)"
+            f"no records in {str(path.parent)!r}: {path.name} cannot be read ({error.strerror}); name a folder "
+            f"written by a "
+            f"benchmark (--out)"
         ) from error
 
 
@@ -137,8 +137,8 @@ class RecordFile:
         except ValidationError:
             os.ftruncate(self._file.fileno(), size - len(torn))
             logger.warning(
-                "%s ended in the middle of a record (its writer was killed): these %d bytes are cut off, "
-                "the sample is done again",
+                "%s ended in the middle of a record (its writer was killed): removing these %d bytes, "
+                "and repeating the sample",
                 *(self.path, len(torn)),
             )
         else:
@@ -161,6 +161,6 @@ def _parse(line: bytes, kind: type[R], path: Path, number: int) -> R:
         return kind.model_validate_json(line)
     except ValidationError as error:
         raise StoreCorrupt(
-            f"{str(path)!r}, line {number} is no record ({describe_problem(error)}); remove that line to go on "
+            f"{str(path)!r}, line {number} is not a record ({describe_problem(error)}); remove that line to continue "
             f"without it"
         ) from error

@@ -1,4 +1,4 @@
-"""Runs a benchmark: every sample under every system ends in a record, or can be taken up again."""
+"""Runs a benchmark: every sample under every system ends in a record, or can be resumed."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from memagent_bench.systems.registry import WITHOUT_MODEL
 from memagent_bench.watch import SilentWatcher
 
 IN_A_ROW = 5
-"""Samples that the model fails, none answered between them, before the benchmark gives up. Each of these failures is
-behind all the retries of `memagent.models.retry`, so that many in a row are no accident."""
+"""Consecutive samples on which the model fails before the benchmark gives up. Each of these failures comes after all
+the retries of `memagent.models.retry`, so this isn't chance."""
 FATAL = (AuthenticationFailed, ModelNotFound, StoreCorrupt, StoreFull, StoreReadOnly)
 """Every other sample would fail the same way: nothing is recorded of this one."""
 
@@ -162,7 +162,7 @@ class Runner:
     async def _answer(self, job: Job, made: Made, run_id: str) -> Outcome:
         outcome = await self._systems[job.system].answer(made.sample, run_id)
         if not isinstance(cast("object", outcome), Outcome):  # a system may be anybody's
-            raise TypeError(f"{job.system!r} gave {outcome!r:.80}, which is no Outcome")
+            raise TypeError(f"{job.system!r} returned {outcome!r:.80}, which is not an Outcome")
         return outcome
 
     async def _note_failure(self, error: Exception, run_id: str, account: Account) -> Outcome:
@@ -187,8 +187,8 @@ class Runner:
         self._in_a_row += 1
         if self._in_a_row >= IN_A_ROW:
             raise ModelError(
-                f"stopped: the model failed {self._in_a_row} samples in a row, the last one with "
-                f"{record.detail}; see to the server, then go on"
+                f"stopped: the model failed on {self._in_a_row} samples in a row, the last one with "
+                f"{record.detail}; check the server, then repeat the command"
             ) from failure
 
 

@@ -1,4 +1,4 @@
-"""A user's own samples as tasks: JSON lines, one sample a line."""
+"""A user's samples as tasks: JSON lines, one sample per line."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def grid_of_file(path: Path, systems: Sequence[str], options: DataOptions) -> Gr
     A line's length is its `max_length` if it keeps to it, else the next power of two, at least 1K.
 
     Raises:
-        ConfigError: the file cannot be read or is empty, or a line is no sample; the message has its number.
+        ConfigError: the file can't be read or is empty, or a line isn't a sample; the message has its number.
     """
     starts: dict[str, dict[int, list[int]]] = {}
     scorers: dict[str, str] = {}
@@ -100,7 +100,9 @@ def grid_of_file(path: Path, systems: Sequence[str], options: DataOptions) -> Gr
             length = line.max_length
         starts.setdefault(task, {}).setdefault(length, []).append(at)
     if not starts:
-        raise ConfigError(f"{str(path)!r} holds no sample")
+        raise ConfigError(
+            f"{str(path)!r} has no samples: give JSON lines with context, question and outputs"
+        )
     lengths = sorted({length for of in starts.values() for length in of})
     return Grid(
         suite=SUITE,

@@ -74,7 +74,7 @@ def paired_difference(strata: Iterable[Values]) -> Difference:
     """
     arrays = [np.array(list(values), dtype=float) for values in strata if len(values)]
     if not arrays:
-        raise ConfigError("a difference of no pairs was asked for; leave empty cells out")
+        raise ConfigError("the difference of no pairs is undefined; leave empty cells out")
     mean = float(np.mean([values.mean() for values in arrays]))
     signs = len(arrays) == 1 and bool(np.isin(arrays[0], (-1.0, 0.0, 1.0)).all())
     if signs or is_too_few(arrays):
@@ -157,7 +157,7 @@ def non_inferiority(difference: Difference, margin: float) -> Verdict:
         ConfigError: the margin is not in (0, 1].
     """
     if not 0 < margin <= 1:
-        raise ConfigError(f"margin={margin!r} is not in (0, 1]; 0.05 is five points")
+        raise ConfigError(f"margin must be in (0, 1] (0.05 is five points), got {margin!r}")
     if difference.low > -margin:
         return Verdict.NON_INFERIOR
     return Verdict.INFERIOR if difference.high < -margin else Verdict.INCONCLUSIVE

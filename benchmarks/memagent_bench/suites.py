@@ -1,4 +1,4 @@
-"""The suites by name, and what of them was asked for."""
+"""The suites by name, and selections of their tasks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ABOUT = {
 """What each task asks for."""
 ALL = "all"
 CONTROL = "_no_context"
-"""Ends the names of tasks that ask another task's questions with nothing to read; the length is nothing to them."""
+"""Suffix of tasks that ask another task's questions without the document; length is irrelevant to them."""
 
 
 def tasks_of(suite: str) -> dict[str, MakeTask]:
@@ -80,12 +80,12 @@ def tasks_of(suite: str) -> dict[str, MakeTask]:
 
 
 def choose_tasks(suite: str, text: str, *, controls: bool = False) -> dict[str, MakeTask]:
-    """The tasks that a text names, `all` for all but the controls.
+    """The tasks named in a text; `all` means all except the controls.
 
     Args:
         suite: its name.
-        text: names with commas between, or `all`.
-        controls: also those that ask the same with nothing to read.
+        text: comma-separated names, or `all`.
+        controls: also include the controls, which have nothing to read.
 
     Raises:
         ConfigError: there is no such suite or task.
@@ -99,10 +99,10 @@ def choose_tasks(suite: str, text: str, *, controls: bool = False) -> dict[str, 
 
 
 def one_of(name: str, known: Collection[str], what: str) -> str:
-    """The name, if it is one.
+    """The name, if it is known.
 
     Raises:
-        ConfigError: it is none; the message lists them.
+        ConfigError: it is unknown; the message lists the known names.
     """
     if name in known:
         return name
@@ -112,14 +112,14 @@ def one_of(name: str, known: Collection[str], what: str) -> str:
 
 
 def several_of(text: str, known: Collection[str], what: str) -> list[str]:
-    """Names with commas between, or `all`.
+    """Comma-separated names, or `all`.
 
     Raises:
-        ConfigError: one is none, or there is none.
+        ConfigError: one is unknown, or there is none.
     """
     if text.strip() == ALL:
         return list(known)
     names = [name for part in text.split(",") if (name := part.strip())]
     if not names:
-        raise ConfigError(f"no {what} is named in {text!r} (known: {', '.join(known)})")
+        raise ConfigError(f"{text!r} names no {what} (known: {', '.join(known)})")
     return list(dict.fromkeys(one_of(name, known, what) for name in names))

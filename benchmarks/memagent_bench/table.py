@@ -16,7 +16,7 @@ class Mean:
     """Of one system at one length: the mean over tasks, each counting the same."""
 
     system: str
-    """Its name; the controls, which have nothing to read, are a row of their own."""
+    """Its name; the controls, which have nothing to read, get a separate row."""
     length: int
     score: float
     """Samples without an answer count as 0."""

@@ -1,4 +1,4 @@
-"""Shows how a benchmark goes on: what is done, what it takes, and how long it will last."""
+"""Shows the progress of a benchmark: what is done, its cost, and the time left."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 NEARLY = 0.98
-"""How far a job counts as done at most before it is: predictions are rough."""
+"""Maximum progress of an unfinished job: predictions are rough."""
 DETAIL = 120
-"""Characters shown of why there is no answer."""
+"""Characters shown of the reason for a missing answer."""
 
 
 @dataclass
 class Pace:
-    """Of one system: what calls no model is done in no time, and says nothing of what does."""
+    """Per system: systems without model calls finish at once, and don't predict those with calls."""
 
     left: float = 0.0
     """Tokens of the jobs that have not ended."""
@@ -124,7 +124,7 @@ class Board:
 
     @property
     def left(self) -> float | None:
-        """Seconds until everything is done, each system at its pace of this session; None where nobody can tell yet.
+        """Seconds until everything is done, each system at its pace in this session; None if unknown.
 
         Jobs beside each other take as many seconds as there are of them: what is left is divided by how many were at
         work at once on average.
@@ -165,7 +165,7 @@ class Board:
 
 
 def line_of(record: Record) -> str:
-    """A record on one line: what it was, and what came of it."""
+    """A record on one line: the sample, and its outcome."""
     where = (
         f"{show_length(record.length):>6} {record.task:<19} {record.index:>4}  {record.system:<17}"
     )
@@ -176,7 +176,7 @@ def line_of(record: Record) -> str:
 
 
 class SilentWatcher:
-    """Is told what a runner does; counts, and says no more than what cannot be measured."""
+    """Receives a runner's progress; counts, and prints only what can't be measured."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
@@ -186,7 +186,7 @@ class SilentWatcher:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing to put back."""
+        """Nothing to restore."""
 
     def begin(self, job: Job, account: Account) -> None:
         """A sample is there, and a system goes to work on it."""
@@ -197,7 +197,7 @@ class SilentWatcher:
         self.board.end(job, record)
 
     def drop(self, job: Job, why: str) -> None:
-        """Its sample cannot be made. Said at once, not after hours, and once for a task."""
+        """Its sample can't be made. Reported at once, not after hours, and once per task."""
         self.board.end(job, None)
         if (job.task, why) not in self._said:
             self._said.add((job.task, why))
@@ -221,7 +221,7 @@ class PlainWatcher(SilentWatcher):
 
 
 class LiveWatcher(SilentWatcher):
-    """A title, a bar, the counts and the latest record on a terminal; they are gone at the end."""
+    """A title, a bar, the counts and the latest record on a terminal; removed at the end."""
 
     def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
         super().__init__(board)
@@ -233,7 +233,7 @@ class LiveWatcher(SilentWatcher):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Gives the terminal back."""
+        """Releases the terminal."""
         self._screen.stop()
 
     def _state(self) -> tuple[RenderableType, list[str]]:
@@ -244,7 +244,7 @@ class LiveWatcher(SilentWatcher):
 
 
 def watcher(display: Display, board: Board, title: str) -> SilentWatcher:
-    """Shows a session as `display` says; where standard output carries data, a terminal's standard error is used."""
+    """Shows a session as `display` says; if standard output carries data, on standard error if it is a terminal."""
     if display is Display.PLAIN:
         return PlainWatcher(board)
     stream = sys.stdout if display is Display.FULL else sys.stderr

@@ -24,7 +24,7 @@ Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of all that is ma
 
 @dataclass
 class Course(Going):
-    """How a command here is gone on with."""
+    """How to resume a command here."""
 
     def resume_command(self, run_id: str | None) -> str | None:
         """The command line again."""
@@ -42,7 +42,7 @@ def places_of(size: str, out: Path, seeds: str) -> list[Place]:
     """Where the courses of the seeds lie, each once.
 
     Raises:
-        ConfigError: these are no numbers, or there is no such size.
+        ConfigError: these aren't numbers, or there is no such size.
     """
     parts = [part.strip() for part in seeds.split(",")]
     if not all(part.isascii() and part.isdecimal() for part in parts):

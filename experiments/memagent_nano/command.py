@@ -1,4 +1,4 @@
-"""`python -m memagent_nano`: trains what is missing, measures it, and goes on where it was stopped."""
+"""`python -m memagent_nano`: trains what is missing, measures it, and resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Jobs = Annotated[int, typer.Option(min=1, help="Processes at once, one core each
 def root() -> None:
     """Train the small policies pico and nano from nothing, and measure what they can do.
 
-    Commands can be interrupted: the same command goes on.
+    Commands can be interrupted: the same command resumes.
     """
 
 

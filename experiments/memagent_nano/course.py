@@ -73,8 +73,8 @@ def arms(size: str) -> dict[str, Stage]:
     nothing of what is worth keeping. They are trained once for all seeds.
     (a) `shown`: an expert shows which notes the question needs. (b) `unshown`: an expert keeps notes whatever the
     question. (c) `-grpo`: after that, reinforcement learning from answers alone. (d) `-more`: more imitation instead;
-    `shown-long`: likewise, of longer documents. (e) `-right`: rejection sampling instead. (f) `-toss`: rewards that say
-    nothing. (g) `direct`: no memory; the window holds all of a training's document. `shown-dense`:
+    `shown-long`: likewise, of longer documents. (e) `-right`: rejection sampling instead. (f) `-toss`: random
+    rewards. (g) `direct`: no memory; the window holds all of a training's document. `shown-dense`:
     behind `shown-long`, more of documents whose notes stand closer. `gated`: behind that, the same memories with the
     update gate.
 

@@ -20,7 +20,7 @@ WINDOW = 1536
 ANSWER = 16
 """Tokens of a reply."""
 MOST = 8
-"""Characters that a token has at most on average: what stands before so many a token of the window is out of reach."""
+"""Maximum characters per token, on average: text more than this many per window token back is out of reach."""
 
 
 def prompt(document: str, question: str) -> str:

@@ -6,4 +6,4 @@ from memagent_train.errors import TrainingError
 
 
 class StageFailed(TrainingError):
-    """A process of a stage failed; the message has the end of its log. The same command goes on with the stage."""
+    """A process of a stage failed; the message has the end of its log. The same command resumes the stage."""

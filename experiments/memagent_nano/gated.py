@@ -43,7 +43,7 @@ def make(place: Place, stage: str) -> None:
 
 
 def lessons(size: Size, policy: Path, count: int) -> Iterator[Lesson]:
-    """What a policy makes of documents, each update twice: as it was, and as the update gate has it. Blocks.
+    """What a policy makes of documents, each update twice: original, and as with the update gate. Blocks.
 
     Args:
         size: of the policy.
@@ -60,7 +60,7 @@ def lessons(size: Size, policy: Path, count: int) -> Iterator[Lesson]:
 
 
 def gate_lesson(said: str, reply: str) -> Lesson:
-    """An update in the words of the update gate: where the memory stays as it was, it is kept in a word."""
+    """An update in the words of the update gate: if the memory is unchanged, the reply is the keep word."""
     prompts = PromptSet.load(PROMPTS)
     plain, offered = (_tail(prompts, gate) for gate in ("off", "update"))
     return said.removesuffix(plain) + offered, prompts.keep if reply == memory_of(said) else reply

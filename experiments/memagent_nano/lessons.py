@@ -101,7 +101,7 @@ def traces(
     Args:
         size: of documents and memories.
         keep: what the expert keeps.
-        tokenizer: a file or folder: what counts chunks.
+        tokenizer: a file or folder, which measures chunks.
         count: of documents.
         seed: of documents, and of what the expert drops.
         lengths: see `documents`.

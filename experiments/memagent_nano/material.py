@@ -37,7 +37,7 @@ def make(
     Args:
         place: of a course of any seed.
         names: of lessons; what stands for no file is passed over.
-        say: tells people how it goes on, a line at a time.
+        say: prints progress, a line at a time.
 
     Raises:
         ConfigError: the folder cannot be made.

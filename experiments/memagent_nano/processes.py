@@ -48,7 +48,7 @@ def python(log: Path, module: str, *arguments: str) -> None:
         how = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
         raise StageFailed(
             f"`python -m {what}` {how}; the end of {str(log)!r}:\n{_end(log, begun)}\n"
-            f"Put right what it says, and give the same command again: it goes on from what is there"
+            f"Fix what it reports, and run the same command again: it resumes from what is there"
         )
 
 

@@ -129,7 +129,7 @@ def read(file: Path) -> list[Trial]:
     """What `keep` wrote.
 
     Raises:
-        ConfigError: there is no such file, or a line is no reading.
+        ConfigError: there is no such file, or a line isn't a reading.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -141,7 +141,7 @@ def read(file: Path) -> list[Trial]:
         return [Trial(**json.loads(line)) for line in lines]
     except (ValueError, TypeError) as error:
         raise ConfigError(
-            f"{str(file)!r} holds a line that is no reading ({error}): give what `follow` wrote"
+            f"{str(file)!r} holds a line that is not a reading ({error}): give what `follow` wrote"
         ) from error
 
 

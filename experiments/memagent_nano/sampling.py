@@ -20,7 +20,7 @@ GROUP = 64
 
 
 def sample(place: Place, stage: str, first: int, documents: int) -> None:
-    """Rolls documents of the training out, a rollout each, and writes them down. Goes on where it was stopped. Blocks.
+    """Rolls documents of the training out, a rollout each, and writes them down. Resumes if it was stopped. Blocks.
 
     Args:
         place: of the course.

@@ -45,7 +45,7 @@ def ship(place: Place, stage: str, out: Path) -> None:
 def _reading(size: Size, stage: str) -> str:
     """How it was trained and measured."""
     return f"""\
-# What memagent reads with where its user says nothing else.
+# memagent's default settings for reading with this policy.
 prompts = "{PROMPTS.name}"
 window = {size.window}
 chunk_tokens = {size.chunk_tokens}

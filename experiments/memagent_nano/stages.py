@@ -19,7 +19,7 @@ MEASURED, GATE, KEPT = "measured", "gate.json", "kept.json"
 MADE = "made"
 """A policy that may not be whole yet."""
 ROLLOUTS = "rollouts"
-"""Lessons that are no file: the right ones among rollouts of the policy that a stage begins with."""
+"""Lessons that aren't a file: the right ones among rollouts of the policy that a stage begins with."""
 GATED = "gated"
 """The stage whose lessons the policy before it gives, and the name of these."""
 DOCUMENTS = 8192

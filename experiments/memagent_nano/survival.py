@@ -64,7 +64,7 @@ class Forecast:
     n: int
     """Samples that are to be measured."""
     low: float
-    """With `high`: what the mean of so many samples lies between, at 95%."""
+    """With `high`: the 95% interval of the mean."""
     mean: float
     high: float
 

@@ -38,7 +38,7 @@ def perform_all(work: Sequence[Work], *, jobs: int, say: Say) -> None:
     Args:
         work: in an order in which it can be done.
         jobs: how many pieces at once.
-        say: tells people how it goes on, a line at a time.
+        say: prints progress, a line at a time.
 
     Raises:
         MemagentError: what a piece of work raised.

@@ -60,7 +60,7 @@ __all__ = [
     "open_model",
     "tool",
 ]
-# Loaded on first use: `import memagent` stays fast, and pays for nothing that is not used.
+# Loaded on first use, so `import memagent` stays fast.
 _HOMES = {
     "memory.agent": ("MemoryAgent", "RunStream"),
     "run.result": ("Estimate", "Result", "SessionResult"),

@@ -8,19 +8,19 @@ from memagent.errors import QuestionTooLong, WindowTooSmall
 from memagent.messages import Leaf
 
 DEFAULT_WINDOW = 8192
-"""The published system's window. A larger one is used only when asked for: cost a token grows with it."""
+"""The published system's window. A larger one is used only on request: cost per token grows with it."""
 JOINT_SLACK = 16
-"""Texts counted apart may take more tokens once joined: four fields, two ends each, two tokens an end."""
+"""Texts counted separately may take more tokens once joined: four fields, two ends each, two tokens per end."""
 MEMORY_SHARE = 1024 / 8072
 """The published memory of 1024 tokens, as a share of what the frames leave of an 8192 window."""
 CHUNK_SHARE = 5000 / 8192
 """The published chunk of 5000 tokens in a window of 8192."""
 MIN_CHUNK = 32
-"""Below this a chunk carries no sentence, and a single character might not fit."""
+"""A smaller chunk couldn't hold a sentence, and a single character might not fit."""
 
 
 class ContextBudget(Leaf):
-    """Token counts that together never exceed the window."""
+    """Token counts whose sum never exceeds the window."""
 
     window: int
     frame: int
@@ -28,11 +28,11 @@ class ContextBudget(Leaf):
     question: int
     """Tokens of the (longest) question."""
     memory: int
-    """Most tokens of the memory."""
+    """Maximum tokens of the memory."""
     output: int
-    """Most tokens that one call may generate."""
+    """Maximum tokens that one call may generate."""
     chunk: int
-    """Most tokens of a chunk."""
+    """Maximum tokens of a chunk."""
 
     @computed_field
     @property
@@ -53,26 +53,26 @@ class ContextBudget(Leaf):
     ) -> ContextBudget:
         """Divides a window.
 
-        With `U = window - frame - 16`: memory and output are each `U * 1024 / 8072`, the question takes
-        what it has (at most as much), the chunk the rest (at most `5000 * window / 8192`).
+        With `U = window - frame - 16`: memory and output each get `U * 1024 / 8072`, the question gets
+        what it needs (up to the same share), the chunk gets the rest (up to `5000 * window / 8192`).
 
         Args:
             window: tokens of prompt plus output.
             frame: tokens of the largest prompt with empty fields.
             question: tokens of the longest question.
-            empty_memory: tokens of the text that stands for "no memory yet".
-            memory: memory (and output) tokens instead of the share above.
-            chunk: chunk tokens instead of the rest.
+            empty_memory: tokens of the text that means "no memory yet".
+            memory: memory (and output) tokens, instead of the share above.
+            chunk: chunk tokens, instead of the rest.
 
         Raises:
-            WindowTooSmall: no room for a chunk of at least 32 tokens, or for what was asked.
-            QuestionTooLong: the question takes more than its share.
+            WindowTooSmall: there is no room for a chunk of 32 tokens, or for the requested sizes.
+            QuestionTooLong: the question exceeds its share.
         """
         usable = window - frame - JOINT_SLACK
         if usable < MIN_CHUNK:
             raise WindowTooSmall(
-                f"the window of {window!r} tokens is too small: the prompt takes {frame + JOINT_SLACK} of it "
-                f"before any text; use a larger window (--window)"
+                f"the window of {window!r} tokens is too small: the prompt alone takes {frame + JOINT_SLACK} of it; "
+                f"use a larger window (--window)"
             )
         share = int(usable * MEMORY_SHARE)
         memory_tokens = share if memory is None else memory
@@ -83,22 +83,22 @@ class ContextBudget(Leaf):
         )
         if memory_tokens < max(empty_memory, 1):
             raise WindowTooSmall(
-                f"a memory of {memory_tokens!r} tokens is too small: the empty memory's text alone "
+                f"a memory of {memory_tokens!r} tokens is too small: the placeholder for an empty memory alone "
                 f"takes {empty_memory} ({numbers}); use a larger window (--window) or memory (--memory-tokens)"
             )
         if question > share and share >= 1 and usable - 2 * memory_tokens >= MIN_CHUNK:
             raise QuestionTooLong(
-                f"the question takes {question!r} tokens, at most {share} fit a window of {window}: "
-                f"shorten it, put its long part into the document, or use a larger window (--window)"
+                f"the question takes {question!r} tokens, but a window of {window} allows {share}: "
+                f"shorten it, move its long part into the document, or use a larger window (--window)"
             )
         if rest < MIN_CHUNK:
             raise WindowTooSmall(
-                f"the window of {window!r} tokens leaves {max(rest, 0)} for a chunk, at least {MIN_CHUNK} "
-                f"are needed ({numbers}); use a larger window (--window) or a smaller memory (--memory-tokens)"
+                f"the window of {window!r} tokens leaves {max(rest, 0)} for a chunk, which needs at least {MIN_CHUNK} "
+                f"({numbers}); use a larger window (--window) or a smaller memory (--memory-tokens)"
             )
         if chunk is not None and not MIN_CHUNK <= chunk <= rest:
             raise WindowTooSmall(
-                f"a chunk of {chunk!r} tokens does not fit: between {MIN_CHUNK} and {rest} are possible "
+                f"a chunk of {chunk!r} tokens does not fit: it must be {MIN_CHUNK} to {rest} tokens "
                 f"({numbers}); change --chunk-tokens, or use a larger window (--window)"
             )
         return cls(

@@ -1,4 +1,4 @@
-"""What a compaction did, as data that can be kept and shown."""
+"""What a compaction did, as data to store and show."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ Tier = Literal["stale", "clip", "summary"]
 
 
 What = Literal["stale", "duplicate", "clipped", "dropped", "summarised", "shown_again"]
-"""What became of a text. `stale`: a later call had the same tool and arguments; `duplicate`: a later result is the same
-text; `clipped`: its head and tail are left; `dropped`: the turn left without being summarised, since it can be made
-again; `summarised`: the turn was shown to the summariser; `shown_again`: the turn stands, clipped if it had to be,
-behind the summary."""
+"""What happened to a text. `stale`: a later call had the same tool and arguments; `duplicate`: a later result is the
+same text; `clipped`: its head and tail remain; `dropped`: the turn left unsummarised, since it can be recreated;
+`summarised`: the turn was shown to the summariser; `shown_again`: the turn follows the summary, clipped if
+necessary."""
 
 
 class Change(Leaf):
-    """One text that left the context, or was made shorter."""
+    """One text that left the context or was shortened."""
 
     turn: int
-    """Which turn, counted from 0 over the whole session."""
+    """The turn, counted from 0 over the whole session."""
     what: What
     tool: str | None = None
-    """Of a single result: the tool that gave it."""
+    """For a single result: the tool that returned it."""
     call: str | None = None
-    """Of a single result: the id of its call, as the model sees it."""
+    """For a single result: the id of its call, as the model sees it."""
     tokens_before: int
     tokens_after: int
-    """0 where nothing stands in its place (a summary stands for all turns together)."""
+    """0 if nothing replaces it (a summary replaces all turns together)."""
     handle: str
-    """Where the whole text is in the archive."""
+    """The archive's handle of the whole text."""
 
 
 class Compaction(Leaf):
     """What one compaction did."""
 
     tiers: tuple[Tier, ...]
-    """Those that counted, in order."""
+    """The tiers used, in order."""
     changes: tuple[Change, ...]
     tokens_before: int
     """Tokens of the prompt before it."""
     tokens_after: int
     """Tokens of the prompt after it."""
     stage: int
-    """Summaries written so far, this one included: 0 until the first."""
+    """Summaries written so far, including this one; 0 before the first."""
     summary: str | None = None
-    """The new summary; None where the cheaper tiers sufficed."""
+    """The new summary; None if the cheaper tiers sufficed."""
     cut: bool = False
-    """The summary was over its tokens, and was cut where a sentence ends."""
+    """The summary exceeded its token limit and was cut at a sentence end."""
     early: bool = False
-    """The summary was begun before it was due."""
+    """The summary was started before it was due."""
     neutralised: int = 0
-    """Look-alikes of tags and control tokens in the summary that were made harmless."""
+    """Look-alikes of tags and control tokens neutralised in the summary."""
     retried: tuple[str, ...] = ()
-    """Why calls were sent again: what was wrong with the reply, or the error."""
+    """Why calls were retried: the fault in the reply, or the error."""
     usage: Usage = Usage()
-    """What the summary calls cost, those since the compaction before that led to nothing apart."""
+    """Cost of the summary calls; failed ones since the previous compaction are counted separately."""
     conversations: tuple[Conversation, ...] = ()
-    """Each summary call that was used, with its reply; more than one where the turns did not fit a single call."""
+    """The summary calls used, with their replies; several if the turns didn't fit a single call."""
 
     def segments(self, before: tuple[Message, ...]) -> list[Conversation]:
-        """The conversations that it ended: what was in the context, and how it was summarised.
+        """The conversations that it ended: the context's contents, and how they were summarised.
 
-        A summary behind all that the model said is the end of that conversation. Else (a turn was left out, or there
-        were several passes) the context stands by itself, so that nothing that was sampled is lost.
+        A summary that follows everything the model said ends that conversation. Otherwise (a turn was left out, or
+        there were several passes) the context is a separate conversation, so that nothing sampled is lost.
         """
         own = conversation_of(before)
         for context, summary in zip(own, self.conversations, strict=False):
@@ -76,9 +76,9 @@ class Compaction(Leaf):
 
 
 def conversation_of(messages: tuple[Message, ...]) -> tuple[Conversation, ...]:
-    """The conversation that a context is: up to the model's last words, since it saw nothing of what stands behind.
+    """The context as a conversation: up to the model's last message, since it saw nothing after that.
 
-    Without any words of the model there is none.
+    None if the model said nothing.
     """
     said = [place for place, message in enumerate(messages) if message.role == "assistant"]
     return (Conversation(messages=messages[: said[-1] + 1], kind="act"),) if said else ()

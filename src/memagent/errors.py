@@ -1,6 +1,6 @@
-"""Every error that memagent raises on purpose; docs/errors.md draws their tree, with causes and remedies.
+"""Every error that memagent raises on purpose; docs/errors.md has the tree, with causes and remedies.
 
-A message names the value (`!r`) and the remedy. Errors of other libraries are translated where they
+A message gives the value (`!r`) and the remedy. Errors from other libraries are translated where they
 enter (documents, models, runstore), with the original as `__cause__`.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 class MemagentError(Exception):
     """Base of all errors of this package.
 
-    `run_id` is set when the error ended a run that can be resumed.
+    `run_id` is set if the error ended a run that can be resumed.
     """
 
     run_id: str | None = None
@@ -37,7 +37,7 @@ class BudgetError(ConfigError):
 
 
 class WindowUnknown(BudgetError):
-    """Neither the model nor the caller says how large the window is."""
+    """Neither the model nor the caller gives the window's size."""
 
 
 class WindowTooSmall(BudgetError):
@@ -45,7 +45,7 @@ class WindowTooSmall(BudgetError):
 
 
 class QuestionTooLong(BudgetError):
-    """The question takes more tokens than its share of the window."""
+    """The question exceeds its share of the window."""
 
 
 class DocumentError(MemagentError):
@@ -61,13 +61,13 @@ class EmptyDocument(DocumentError):
 
 
 class BinaryDocument(DocumentError):
-    """The source is not text (or a format that this version does not read)."""
+    """The source is not text, or is in an unsupported format."""
 
 
 class DecodingError(DocumentError):
     """A byte of the source does not decode.
 
-    `offset` is the position of that byte from the start of the (decompressed) source, or None where
+    `offset` is that byte's position in the (decompressed) source, or None if
     the failure has no single position.
     """
 
@@ -77,14 +77,14 @@ class DecodingError(DocumentError):
 
 
 class DocumentRequired(DocumentError):
-    """The run's source was not a path, so it has to be handed in again."""
+    """The run's source was not a path, so it must be passed again."""
 
 
 class ModelError(MemagentError):
     """A call to a model failed.
 
-    `retryable` says whether the same request may succeed later, `retry_after` is the server's wish in
-    seconds, `attempts` counts how often the request was sent before this error was given up on (0: not at all).
+    `retryable` says whether the same request may succeed later, `retry_after` is the delay in seconds that the
+    server asked for, `attempts` is how many times the request was sent (0: not at all).
     """
 
     retryable: bool = False
@@ -102,7 +102,7 @@ class ConnectionFailed(ModelError):
 
 
 class TLSFailed(ConnectionFailed):
-    """No encrypted connection comes about: the certificate is not trusted, or http and https are mixed up."""
+    """The TLS connection failed: the certificate is not trusted, or http and https are mixed up."""
 
     retryable = False
 
@@ -114,7 +114,7 @@ class RequestTimeout(ModelError):
 
 
 class ServerBusy(ModelError):
-    """The server asks to come back later (429, 503)."""
+    """The server asks to retry later (429, 503)."""
 
     retryable = True
 
@@ -132,15 +132,15 @@ class BadResponse(ModelError):
 
 
 class AuthenticationFailed(ModelError):
-    """The server refuses the API key, or wants one."""
+    """The server rejects the API key, or requires one."""
 
 
 class ModelNotFound(ModelError):
-    """The server does not serve the model that was named."""
+    """The server does not serve the named model."""
 
 
 class NoReply(ModelError):
-    """The model answered with no text: it refused, or called a tool that it was not given."""
+    """The reply has no text: the model refused, or called a tool that it wasn't given."""
 
 
 class ContextOverflow(ModelError):
@@ -148,11 +148,11 @@ class ContextOverflow(ModelError):
 
 
 class PromptTruncated(ModelError):
-    """The server cut the prompt without a word: it reports far fewer tokens than the prompt has."""
+    """The server silently truncated the prompt: it reports far fewer tokens than were sent."""
 
 
 class DeviceFull(ModelError):
-    """The prompt does not fit the memory of the device that the model runs on."""
+    """The prompt does not fit in the memory of the device that runs the model."""
 
 
 class FetchFailed(ModelError):
@@ -160,57 +160,57 @@ class FetchFailed(ModelError):
 
 
 class RequestRefused(ModelError):
-    """The server refuses the request (other 4xx)."""
+    """The server rejects the request (other 4xx)."""
 
 
 class ToolError(MemagentError):
-    """A tool, or the server that it comes from, failed.
+    """A tool, or its server, failed.
 
-    A tool may raise it for what a model can act upon: the model is told the message as it is.
+    A tool may raise it for a problem that the model can act on: the model gets the message verbatim.
     """
 
 
 class BadArguments(ToolError):
-    """The arguments of a call do not fit the tool; the message says which, and what is expected."""
+    """The arguments of a call are invalid; the message says which, and what is expected."""
 
 
 class LimitReached(MemagentError):
-    """A usage limit is reached.
+    """A usage limit was reached.
 
-    Raised before the call that would pass the limit; the reading loop turns it into
+    Raised before the call that would exceed the limit; the reading loop turns it into
     `StopReason.LIMIT`, so callers of an agent see it as data, not as an exception.
     """
 
 
 class SessionError(MemagentError):
-    """The context of a tool session cannot do what was asked."""
+    """An operation on a tool session's context failed."""
 
 
 class CompactionFailed(SessionError):
-    """The context could not be made smaller; the history is as it was, and it may be tried again."""
+    """The context could not be compacted; the history is unchanged, and compaction may be retried."""
 
 
 class OutOfSummaries(SessionError):
-    """A session has written as many summaries as it may, and its context is full again.
+    """A session has used all its summaries, and its context is full again.
 
     The loop turns it into `StopReason.OUT_OF_SUMMARIES`, so callers of an agent see it as data.
     """
 
 
 class UnknownHandle(SessionError):
-    """The archive holds no text of that handle."""
+    """The archive has no text with that handle."""
 
 
 class StoreError(MemagentError):
-    """The run store cannot do what was asked."""
+    """A run store operation failed."""
 
 
 class RunNotFound(StoreError):
-    """The store has no run of that id."""
+    """The store has no run with that id."""
 
 
 class RunMismatch(StoreError):
-    """The run id exists, with another document, question or setting."""
+    """The run id exists, but with a different document, question or setting."""
 
 
 class RunBusy(StoreError):
@@ -226,7 +226,7 @@ class StoreCorrupt(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    """The store, or its folder, cannot be written."""
+    """The store or its folder isn't writable."""
 
 
 class StoreFull(StoreError):

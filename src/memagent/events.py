@@ -1,8 +1,8 @@
 """What a loop emits: each step as a typed, committed event.
 
-An event is handed out only after it is in the run store, with a `seq` that counts from 0 within its
-run. A resumed run hands out the committed events again, verbatim, and goes on from there: whoever
-remembers the last `seq` seen neither misses nor doubles one.
+An event is delivered only after it is in the run store, with a `seq` that counts from 0 within its
+run. A resumed run delivers the committed events again, verbatim, then continues: a consumer that
+remembers the last `seq` it saw neither misses nor repeats one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memagent.trajectory import StopReason
 
 class _Event(Leaf):
     seq: int = -1
-    """Place in the run's event log; -1 until committed."""
+    """Position in the run's event log; -1 until committed."""
 
 
 class _QuestionEvent(_Event):
@@ -27,7 +27,7 @@ class _QuestionEvent(_Event):
 
 
 class RunStarted(_Event):
-    """The run was made; nothing has been sent yet."""
+    """The run was created; nothing has been sent yet."""
 
     type: Literal["run_started"] = "run_started"
     run_id: str
@@ -57,7 +57,7 @@ class ChunkRead(_Event):
 
 
 class Neutralised(_Event):
-    """Look-alikes of prompt fields or control tokens in a chunk were made harmless."""
+    """Look-alikes of prompt fields or control tokens in a chunk were neutralised."""
 
     type: Literal["neutralised"] = "neutralised"
     chunk: int
@@ -83,7 +83,7 @@ class MemoryKept(_QuestionEvent):
 
 
 class MemoryTruncated(_QuestionEvent):
-    """A memory was over its budget, or cut off, and was cut at a sentence end."""
+    """A memory exceeded its budget or was cut off, and was cut at a sentence end."""
 
     type: Literal["memory_truncated"] = "memory_truncated"
     chunk: int
@@ -99,23 +99,23 @@ class Settled(_QuestionEvent):
 
 
 class MemoryDegenerate(_QuestionEvent):
-    """A new memory still said nothing when it had been asked for again (see `MemoryAgent(degenerate=)`)."""
+    """A new memory was still degenerate after retries (see `MemoryAgent(degenerate=)`)."""
 
     type: Literal["degenerate"] = "degenerate"
     chunk: int
     problem: str
     kept: bool
-    """The memory before it was kept; else it was taken as it is."""
+    """Whether the old memory was kept; otherwise the new one was accepted."""
 
 
 class Retried(_QuestionEvent):
-    """A call was sent again; `chunk` is None for the answer call."""
+    """A call was retried; `chunk` is None for the answer call."""
 
     type: Literal["retried"] = "retried"
     chunk: int | None
     reason: str
     waited: float = 0.0
-    """Seconds slept before sending again."""
+    """Seconds slept before the retry."""
 
 
 class Answered(_QuestionEvent):
@@ -124,11 +124,11 @@ class Answered(_QuestionEvent):
     type: Literal["answered"] = "answered"
     answer: str
     form_found: bool
-    """False when the prompt set's answer form (a box, say) was not in the reply: the whole reply is the answer."""
+    """False if the reply lacks the prompt set's answer form (a box, say): the whole reply is the answer."""
     truncated: bool
-    """True when the reply was cut off by its token limit."""
+    """True if the reply was cut off by its token limit."""
     partial: bool = False
-    """True when a usage limit stopped the reading, and the answer is from the memory so far (`Limits.answer`)."""
+    """True if a usage limit stopped the reading and the answer is from the memory so far (`Limits.answer`)."""
     usage: Usage
 
 
@@ -139,34 +139,34 @@ class Stopped(_QuestionEvent):
     reason: StopReason
     detail: str
     usage: Usage
-    """What the last call's unusable replies cost."""
+    """Cost of the last call's unusable replies."""
 
 
 class SessionStarted(_Event):
-    """A tool session was made; nothing has been sent yet."""
+    """A tool session was created; nothing has been sent yet."""
 
     type: Literal["session_started"] = "session_started"
     run_id: str
     model: str
     task: str
     tools: tuple[str, ...]
-    """Names of the tools that the model is offered."""
+    """Names of the tools offered to the model."""
     counter: str
     """Name of the token counter."""
     working_context: int
-    """Most tokens of prompt plus output of a call."""
+    """Maximum tokens of prompt plus output per call."""
 
 
 class Acted(_Event):
-    """The model said what to do next."""
+    """The model chose what to do next."""
 
     type: Literal["acted"] = "acted"
     step: int
     text: str
-    """What it said beside its calls."""
+    """Its text, apart from its calls."""
     calls: tuple[ToolCall, ...]
     prompt_tokens: int
-    """Tokens of the prompt as they were counted before it was sent."""
+    """Tokens of the prompt, counted before it was sent."""
     usage: Usage
 
 
@@ -178,13 +178,13 @@ class ToolReturned(_Event):
     call: ToolCall
     output: str
     ok: bool
-    """False: the call was malformed, or the tool failed."""
+    """False if the call was malformed or the tool failed."""
     neutralised: int = 0
-    """Look-alikes of tags and control tokens in the output that were made harmless before the model saw it."""
+    """Look-alikes of tags and control tokens neutralised in the output before the model saw it."""
 
 
 class ToolInterrupted(_Event):
-    """A call was under way when a session ended, and may have had its effect: it was not repeated."""
+    """A call was in progress when a session ended and may have taken effect, so it was not repeated."""
 
     type: Literal["tool_interrupted"] = "tool_interrupted"
     step: int
@@ -192,11 +192,11 @@ class ToolInterrupted(_Event):
 
 
 class Compacted(_Event):
-    """The working context was made smaller."""
+    """The working context was compacted."""
 
     type: Literal["compacted"] = "compacted"
     step: int
-    """How many steps were made before."""
+    """Number of steps made before."""
     compaction: Compaction
 
 

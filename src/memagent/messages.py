@@ -1,4 +1,4 @@
-"""What goes to a model and what comes back: the types of the one seam, `ChatModel`."""
+"""What goes to a model and what comes back: the types of the `ChatModel` protocol."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CallKind = Literal["update", "answer", "act", "summary", "other"]
 
 
 class Leaf(BaseModel):
-    """Base of the value types: immutable, unknown fields refused."""
+    """Base of the value types: immutable, unknown fields rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Options(Leaf):
-    """Base of what users construct: a bad or unknown value is a ConfigError."""
+    """Base of types that users construct: a bad or unknown value raises a ConfigError."""
 
     if not TYPE_CHECKING:  # type checkers know the fields
 
@@ -43,12 +43,12 @@ class Options(Leaf):
             except ValidationError as error:
                 raise ConfigError(describe_problem(error)) from error
 
-        # Without it, pydantic would call `__init__` for nested values too, and could not name their place.
+        # Otherwise pydantic would call `__init__` for nested values too, and couldn't name their location.
         __init__.__pydantic_base_init__ = True
 
 
 class _Sparse(Leaf):
-    """What only tool sessions have is left out of the serialised form where it is empty."""
+    """Omits empty fields that only tool sessions use from the serialised form."""
 
     @model_serializer(mode="wrap")
     def _serialise(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -63,28 +63,28 @@ class _Sparse(Leaf):
 
 
 class ToolCall(_Sparse):
-    """A model's wish that a tool be run."""
+    """A model's request to run a tool."""
 
     id: Text
-    """What the result names it by."""
+    """The id by which the result refers to it."""
     name: Text
     arguments: Text
-    """JSON as the model wrote it: it may be malformed."""
+    """JSON as the model wrote it; may be malformed."""
     extra: Extra = Field(default_factory=dict)
-    """Other fields of the call, which its server may want back (Gemini's `extra_content`)."""
+    """Other fields of the call, which its server may need back (Gemini's `extra_content`)."""
 
     def values(self) -> dict[str, JsonValue]:
-        """The arguments as chat templates take them, empty where they are no JSON object: vLLM reads them so too."""
+        """The arguments as chat templates take them; empty if they aren't a JSON object, as in vLLM."""
         try:
             found: object = json.loads(self.arguments)
-            # Half surrogate pairs fail here, and numbers that are none in JSON.
+            # Lone surrogates fail here, and so do numbers that JSON doesn't allow.
             json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
     def to_openai(self) -> dict[str, Any]:
-        """As an element of a message's `tool_calls`."""
+        """The call as an element of a message's `tool_calls`."""
         function = {"name": self.name, "arguments": self.arguments}
         return {**self.extra, "id": self.id, "type": "function", "function": function}
 
@@ -97,23 +97,23 @@ class ToolSpec(Leaf):
     parameters: Mapping[str, JsonValue] = Field(
         default_factory=lambda: {"type": "object", "properties": {}}
     )
-    """JSON schema of the arguments, an object."""
+    """JSON schema of the arguments, of type object."""
 
     def to_openai(self) -> dict[str, Any]:
-        """As an element of a request's `tools`. The description is there even if empty: templates write what it is."""
+        """The tool as an element of a request's `tools`, with its description even if empty: templates expect it."""
         return {"type": "function", "function": dict(self) | {"parameters": dict(self.parameters)}}
 
 
 class ServedFunction(BaseModel):
-    """What a served call wants run."""
+    """The function that a served call names."""
 
     name: str = Field(min_length=1)
     arguments: str | dict[str, JsonValue] | None = None
-    """JSON, or what it stands for: a few servers send the object itself."""
+    """JSON text, or the object itself, as a few servers send it."""
 
 
 class ServedCall(BaseModel):
-    """A tool call as OpenAI-compatible servers send it, fairly or not."""
+    """A tool call as OpenAI-compatible servers send it, well-formed or not."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -125,24 +125,24 @@ def read_extra(served: BaseModel, *read: str) -> dict[str, JsonValue]:
     """Reads the fields of a message or call that its type does not declare. Empty ones are left out.
 
     Args:
-        served: of a type that allows other fields.
-        read: names of those that say nothing more.
+        served: an instance of a type that allows extra fields.
+        read: names of fields to ignore, having been read already.
     """
     extra: dict[str, Any] = served.model_extra or {}
     others = {name: v for name, v in extra.items() if name not in read}
-    # Numbers say something even if they are 0.
+    # Numbers carry information even if they are 0.
     return {name: v for name, v in others.items() if v or isinstance(v, (int, float))}
 
 
 def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:
-    """The calls of one message. One whose id is missing, or was an earlier one's, gets an id by its place.
+    """The calls of one message. A call whose id is missing or repeated gets an id from its position.
 
-    Calls without arguments (none, an empty text) get an empty object.
+    Missing or empty arguments become an empty object.
     """
     calls: list[ToolCall] = []
     taken: set[str] = set()
     for place, call in enumerate(served):
-        # Nine letters and digits: Mistral's templates take no other ids.
+        # Nine letters and digits: Mistral's templates accept no other ids.
         ids = (f"call{number:05d}" for number in range(place, place + len(taken) + 1))
         unused = next(name for name in ids if name not in taken)
         name = call.id if call.id and call.id not in taken else unused
@@ -178,30 +178,32 @@ class Message(_Sparse):
     role: Role
     content: Text
     tool_calls: tuple[ToolCall, ...] = ()
-    """Of an assistant: the tools that it wants run, in order."""
+    """For an assistant: the tools to run, in order."""
     tool_call_id: Text | None = None
-    """Of a tool: the call that this is the result of."""
+    """For a tool: the id of the call that this is the result of."""
     extra: Extra = Field(default_factory=dict)
-    """Other fields, which the server may want back (DeepSeek's `reasoning_content`). A `content` here goes in the place
-    of the text: parts that are more than texts."""
+    """Other fields, which the server may need back (DeepSeek's `reasoning_content`). A `content` here replaces the
+    text when sent: parts that aren't only text."""
 
     @classmethod
     def from_openai(cls, fields: Mapping[str, Any] | Message) -> Message:
-        """Reads a message in OpenAI's form, a request's or a reply's; a `Message` is itself.
+        """Reads a message in OpenAI's form, from a request or a reply; a `Message` is returned unchanged.
 
-        Other fields (`name`, `reasoning_content`) go into `extra` unless they are empty, a `developer` is a `system`,
-        text parts become lines, and no content is an empty one. Calls are read as `read_calls` does.
+        Other non-empty fields (`name`, `reasoning_content`) go into `extra`, a `developer` becomes a `system`,
+        text parts become lines, and missing content becomes empty. Calls are read as by `read_calls`.
 
         Raises:
-            ConfigError: it is no such message, or holds what is no text, or a `function_call`.
+            ConfigError: it isn't a chat message, has non-text content, or has a `function_call`.
         """
         if isinstance(fields, Message):
             return fields
         if hasattr(fields, "model_dump"):
-            raise ConfigError(f"{quote(fields)} is an object: give message.model_dump()")
+            raise ConfigError(
+                f"{quote(fields)} is an object, not a mapping: give message.model_dump()"
+            )
         if isinstance(fields, Mapping) and fields.get("function_call") is not None:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
-                f"{quote(fields)}: a function_call is the old form of a call, which has no id; use tool_calls"
+                f"{quote(fields)}: function_call is the deprecated form, which has no id; use tool_calls"
             )
         try:
             served = _ServedMessage.model_validate(fields)
@@ -211,13 +213,15 @@ class Message(_Sparse):
                 f"role and a content of text"
             ) from error
         if served.tool_calls and served.role != "assistant":
-            raise ConfigError(f"{quote(fields)}: tool_calls are only an assistant's to make")
+            raise ConfigError(
+                f"{quote(fields)}: only an assistant message may have tool_calls; remove them"
+            )
         extra = read_extra(served, "function_call")
         parts = served.content if isinstance(served.content, list) else [served.content or ""]
         if other := next((part for part in parts if isinstance(part, _OtherPart)), None):
             if served.role != "assistant":
                 raise ConfigError(
-                    f"{quote(fields)}: content of type {other.type!r} is not supported; give texts"
+                    f"{quote(fields)}: content of type {other.type!r} is not supported; give text"
                 )
             extra["content"] = fields["content"]
         texts = [part if isinstance(part, str) else getattr(part, "text", None) for part in parts]
@@ -230,9 +234,9 @@ class Message(_Sparse):
         )
 
     def to_openai(self) -> dict[str, Any]:
-        """The message in OpenAI's form, with the keys that it needs and those of `extra`.
+        """The message in OpenAI's form, with the required keys and those of `extra`.
 
-        Content that is empty beside tool calls is null, as OpenAI sends it: some gateways refuse an empty text there.
+        Empty content next to tool calls becomes null, as OpenAI sends it: some gateways reject an empty text there.
         """
         fields: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.tool_calls:
@@ -244,7 +248,7 @@ class Message(_Sparse):
 
 
 class Sampling(Options):
-    """How tokens are drawn. The defaults are those of the published system at inference."""
+    """How tokens are sampled. The defaults are those of the published system at inference."""
 
     temperature: float = Field(default=0.7, ge=0, allow_inf_nan=False)
     top_p: float = Field(default=0.95, gt=0, le=1)
@@ -253,28 +257,28 @@ class Sampling(Options):
 class ChatRequest(Leaf):
     """One call to a model.
 
-    `kind` and `parts` stand beside the messages: they say what the call is for and from which texts
-    its prompt was made. Servers never see them; the embedded `extractive` model reads only them.
+    `kind` and `parts` accompany the messages: they say what the call is for and which texts
+    its prompt was made from. Servers never see them; the embedded `extractive` model reads only them.
     """
 
     messages: tuple[Message, ...]
     max_tokens: int = Field(gt=0)
-    """Most tokens that may be generated."""
+    """Maximum tokens to generate."""
     prompt_tokens: int | None = None
-    """What the sender counted the prompt as, or an upper bound; None where it did not count."""
+    """The sender's token count of the prompt, or an upper bound; None if it didn't count."""
     sampling: Sampling = Sampling()
     seed: int | None = None
     """Seed for the engine's sampler; None leaves it to the engine."""
     thinking: bool | None = None
-    """False asks a reasoning model to answer without reasoning; None leaves its default."""
+    """False asks a reasoning model to answer without reasoning; None keeps its default."""
     pattern: str | None = None
-    """A regular expression that the whole text has to match, where the engine can hold it to one; else ignored."""
+    """A regular expression that the whole text must match, if the engine can enforce one; else ignored."""
     stop: tuple[str, ...] = ()
-    """The engine stops behind the first of these strings, where it can; whoever reads the reply cuts it there."""
+    """The engine stops after the first of these strings, if it can; the reader of the reply cuts it there."""
     tools: tuple[ToolSpec, ...] = ()
-    """Tools that the model may call by the server's own means."""
+    """Tools that the model may call through the server's tool-call protocol."""
     tool_choice: Literal["none"] | None = None
-    """`none`: the prompt shows the tools, and none may be called."""
+    """`none`: the prompt shows the tools, but none may be called."""
     kind: CallKind = "other"
     parts: Mapping[str, str] = Field(default_factory=dict)
 
@@ -287,23 +291,23 @@ class FinishReason(StrEnum):
     LENGTH = "length"
     """`max_tokens` or the window was reached."""
     OTHER = "other"
-    """The text was withheld or cut by a filter: it is no reply."""
+    """The text was withheld or cut by a filter, so it isn't a reply."""
 
 
 class TokenIds(Leaf):
-    """The exact tokens of one call, where the engine gives them."""
+    """The exact tokens of one call, if the engine returns them."""
 
     prompt: tuple[int, ...]
     """P ids, as the engine saw the rendered prompt."""
     sampled: tuple[int, ...]
-    """T ids, as they were sampled."""
+    """T ids, as sampled."""
     logprobs: tuple[float, ...] | None = None
-    """T log-probabilities of the sampled ids, as the engine gives them: vLLM's are those before temperature and top-p
+    """T log-probabilities of the sampled ids, as the engine returns them: vLLM's are those before temperature and top-p
     unless it is started with `--logprobs-mode processed_logprobs`."""
 
 
 class Usage(Leaf):
-    """What calls cost. Retries and repeated calls are counted apart, never in the first four."""
+    """What calls cost. Retries and repeated calls are counted separately, never in the first four."""
 
     calls: int = 0
     """Calls whose reply was used (committed)."""
@@ -312,11 +316,11 @@ class Usage(Leaf):
     cached_tokens: int = 0
     """Prompt tokens that the engine took from its prefix cache."""
     retries: int = 0
-    """Calls that led to nothing: they failed, or their reply was unusable."""
+    """Calls that failed or whose reply was unusable."""
     retry_tokens: int = 0
-    """Prompt and completion tokens of replies that were thrown away."""
+    """Prompt and completion tokens of discarded replies."""
     repeated: int = 0
-    """Calls that were in flight when a run was killed, and were sent again on resume."""
+    """Calls that were in flight when a run was killed and were sent again on resume."""
 
     def __add__(self, other: Usage) -> Usage:
         names = Usage.model_fields
@@ -324,10 +328,10 @@ class Usage(Leaf):
 
 
 class Failure(Leaf):
-    """One failed attempt that a retry got over."""
+    """One failed attempt that a retry recovered from."""
 
     error: str
-    """Class name and message of the error; the last one of many may stand for several, and says so."""
+    """Class name and message of the error; in a long series the last entry may stand for several, and says so."""
     waited: float
     """Seconds slept before the next attempt."""
 
@@ -336,13 +340,13 @@ class Completion(_Sparse):
     """The reply to one `ChatRequest`."""
 
     text: Text
-    """The reply without the reasoning that the server separated from it."""
+    """The reply, without reasoning that the server separated from it."""
     tool_calls: tuple[ToolCall, ...] = ()
-    """Calls that the server read from the reply; what it made them of is not in `text`."""
+    """Calls that the server parsed from the reply; their source is not in `text`."""
     reasoning: Text = ""
-    """Reasoning that came in a field of its own (`reasoning`, `reasoning_content`)."""
+    """Reasoning that came in a separate field (`reasoning`, `reasoning_content`)."""
     extra: Extra = Field(default_factory=dict)
-    """What else the reply's message holds, for the `extra` of the assistant's message: a server may want it back."""
+    """Other fields of the reply's message, for `extra` of the assistant's message: a server may need them back."""
     finish_reason: FinishReason = FinishReason.STOP
     usage: Usage = Usage(calls=1)
     tokens: TokenIds | None = None

@@ -1,4 +1,4 @@
-"""What people read on a terminal: safe text, numbers and times, lines with colour, progress."""
+"""Terminal output for people: safe text, numbers and times, coloured lines, progress."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 REFRESH = 8
-"""Times a second that progress is drawn: smooth to the eye, and little work."""
+"""Progress redraws per second: smooth, but little work."""
 PIPE_WIDTH = 100
-"""Characters of a line that is clipped, where no terminal says how wide it is."""
+"""Width of clipped lines if there is no terminal to report one."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters other than tab and line feed: a document must not steer the terminal it is shown on."""
 
@@ -26,7 +26,7 @@ Part: TypeAlias = "str | tuple[str, str]"
 
 
 def clean(text: str) -> str:
-    """The text with every control character shown as U+FFFD, line ends as line feeds."""
+    """The text with control characters replaced by U+FFFD and line ends by line feeds."""
     return CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
@@ -70,14 +70,14 @@ def console(stream: IO[str]) -> Console:
 
 
 def say(first: str, rest: str = "", *, style: str) -> None:
-    """Writes one paragraph to standard error, its first words in a style; wrapped and coloured on a terminal only."""
+    """Writes one paragraph to standard error, its first words styled; wrapped and coloured only on a terminal."""
     Paper(sys.stderr, colour=on_terminal(sys.stderr)).line((first, style), f" {rest}".rstrip())
 
 
 class Paper:
-    """Lines on standard output, or another stream: coloured and wrapped at words, or as they are without `colour`.
+    """Lines on standard output or another stream, coloured and word-wrapped, or plain without `colour`.
 
-    Control characters in them are made visible.
+    Control characters are made visible.
     """
 
     def __init__(self, stream: IO[str] | None = None, *, colour: bool) -> None:
@@ -85,7 +85,7 @@ class Paper:
         self._console = console(self._stream) if colour else None
 
     def line(self, *parts: Part, indent: int = 0, hang: int = 0) -> None:
-        """Writes one paragraph: `indent` columns before each line, `hang` more before what a terminal wraps."""
+        """Writes one paragraph, indented by `indent` columns, and wrapped lines by `hang` more."""
         given = [(part, "") if isinstance(part, str) else part for part in parts]
         cleaned = [(clean(text), style) for text, style in given]
         if self._console is None:
@@ -102,19 +102,19 @@ class Paper:
         self._console.print(Padding(text, (0, 0, 0, indent), expand=False) if text else "")
 
     def gist(self, text: str, style: str = "", *, indent: int = 0, end: str = "") -> None:
-        """Writes as much of a text as fits one line of the terminal, or of `PIPE_WIDTH`; `end` stands behind it."""
+        """Writes as much of a text as fits one line of the terminal, or of `PIPE_WIDTH`, followed by `end`."""
         if self._console is None:
             self.line(shorten(text, PIPE_WIDTH - indent - len(end)) + end, indent=indent)
             return
         from rich.text import Text
 
-        # By cells, of which wide characters take two.
+        # Measured in cells: wide characters take two.
         line = Text(shorten(text, self._console.width), style=style)
         line.truncate(max(1, self._console.width - indent - len(end)), overflow="ellipsis")
         self._console.print(Text.assemble(" " * indent, line, (end, "dim")), no_wrap=True)
 
     def table(self, rows: list[tuple[str, str]]) -> None:
-        """Writes `name  value` rows, the names dim and of one width, further lines of a value beneath its first."""
+        """Writes `name  value` rows, the names dim and padded, further lines of a value aligned with its first."""
         width = max(len(name) for name, _ in rows) + 2
         if self._console is None:
             for name, value in rows:
@@ -132,9 +132,9 @@ class Paper:
 
 
 def live(screen: Console, draw: Callable[[], RenderableType]) -> Live:
-    """Redraws the foot of a terminal while work goes on; lines that are printed scroll by above it.
+    """Redraws the bottom of a terminal during work; printed lines scroll above it.
 
-    `draw` is called from another thread, `REFRESH` times a second.
+    `draw` is called from another thread, `REFRESH` times per second.
     """
     from rich.live import Live
 
@@ -148,7 +148,7 @@ def live(screen: Console, draw: Callable[[], RenderableType]) -> Live:
 
 
 def board(stream: IO[str], state: Callable[[], tuple[RenderableType, list[str]]]) -> Live:
-    """A bar below its title, the first of the lines, and above the others; they are gone at the end."""
+    """A bar below its title (the first line) and above the other lines; all are removed at the end."""
     from rich.console import Group
     from rich.text import Text
 
@@ -166,7 +166,7 @@ def board(stream: IO[str], state: Callable[[], tuple[RenderableType, list[str]]]
 
 
 def bar(fraction: float | None, left: float | None, unknown: str = "") -> RenderableType:
-    """A bar with the percentage and the seconds left; `unknown` stands beside it if there is no fraction."""
+    """A bar with the percentage and the time left; with `unknown` next to it if there is no fraction."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 

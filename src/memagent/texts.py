@@ -1,4 +1,4 @@
-"""Values, errors and counts put into words, texts repaired before they are sent or kept, and a search from the end."""
+"""Words for values, errors and counts, repairs of texts before they are sent or stored, and a search from the end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Annotated, Any, cast
 from pydantic import AfterValidator, JsonValue, ValidationError
 
 VALUE_CHARS = 100
-"""Enough of a wrong value to know it again."""
+"""Enough characters of a wrong value to recognise it."""
 MESSAGE_CHARS = 2000
-"""Of an error that a model is told: enough for a long message, and little of a small window (600 tokens)."""
+"""Maximum characters of an error for a model: a long message, but little of a small window (600 tokens)."""
 
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = _repr.maxlong = VALUE_CHARS
@@ -20,21 +20,21 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def quote(value: object) -> str:
-    """Quotes a value in an error, at a cost that does not grow with the value."""
-    # What is nested is bounded at each level only, so levels multiply.
+    """Quotes a value for an error message, in bounded time."""
+    # Nesting is bounded only per level, so levels multiply.
     text = _repr.repr(value)
     return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]}..."
 
 
 def clip(text: str, chars: int = MESSAGE_CHARS) -> str:
-    """The text, or its beginning and how much is left out."""
+    """The text, or its beginning and how many characters were left out."""
     if len(text) <= chars:
         return text
     return f"{text[:chars]}... ({len(text) - chars} more characters)"
 
 
 def message(error: BaseException) -> str:
-    """What an error says, clipped; empty where it says nothing, or fails to."""
+    """An error's message, clipped; empty if it has none, or producing it fails."""
     try:
         return clip(str(error).strip())
     except Exception:  # noqa: BLE001 - it is whoever wrote the tool who wrote __str__
@@ -55,9 +55,9 @@ def plural(number: int, word: str) -> str:
 
 
 def repair_surrogates(text: str) -> str:
-    """Puts U+FFFD for each half of a surrogate pair: no request, file or tokenizer takes one.
+    """Replaces each lone surrogate by U+FFFD: no request, file or tokenizer accepts one.
 
-    The text keeps its length in characters. Half a pair comes from escapes in JSON and from file names.
+    The text keeps its length in characters. Lone surrogates come from escapes in JSON and from file names.
     """
     if text.isascii():
         return text
@@ -69,9 +69,10 @@ def repair_surrogates(text: str) -> str:
 
 
 def last_end(pattern: re.Pattern[str], text: str, low: int, bound: int, look: int) -> int | None:
-    """The last end in (low, bound], None without one; an end is where the pattern's last named (empty) group stands.
+    """The last end in (low, bound], None if there is none.
 
-    The first look is at `look` characters before `bound`; the pattern sees two more behind it.
+    An end is the position of the pattern's last named (empty) group. The search starts `look` characters before
+    `bound`; the pattern sees two more after it.
     """
     start, stop = bound, bound + 3
     while start > low:
@@ -87,7 +88,7 @@ def last_end(pattern: re.Pattern[str], text: str, low: int, bound: int, look: in
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Changes each text in plain JSON data, the names of members too."""
+    """Transforms each text in plain JSON data, including member names."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -99,7 +100,7 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def describe_problem(error: ValidationError) -> str:
-    """The first problem that validation found, as part of a sentence: "window must be greater than 0, got 0"."""
+    """The first validation error, as part of a sentence: "window must be greater than 0, got 0"."""
     problem = error.errors(include_url=False)[0]
     where = ".".join(map(str, problem["loc"]))
     if problem["type"] == "missing":
@@ -118,11 +119,11 @@ def name_extra(what: str, extra: str) -> str:
 
 
 def repair_extra(extra: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Unknown fields without half surrogate pairs."""
+    """Unknown fields, without lone surrogates."""
     return map_texts(extra, repair_surrogates) if extra else extra
 
 
 Text = Annotated[str, AfterValidator(repair_surrogates)]
-"""Without half surrogate pairs, wherever it comes from."""
+"""Text without lone surrogates, wherever it comes from."""
 Extra = Annotated[dict[str, JsonValue], AfterValidator(repair_extra)]
-"""Fields that memagent does not read, carried through as they came."""
+"""Fields that memagent doesn't read, passed through unchanged."""

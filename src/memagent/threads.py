@@ -1,4 +1,4 @@
-"""Threads of memagent's own: a few for short blocking work, one a call for long work, one with an event loop."""
+"""memagent's threads: a few for short blocking work, one per call for long work, one with an event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memagent.texts import name_error
 
 WORKERS = max(1, min(4, (os.cpu_count() or 1) // 2))
 """Half the cores: the other half is for the event loop, and for an engine on the same machine. Few on purpose: each
-thread has a heap of its own, and the texts of a long run leave about 6 MB of holes in every heap that they pass."""
+thread has a separate heap, and the texts of a long run fragment about 6 MB of each."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,25 +28,25 @@ allowed_workers = WORKERS
 
 @cache
 def _executor(process: int, workers: int) -> ThreadPoolExecutor:
-    """One for each process, since a fork leaves no thread alive, and for each size, since an executor cannot grow."""
+    """One per process, since threads don't survive a fork, and per size, since an executor can't grow."""
     return ThreadPoolExecutor(workers, thread_name_prefix="memagent-work")
 
 
 def widen(workers: int) -> None:
-    """Allows at least so many threads from now on, where work waits for a server without using a core.
+    """Allows at least `count` threads from now on, for work that waits for a server without using a core.
 
-    Threads are still started only when all others are busy. A smaller number than before changes nothing.
+    Threads are still started only when all others are busy. A smaller number than before has no effect.
     """
     global allowed_workers  # noqa: PLW0603 - one limit for the process
     allowed_workers = max(allowed_workers, workers)
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs short blocking work in a thread and awaits it, also when cancelled: a commit under way is then through.
+    """Runs short blocking work in a thread and awaits it even when cancelled, so a commit in progress completes.
 
-    Not for work that may wait long for others (reading a pipe, say): it would keep the few threads from
-    everything else. That belongs into `asyncio.to_thread`. Work that asks a server asks for more threads
-    (`widen`), has a time limit, and is not repeated here: who awaits it waits for the server.
+    Not for work that may wait long for others (reading a pipe, say), which would block the few threads:
+    use `asyncio.to_thread` for that. Work that asks a server requests more threads
+    (`widen`), has a time limit, and isn't retried here.
     """
     context = contextvars.copy_context()
     call: Callable[[], T] = partial(function, *args, **kwargs)
@@ -64,14 +64,14 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 async def in_own_thread(call: Callable[[], T]) -> T:
-    """Runs `call` in a thread that is made for it, and awaits it.
+    """Runs `call` in a new thread, and awaits it.
 
-    Cancelling does not wait for it: a thread cannot be ended. It goes on unseen, and does not keep the program
-    from ending, as one of a pool would.
+    Cancelling does not wait for it, since a thread can't be killed. It continues in the background, but unlike a
+    pool's thread it doesn't keep the program from exiting.
 
     Raises:
-        Exception: what the call raised. What is no Exception (SystemExit, a cancellation of the call's own) comes
-            as a ToolError.
+        Exception: what the call raised. Anything that isn't an Exception (SystemExit, a cancellation inside the call)
+            is raised as a ToolError.
     """
     context = contextvars.copy_context()
     future: Future[T] = Future()
@@ -82,7 +82,8 @@ async def in_own_thread(call: Callable[[], T]) -> T:
         try:
             future.set_result(context.run(call))
         except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            # An event loop's futures cannot hold a StopIteration, and what is no Exception would end the loop.
+            # An event loop's futures can't hold a StopIteration, and anything that isn't an Exception would end the
+            # loop.
             if isinstance(error, Exception) and not isinstance(error, StopIteration):
                 future.set_exception(error)
             else:
@@ -94,7 +95,7 @@ async def in_own_thread(call: Callable[[], T]) -> T:
 
 _mutex = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-"""By process: a forked one has no threads but its own."""
+"""By process, since threads don't survive a fork."""
 
 
 def _background() -> asyncio.AbstractEventLoop:
@@ -108,14 +109,14 @@ def _background() -> asyncio.AbstractEventLoop:
 
 
 async def in_background(work: Coroutine[Any, Any, T]) -> T:
-    """Awaits `work`, which runs on the background loop: what it makes there lives on when the caller's loop ends."""
+    """Runs `work` on the background loop and awaits it: what it creates there outlives the caller's loop."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _background()))
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """Runs `work` on the background loop and waits for it: works in scripts, threads and notebooks.
 
-    Ctrl-C cancels the work, waits until it has let go of what it holds, and raises KeyboardInterrupt.
+    Ctrl-C cancels the work, waits until it has released what it holds, and raises KeyboardInterrupt.
 
     Raises:
         ConfigError: called from the background loop itself (a tool or model that uses the sync API),
@@ -128,7 +129,9 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         inside = False
     if inside:
         work.close()
-        raise ConfigError("a sync method was called in memagent's event loop: await its async twin")
+        raise ConfigError(
+            "a sync method was called in memagent's event loop: await its async version"
+        )
     try:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
     except BaseException:  # Ctrl-C, or what a signal handler raised, while the work goes on
@@ -137,7 +140,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _stop(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
-    # Ctrl-C may come while the work is handed over, before there is a future to cancel.
+    # Ctrl-C may come while the work is being submitted, before there is a future to cancel.
     async def stop() -> None:
         tasks = {task for task in asyncio.all_tasks() if task.get_coro() is work}
         for task in tasks:

@@ -1,4 +1,4 @@
-"""What a run leaves behind: conversations, their outcome, and why it stopped."""
+"""What a run produces: conversations, their outcome, and why it stopped."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class StopReason(StrEnum):
     ANSWERED = "answered"
     """The whole document was read and the question answered."""
     SETTLED = "settled"
-    """The model said done before the end of the document (exit gate), and then answered."""
+    """The model said done before the end of the document (exit gate), then answered."""
     OUT_OF_STEPS = "out_of_steps"
-    """A tool session made as many steps as it may, without an answer."""
+    """A tool session used up its steps without an answer."""
     OUT_OF_SUMMARIES = "out_of_summaries"
-    """A tool session wrote as many summaries as it may, and its working context is full again."""
+    """A tool session used up its summaries, and its working context is full again."""
     LIMIT = "limit"
     """A usage limit was reached; there is no answer yet, and the run can be resumed."""
     UNUSABLE_REPLY = "unusable_reply"
@@ -32,24 +32,24 @@ class Conversation(Leaf):
     messages: tuple[Message, ...]
     kind: CallKind = "other"
     chunk: int | None = None
-    """Index of the chunk that was shown, None for an answer call or outside a reading."""
+    """Index of the chunk that was shown; None for an answer call or outside a reading."""
     tokens: TokenIds | None = None
-    """The last call's exact ids, where the engine gives them."""
+    """The last call's exact ids, if the engine returns them."""
     turns: tuple[TokenIds, ...] = ()
-    """Of a recorded conversation: the ids of each of its calls in order, each prompt without what the calls before it
-    showed and sampled. One after the other, the prompts and samples of all turns are the whole conversation, as
-    `tokens` has it. Empty where a call gave no ids, and from then on."""
+    """In a recorded conversation: the ids of each call in order, each prompt without what earlier calls
+    showed and sampled. Concatenated, the prompts and samples of all turns are the whole conversation, as
+    in `tokens`. Empty once a call returns no ids."""
 
 
 @dataclass(frozen=True)
 class Trajectory:
     """The conversations of one run, its outcome and its stop reason.
 
-    `conversations` may be backed by the run store: it is a sequence that reads from disk as it is
-    indexed, so a trajectory of a million chunks costs no memory until it is walked.
+    `conversations` may be backed by the run store: a sequence that reads from disk when
+    indexed, so a trajectory of a million chunks takes no memory until you iterate over it.
     """
 
     conversations: Sequence[Conversation]
     outcome: str | None
-    """The answer, None where the run stopped without one."""
+    """The answer; None if the run stopped without one."""
     stop_reason: StopReason

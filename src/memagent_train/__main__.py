@@ -1,4 +1,4 @@
-"""`python -m memagent_train` is the `memagent-train` command: what `accelerate launch -m` takes."""
+"""`python -m memagent_train` is the `memagent-train` command, for `accelerate launch -m`."""
 
 from memagent_train.cli import main
 

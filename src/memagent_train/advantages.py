@@ -1,4 +1,4 @@
-"""From the rollouts of a sample to the conversations that are trained on, each with its advantage."""
+"""Turns the rollouts of a sample into the conversations to train on, each with its advantage."""
 
 # ruff: noqa: N806  (names of tensors end in their dimensions)
 
@@ -24,17 +24,17 @@ from memagent_train.rollouts import Rollout, Row, Status
 
 Ids = tuple[int, ...]
 ROUNDING = 1e-9
-"""Share of the largest advantage below which a mean of some is 0."""
+"""A mean of advantages below this share of the largest one is 0."""
 
 
 @dataclass(frozen=True)
 class TrainingRow:
-    """A conversation with what the loss needs to know of it."""
+    """A conversation with what the loss needs."""
 
     row: Row
     advantage: float
     times: int = 1
-    """How often it was rolled out; the advantage is the mean."""
+    """How many times it was rolled out; the advantage is the mean."""
 
     @property
     def length(self) -> int:
@@ -50,16 +50,16 @@ class Group:
     advantages: tuple[float, ...]
     """G; 0.0 for a rollout without a reward."""
     rows: tuple[TrainingRow, ...]
-    """The conversations that count in the loss: of rollouts with a reward, and with a sampled token."""
+    """The conversations in the loss: those of rollouts with a reward, and with a sampled token."""
     informative: bool
-    """Whether anything in it carries a gradient."""
+    """Whether any of it has a gradient."""
 
 
 def compare(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Group:
     """Compares the rollouts of one sample.
 
     Args:
-        rollouts: G of them, from `check_rollout`.
+        rollouts: G rollouts from `check_rollout`.
         algorithm: how rewards become advantages, and what is masked.
     """
     advantages_G, informative = _of_rollouts(rollouts, algorithm)
@@ -87,40 +87,40 @@ def compare(rollouts: Sequence[Rollout], algorithm: AlgorithmSettings) -> Group:
 
 
 def check_rollout(rollout: Rollout) -> Rollout:
-    """The rollout itself, or without its reward where that or its rows cannot be trained on.
+    """The rollout, without its reward if the reward or its rows can't be trained on.
 
-    A rollout that is not as it should be is no reason to stop a training: it is FAILED (or UNSCORED, where only the
+    An invalid rollout doesn't stop the training: it becomes FAILED (or UNSCORED, if only the
     reward is at fault), with the reason in `error`.
     """
     if rollout.status is not Status.SCORED:
-        # A reward that was given beside it would stand in the baseline of others.
+        # Its reward, if any, would otherwise enter the others' baseline.
         return rollout if rollout.reward is None else replace(rollout, reward=None)
     if rollout.reward is None or not math.isfinite(rollout.reward):
-        said = f"the reward is {rollout.reward!r}, no finite number"
+        said = f"the reward is {rollout.reward!r}, not a finite number"
         return replace(rollout, status=Status.UNSCORED, reward=None, error=said)
     wrong = next((why for row in rollout.rows if (why := _find_fault(row))), "")
     steps = rollout.step_rewards
     if steps is not None and len(steps) != len(rollout.rows):
         wrong = f"{len(steps)} step rewards for {len(rollout.rows)} conversations"
     elif any(step is not None and not math.isfinite(step) for step in steps or ()):
-        wrong = f"a step reward is no finite number: {steps!r}"
+        wrong = f"a step reward is not a finite number: {steps!r}"
     return replace(rollout, status=Status.FAILED, reward=None, error=wrong) if wrong else rollout
 
 
 def merge_rows(
     rows: Sequence[TrainingRow], groups: Sequence[int]
 ) -> tuple[list[TrainingRow], list[int]]:
-    """One row for those of a group that have the same ids: a gate's rollouts often have the same prompt and reply.
+    """Merges rows of a group with the same ids: rollouts with a gate often have the same prompt and reply.
 
-    While the policy is the one that sampled, m equal rows have the gradient of one with their mean advantage that
-    counts m times. After an update that no longer holds: where advantages differ in sign, clipping differs.
+    While the policy is the one that sampled, m equal rows have the gradient of one row with their mean advantage and
+    weight m. After an update that no longer holds: if advantages differ in sign, clipping differs.
 
     Args:
-        rows: N of them.
+        rows: N rows.
         groups: number of each row's group.
 
     Returns:
-        The rows and their groups, in the order in which each first came.
+        The rows and their groups, in order of first occurrence.
     """
     merged: dict[tuple[int, Ids, Ids, Ids], list[TrainingRow]] = {}
     for row, group in zip(rows, groups, strict=True):
@@ -134,22 +134,22 @@ def merge_rows(
 
 
 def check_groups(rollouts: Sequence[Rollout], groups: int, size: int) -> list[list[Rollout]]:
-    """Cuts what was generated into its groups.
+    """Splits generated rollouts into groups.
 
     Raises:
-        TrainingError: there are not so many rollouts, or a group's are not side by side.
+        TrainingError: the number of rollouts is wrong, or a group's aren't adjacent.
     """
     if len(rollouts) != groups * size:
         raise TrainingError(
-            f"{len(rollouts)!r} rollouts were generated where {groups} samples of {size} rollouts were asked for: "
-            f"a failed rollout is to be returned with status FAILED, not left out"
+            f"{len(rollouts)!r} rollouts were generated instead of {size} for each of {groups} samples: "
+            f"return a failed rollout with status FAILED, don't leave it out"
         )
     cut = [list(rollouts[at : at + size]) for at in range(0, len(rollouts), size)]
     ids = [{rollout.group_id for rollout in group} for group in cut]
     if any(len(names) != 1 for names in ids) or len(set().union(*ids)) != groups:
         raise TrainingError(
-            f"the rollouts of a sample are to stand side by side under one group id, and no two samples under the "
-            f"same; got {[sorted(names) for names in ids]!r}"
+            f"the rollouts of a sample must be adjacent and share a group id that no other sample has; "
+            f"got {[sorted(names) for names in ids]!r}"
         )
     return cut
 
@@ -157,7 +157,7 @@ def check_groups(rollouts: Sequence[Rollout], groups: int, size: int) -> list[li
 def _mean_advantage(rows: Sequence[TrainingRow]) -> float:
     times = sum(row.times for row in rows)
     mean = math.fsum(row.advantage * row.times for row in rows) / times
-    # Advantages of a group add up to 0; a rounding would carry a gradient.
+    # A group's advantages sum to 0; a rounding error would have a gradient.
     largest = max(abs(row.advantage) for row in rows)
     return 0.0 if abs(mean) < ROUNDING * largest else mean
 
@@ -198,5 +198,5 @@ def _find_fault(row: Row) -> str:
     if not row.prompt_ids:
         return "a conversation has no prompt ids"
     if not all(math.isfinite(logprob) for logprob in row.logprobs):
-        return "a log-probability of the sampling engine is no finite number"
+        return "a log-probability of the sampling engine is not a finite number"
     return ""

@@ -1,4 +1,4 @@
-"""What is trained: an async function of a model and a sample. The memory agent is one, a user's own another."""
+"""What is trained: an async function of a model and a sample, such as the memory agent or your own."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from memagent.tasks import Sample
 from memagent.threads import in_thread
 
 AgentFunction = Callable[[ChatModel, Sample], Awaitable["str | Result | None"]]
-"""`async def agent(model, sample)`: gives the answer, None where it found none, or a memory agent's `Result`."""
+"""`async def agent(model, sample)`: returns the answer, None if it found none, or a memory agent's `Result`."""
 
 MEMORY = "memory"
 ONE_AT_A_TIME = 1
-"""A memory agent's own limit of calls in flight; it has one question, and rollouts are limited as a whole."""
+"""A memory agent's limit of calls in flight; it has one question, and rollouts are limited as a whole."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """The rollout that an agent's code runs in."""
+    """The rollout in which an agent's code runs."""
 
     rollout_id: str
     seed: int
-    """Of all that is drawn in it."""
+    """Seed of everything drawn in it."""
 
 
 ROLLOUT: ContextVar[Running | None] = ContextVar("ROLLOUT", default=None)
@@ -50,14 +50,14 @@ ROLLOUT: ContextVar[Running | None] = ContextVar("ROLLOUT", default=None)
 
 @dataclass(frozen=True)
 class Read:
-    """One chunk that was shown to an agent with an update gate, and what it did with it."""
+    """One chunk shown to an agent with an update gate, and what the agent did with it."""
 
     ids: tuple[int, ...]
-    """Of the call whose reply counted: prompt and reply."""
+    """The call whose reply was used: prompt and reply."""
     span: tuple[int, int]
     """First character of the chunk in the document, and one past the last."""
     kept: bool
-    """Whether the reply carried the memory."""
+    """Whether the reply kept the memory."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -68,7 +68,7 @@ class GatedResult(Result):
 
 
 class AgentSettings(ReadingSettings):
-    """Which agent is trained, and how the memory agent reads (see `memagent.MemoryAgent`)."""
+    """The agent to train, and how the memory agent reads (see `memagent.MemoryAgent`)."""
 
     use: str = MEMORY
     """`memory`, or `module:function` for an async function of your own; modules in the current folder are found."""
@@ -76,9 +76,9 @@ class AgentSettings(ReadingSettings):
     """A shipped prompt set, or a TOML file."""
     cuts: Cuts = "exact"
     degenerate: Degenerate = "take"
-    """Rewards say what a memory that says nothing is worth, and a reply asked for again is not the policy's."""
+    """Rewards judge degenerate memories, and a retried reply wouldn't be the policy's."""
     max_calls: int | None = Field(default=None, gt=0)
-    """Calls after which a rollout is stopped without an answer, as one that took too long."""
+    """Calls after which a rollout is stopped without an answer, as overlong."""
 
 
 def load_agent(settings: AgentSettings, *, store: RunStore | None) -> AgentFunction:
@@ -86,23 +86,23 @@ def load_agent(settings: AgentSettings, *, store: RunStore | None) -> AgentFunct
 
     Args:
         settings: the agent's.
-        store: where the memory agent keeps its runs, under the rollouts' ids; None keeps them only while they run.
+        store: where the memory agent stores its runs, under the rollouts' ids; None keeps them only while they run.
 
     Raises:
-        ConfigError: the prompt set or function cannot be had, or a setting of the memory agent has a bad value.
+        ConfigError: the prompt set or function can't be loaded, or a setting of the memory agent has a bad value.
     """
     if settings.use == MEMORY:
         return MemoryFunction(settings, store)
     named = settings.model_fields_set - {"use"}
     if named:
         raise ConfigError(
-            f"{', '.join(sorted(named))}: these are settings of the memory agent, and use={settings.use!r} names "
-            f"another; leave them out"
+            f"{', '.join(sorted(named))}: these are settings of the memory agent, but use={settings.use!r} names "
+            f"another agent; leave them out"
         )
     function = load_function(settings.use, "agent")
     if not _is_async(function):
         raise ConfigError(
-            f"the agent {settings.use!r} is no async function: write `async def agent(model, sample):`"
+            f"the agent {settings.use!r} must be an async function: write `async def agent(model, sample):`"
         )
     try:
         inspect.signature(function).bind("model", "sample")
@@ -117,8 +117,8 @@ def load_agent(settings: AgentSettings, *, store: RunStore | None) -> AgentFunct
 class MemoryFunction:
     """The memory agent as an `AgentFunction`: each rollout is one run.
 
-    A run that the store holds under a rollout's id is forgotten first: it is what a killed process left, and its
-    replies are not the policy's as it is now.
+    A run already stored under a rollout's id is deleted first: it was left by a killed process, and its
+    replies aren't the current policy's.
 
     Args:
         settings: the agent's.
@@ -131,7 +131,7 @@ class MemoryFunction:
     def __init__(self, settings: AgentSettings, store: RunStore | None) -> None:
         self._keeps_runs = store is not None
         self._may_keep = settings.gate in ("update", "both")
-        # One for all rollouts: each would spend more time on opening one of its own than on its calls.
+        # One for all rollouts: opening one would take each longer than its calls.
         self._store = RunStore(None) if store is None else store
         self._agent = MemoryAgent(
             ScriptedModel([]),  # stands for the rollouts' own
@@ -165,7 +165,7 @@ class MemoryFunction:
             self._store.remove(run_id)
 
     def _with_reads(self, result: Result) -> GatedResult:
-        """The result with what the run's log says of its chunks. Blocks."""
+        """The result with what the run's log says about its chunks. Blocks."""
         spans: dict[int, tuple[int, int]] = {}
         kept: dict[int, bool] = {}
         for event in self._store.events(result.run_id):
@@ -186,15 +186,15 @@ def load_function(spec: str, what: str) -> Callable[..., Any]:
 
     Args:
         spec: such as `my_agent:agent` or `package.module:Class.method`.
-        what: what it is wanted for, for messages: `agent`, `reward`.
+        what: its purpose, for messages: `agent`, `reward`.
 
     Raises:
-        ConfigError: it is not written so, the module cannot be imported, or has no such function.
+        ConfigError: it has another form, the module can't be imported, or has no such function.
     """
     module_name, _, path = spec.partition(":")
     if not module_name or not path:
         raise ConfigError(
-            f"the {what} {spec!r} names no function: write 'module:function', such as 'my_{what}:{what}' for "
+            f"the {what} {spec!r} doesn't name a function: write 'module:function', such as 'my_{what}:{what}' for "
             f"the function {what} in my_{what}.py"
         )
     module = _import(module_name, what, spec)
@@ -211,7 +211,7 @@ def load_function(spec: str, what: str) -> Callable[..., Any]:
 def _import(module_name: str, what: str, spec: str) -> Any:
     here = str(Path.cwd())
     if here not in sys.path:
-        # Left there, for what the module imports when it is called; last, so that it hides nothing installed.
+        # Left there for later imports by the module; last, so that it doesn't shadow installed packages.
         sys.path.append(here)
     importlib.invalidate_caches()
     try:
@@ -219,7 +219,7 @@ def _import(module_name: str, what: str, spec: str) -> Any:
     except Exception as error:  # a module may raise anything while it is imported
         if isinstance(error, ModuleNotFoundError) and error.name in _parents(module_name):
             raise ConfigError(
-                f"the {what} {spec!r}: there is no module {module_name!r}, neither installed nor in the "
+                f"the {what} {spec!r}: there is no module {module_name!r}, either installed or in the "
                 f"current folder {here!r}"
             ) from error
         raise ConfigError(

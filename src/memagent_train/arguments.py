@@ -1,4 +1,4 @@
-"""TRL's arguments from our settings."""
+"""Converts our settings to TRL's arguments."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def trl_arguments(
     report_to: Sequence[str] = (),
     cpu: bool = False,
 ) -> GRPOConfig:
-    """What `RolloutTrainer` is to be given.
+    """The arguments for `RolloutTrainer`.
 
     Args:
         out: folder for checkpoints.
-        algorithm: `scale`, `token_mean`, overlong and step settings are the trainer's own and not among TRL's.
-        batch: becomes TRL's accumulation steps, steps a generation, and iterations.
-        optimizer: its steps are batches of rollouts; TRL counts updates, so both ends of every checkpoint fall
+        algorithm: `scale`, `token_mean`, overlong and step settings are handled by the trainer, not by TRL.
+        batch: becomes TRL's accumulation steps, steps per generation, and iterations.
+        optimizer: its steps are batches of rollouts, while TRL counts updates, so every checkpoint falls
             between two steps.
-        save_every: steps from one checkpoint to the next; None: none is written.
-        keep: checkpoints that stay; None: all.
-        gradient_checkpointing: activations are computed twice and not kept.
-        temperature: that at which rollouts are sampled: log-probabilities are compared at it.
+        save_every: steps between checkpoints; None writes none.
+        keep: how many checkpoints to keep; None keeps all.
+        gradient_checkpointing: whether activations are recomputed instead of stored.
+        temperature: the rollouts' sampling temperature, at which log-probabilities are compared.
         report_to: names of transformers' integrations, such as "wandb".
-        cpu: whether a GPU is left alone.
+        cpu: whether to ignore a GPU.
     """
     return GRPOConfig(
         output_dir=str(out),
-        # Nominal: the trainer's loader and batches are its own. It makes TRL's check of whole groups hold.
+        # Nominal: the trainer has its own loader and batches. It satisfies TRL's check for whole groups.
         per_device_train_batch_size=batch.group_size,
         num_generations=batch.group_size,
         gradient_accumulation_steps=batch.micro_batches,
@@ -55,7 +55,7 @@ def trl_arguments(
         epsilon=algorithm.epsilon_low,
         epsilon_high=algorithm.epsilon_high,
         beta=algorithm.beta,
-        # The plain k3 term of the paper. TRL's default multiplies it by the ratio, which changes its gradient.
+        # The paper's plain k3 term. TRL's default multiplies it by the ratio, which changes its gradient.
         use_bias_correction_kl=False,
         temperature=temperature,
         disable_dropout=True,
@@ -78,13 +78,13 @@ def trl_arguments(
 
 
 def check_arguments(args: GRPOConfig, algorithm: AlgorithmSettings, batch: BatchSettings) -> None:
-    """Refuses arguments that were made from other settings, or by hand with what this trainer cannot keep.
+    """Rejects arguments made from other settings, or by hand with values that this trainer can't honour.
 
     Raises:
         ConfigError: the first that differs.
     """
     wanted = {
-        # The others are wrong by a wide margin under padding rows and micro-batches of unlike size.
+        # The others are far off with padding rows and micro-batches of unequal size.
         "loss_type": "dapo",
         "num_generations": batch.group_size,
         "gradient_accumulation_steps": batch.micro_batches,
@@ -99,6 +99,6 @@ def check_arguments(args: GRPOConfig, algorithm: AlgorithmSettings, batch: Batch
     for name, value in wanted.items():
         if getattr(args, name) != value:
             raise ConfigError(
-                f"the trainer's argument {name} is {getattr(args, name)!r}, its settings need {value!r}: make the "
+                f"the trainer's argument {name} is {getattr(args, name)!r}, but its settings need {value!r}: make the "
                 f"arguments with trl_arguments() from the same settings"
             )

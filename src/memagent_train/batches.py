@@ -1,4 +1,4 @@
-"""Rows in the form that TRL trains on: dealt out to processes, updates and micro-batches, and padded to tensors."""
+"""Rows in TRL's form: distributed over processes, updates and micro-batches, and padded to tensors."""
 
 # ruff: noqa: N806  (names of tensors end in their dimensions)
 
@@ -21,21 +21,21 @@ Place = int | None
 def deal(
     lengths: Sequence[int], *, ranks: int, updates: int, micro_batches: int, seed: str
 ) -> list[list[list[Place]]]:
-    """Deals rows out, so that every process has as much to do, and in micro-batches of equal size.
+    """Distributes rows so that all processes have equal work, in micro-batches of equal size.
 
     Rows go to updates at random (by `seed`), then longest first to the process with the least work so far; a
-    process's rows of an update are sorted by length, so that little of a micro-batch is padding. Processes meet in
-    every micro-batch: each gets as many, with as many rows, the missing ones being padding rows.
+    process's rows of an update are sorted by length, so that there is little padding. Processes synchronise in
+    every micro-batch, so each gets the same number of them with the same number of rows, filled up with padding rows.
 
     Args:
         lengths: tokens of every row; may be empty.
         ranks: processes.
-        updates: parts of the batch, one an optimizer update.
-        micro_batches: of every part.
-        seed: of the division into updates.
+        updates: parts of the batch, one per optimizer update.
+        micro_batches: number per part.
+        seed: seed of the division into updates.
 
     Returns:
-        For every process: updates * micro_batches micro-batches of row numbers, one or more each.
+        For every process: updates * micro_batches micro-batches of one or more row numbers.
     """
     shuffled = list(range(len(lengths)))
     random.Random(seed).shuffle(shuffled)
@@ -64,13 +64,13 @@ def _share_out(rows: Sequence[int], lengths: Sequence[int], ranks: int) -> list[
 def weigh_rows(
     rows: Sequence[TrainingRow], groups: Sequence[int], *, by_group: bool, kl: bool
 ) -> tuple[list[TrainingRow], list[float], int]:
-    """The rows that carry a gradient, what their tokens weigh in the mean, and the tokens that it is over.
+    """The rows that have a gradient, the weights of their tokens in the mean, and the number of tokens in the mean.
 
     Args:
-        rows: N of them.
+        rows: N rows.
         groups: number of each row's group.
-        by_group: every group weighs the same; else every token does.
-        kl: whether there is a KL term. Without one a row that has no advantage has no gradient; it counts in the mean.
+        by_group: whether every group has the same weight; else every token has.
+        kl: whether there is a KL term. Without one a row without advantage has no gradient, but counts in the mean.
     """
     tokens_N = torch.tensor([row.times * row.row.sampled for row in rows], dtype=torch.long)
     group_N = torch.tensor(groups, dtype=torch.long)
@@ -84,25 +84,25 @@ def weigh_rows(
 
 
 def padding_row(eos: int) -> TrainingRow:
-    """A row of two tokens that counts nowhere."""
+    """A row of two tokens that counts for nothing."""
     return TrainingRow(Row((eos,), (eos,), (0,), (0.0,)), advantage=0.0)
 
 
 def tensors(
     rows: Sequence[TrainingRow], weights: Sequence[float], *, pad: int, device: torch.device
 ) -> dict[str, Tensor]:
-    """One micro-batch as TRL's loss reads it.
+    """One micro-batch in the form of TRL's loss.
 
     Args:
-        rows: N of them.
-        weights: of their tokens in the mean.
-        pad: id of the padding token; it is masked wherever it stands.
+        rows: N rows.
+        weights: weights of their tokens in the mean.
+        pad: id of the padding token; it is always masked.
         device: where the tensors go.
 
     Returns:
         `prompt_ids`, `prompt_mask` (N, P), padded on the left; `completion_ids`, `completion_mask`, `advantages`,
-        `sampling_per_token_logps` (N, T), padded on the right; `tool_mask` (N, T): the weight where a token was
-        sampled, else 0. The loss multiplies policy and KL term by it, as it does by a mask.
+        `sampling_per_token_logps` (N, T), padded on the right; `tool_mask` (N, T): the weight if a token was
+        sampled, else 0. The loss multiplies policy and KL terms by it, like a mask.
     """
     prompts = [list(row.row.prompt_ids) for row in rows]
     responses = [list(row.row.response_ids) for row in rows]

@@ -1,4 +1,4 @@
-"""What a device can do: arithmetic in bf16, and memory when it is not enough."""
+"""What a device supports: bf16 arithmetic, and errors when memory runs out."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from memagent_train.errors import OutOfMemory
 
 
 def in_bf16(optimizer: OptimizerSettings, *, cpu: bool) -> bool:
-    """Whether passes are made in bf16.
+    """Whether passes use bf16.
 
     Args:
-        optimizer: its precision is what is asked for.
-        cpu: whether a GPU that is there is not used.
+        optimizer: has the requested precision.
+        cpu: whether to ignore a GPU.
     """
     if optimizer.precision != "auto":
         return optimizer.precision == "bf16"
@@ -26,14 +26,14 @@ def in_bf16(optimizer: OptimizerSettings, *, cpu: bool) -> bool:
 
 @contextmanager
 def memory_for(what: str, remedy: str) -> Generator[None]:
-    """Tells torch's errors about memory as ours; everything else passes.
+    """Translates torch's out-of-memory errors to ours; everything else passes.
 
     Args:
-        what: does not fit, if that happens.
+        what: what does not fit, if that happens.
         remedy: what to do about it.
 
     Raises:
-        OutOfMemory: a device, or the machine, has no memory left.
+        OutOfMemory: a device or the machine is out of memory.
     """
     try:
         yield
@@ -42,5 +42,5 @@ def memory_for(what: str, remedy: str) -> Generator[None]:
             raise
         said = (str(error) or type(error).__name__).splitlines()[0]
         raise OutOfMemory(
-            f"{what} does not fit the memory: {remedy}. torch says: {said!r}"
+            f"{what} does not fit in memory: {remedy}. torch says: {said!r}"
         ) from error

@@ -1,12 +1,12 @@
-"""Errors of training; they stand below `memagent.MemagentError`.
+"""Errors of training, under `memagent.MemagentError`.
 
 MemagentError
 ├── ConfigError               a setting is wrong; nothing was started
 │   └── DataError             training data lacks a column, a row is unusable, or too few are left
-└── TrainingError             training stopped; the last checkpoint is whole and can be resumed
+└── TrainingError             training stopped; it can be resumed from the last checkpoint
     ├── RewardFailed          no rollout of a whole batch could be scored
-    ├── RolloutsFailed        no rollout of a whole batch came to an end
-    ├── EngineMismatch        what was sampled is not the policy that is trained
+    ├── RolloutsFailed        no rollout of a whole batch finished
+    ├── EngineMismatch        the sampling engine doesn't have the policy's weights
     ├── OutOfMemory           the batch does not fit the device
     ├── DiskFull              a checkpoint or log cannot be written
     └── CheckpointMismatch    the folder holds a run with other settings
@@ -22,7 +22,7 @@ class DataError(ConfigError):
 
 
 class TrainingError(MemagentError):
-    """Training stopped; the last checkpoint is whole, and the same command goes on from it."""
+    """Training stopped; the same command resumes from the last complete checkpoint."""
 
 
 class RewardFailed(TrainingError):
@@ -30,11 +30,11 @@ class RewardFailed(TrainingError):
 
 
 class RolloutsFailed(TrainingError):
-    """No rollout of a whole batch came to an end."""
+    """No rollout of a whole batch finished."""
 
 
 class EngineMismatch(TrainingError):
-    """What was sampled is not the policy that is trained: the engine has other weights."""
+    """The samples are not from the policy being trained: the engine has other weights."""
 
 
 class OutOfMemory(TrainingError):

@@ -1,7 +1,7 @@
-"""From rewards to what TRL's loss is fed: every estimator of ours, as a pure function of tensors.
+"""From rewards to the inputs of TRL's loss: all our estimators, as pure functions of tensors.
 
-Letters of a tensor's name are its dimensions: B groups of a batch, G rollouts of a group, C conversations of a
-rollout, N rows (conversations of a batch), T tokens of a row. A reward of NaN stands for none.
+The suffix of a tensor's name is its dimensions: B groups of a batch, G rollouts of a group, C conversations of a
+rollout, N rows (conversations of a batch), T tokens of a row. A reward of NaN means none.
 
 Sources: GRPO (DeepSeekMath, arXiv 2402.03300), DAPO (arXiv 2503.14476), MemAgent (arXiv 2507.02259), truncated
 importance sampling (Ionides 2008; for rollout engines Yao et al. 2025, fengyao.notion.site/off-policy-rl).
@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 STD_FLOOR = 1e-6
-"""Added to a standard deviation before it divides; as small as rewards that differ at all allow."""
+"""Added to a standard deviation before dividing; small compared with any real difference in rewards."""
 
 
 def centred_advantages(rewards_BG: Tensor) -> Tensor:
-    """A = R - mean of the group (MemAgent; GRPO without its division, which weighs hard and easy samples more).
+    """A = R - mean of the group (MemAgent; GRPO without its division, which gives hard and easy samples more weight).
 
     Args:
         rewards_BG: NaN for a rollout without a reward: it is left out of the mean, and its advantage is 0.
@@ -28,7 +28,7 @@ def centred_advantages(rewards_BG: Tensor) -> Tensor:
         advantages_BG: 0 in a group with fewer than two rewards, or with equal ones.
     """
     advantages_BG = rewards_BG - rewards_BG.nanmean(dim=1, keepdim=True)
-    # A mean of equal floats can miss them by a rounding: without this such a group would carry a gradient.
+    # A mean of equal floats may differ by a rounding error: without this such a group would have a gradient.
     return advantages_BG.nan_to_num(0.0) * keep_groups(rewards_BG)[:, None]
 
 
@@ -52,7 +52,7 @@ ADVANTAGES = {"none": centred_advantages, "std": standardised_advantages}
 
 
 def keep_groups(rewards_BG: Tensor) -> Tensor:
-    """Dynamic sampling (DAPO): which groups carry a gradient.
+    """Dynamic sampling (DAPO): which groups have a gradient.
 
     Args:
         rewards_BG: NaN for a rollout without a reward.
@@ -75,7 +75,7 @@ def overlong_penalty(lengths: Tensor, max_length: int, window: int) -> Tensor:
         window: L_cache.
 
     Returns:
-        Of that shape: 0 up to L_max - L_cache, then falling in a line to -1 at L_max, -1 beyond.
+        The same shape: 0 up to L_max - L_cache, then decreasing linearly to -1 at L_max, -1 beyond.
     """
     over = lengths.to(torch.get_default_dtype()) - (max_length - window)
     return -(over / window).clamp(0, 1)
@@ -85,11 +85,11 @@ def step_advantages(rewards_GC: Tensor, scale: str = "none") -> Tensor:
     """Advantages of single conversations among all rewarded conversations of their group.
 
     Args:
-        rewards_GC: NaN for a conversation without a reward of its own, and beyond a rollout's last.
-        scale: of `ADVANTAGES`.
+        rewards_GC: NaN for a conversation without a step reward, and beyond a rollout's last.
+        scale: a key of `ADVANTAGES`.
 
     Returns:
-        advantages_GC: 0 where there is no reward.
+        advantages_GC: 0 if there is no reward.
     """
     if rewards_GC.numel() == 0:
         return torch.zeros_like(rewards_GC)
@@ -100,8 +100,8 @@ def broadcast_to_rows(advantages_R: Tensor, owner_N: Tensor) -> Tensor:
     """Multi-Conv (MemAgent): every conversation gets the advantage of its rollout.
 
     Args:
-        advantages_R: of R rollouts.
-        owner_N: which of them a row belongs to.
+        advantages_R: advantages of R rollouts.
+        owner_N: index of each row's rollout.
 
     Returns:
         advantages_N.
@@ -121,8 +121,8 @@ def broadcast_to_tokens(advantages_N: Tensor, mask_NT: Tensor) -> Tensor:
 def row_weights(tokens_N: Tensor, group_N: Tensor) -> Tensor:
     """Weights of rows that turn a mean over the tokens of a batch into the mean over groups (MemAgent's loss).
 
-    With n groups, n_g tokens in group g and n_all in the batch, a row of group g weighs n_all / (n * n_g): the
-    weighted tokens of every group add up to n_all / n, and those of the batch still to n_all.
+    With n groups, n_g tokens in group g and n_all in the batch, a row of group g gets weight n_all / (n * n_g): the
+    weighted tokens of every group sum to n_all / n, and those of the batch still to n_all.
 
     Args:
         tokens_N: sampled tokens.
@@ -143,8 +143,8 @@ def truncated_weights(trained_NT: Tensor, sampled_NT: Tensor, cap: float) -> Ten
 
     Args:
         trained_NT: log-probabilities under the trainer's arithmetic.
-        sampled_NT: those that the sampling engine gave, of the same weights.
-        cap: the largest weight.
+        sampled_NT: those of the sampling engine, for the same weights.
+        cap: the maximum weight.
 
     Returns:
         weights_NT.

@@ -1,4 +1,4 @@
-"""What a step's rollouts came to: the figures that are logged, and the errors of a batch of which nothing is left."""
+"""The figures logged for a step's rollouts, and the errors for a batch of which nothing is left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memagent_train.rollouts import Status
 
 @dataclass(frozen=True)
 class RolloutFacts:
-    """What is told of a rollout to all processes."""
+    """Facts about a rollout, shared with all processes."""
 
     status: Status
     reward: float | None
@@ -22,26 +22,26 @@ class RolloutFacts:
     scores: Mapping[str, float]
     conversations: int
     sampled: int
-    """Tokens that the policy sampled and that count."""
+    """Trained tokens that the policy sampled."""
     tokens: int
-    """Of all its conversations, prompts included."""
+    """Tokens of all its conversations, including prompts."""
     overlong: bool
     seconds: float
 
 
 @dataclass(frozen=True)
 class GroupFacts:
-    """What is told of a group to all processes."""
+    """Facts about a group, shared with all processes."""
 
     rollouts: tuple[RolloutFacts, ...]
     kept: bool
     """Whether it is trained on."""
     informative: bool
-    """Whether it carries a gradient."""
+    """Whether it has a gradient."""
 
 
 def facts(group: Group, *, kept: bool) -> GroupFacts:
-    """The facts of a group."""
+    """The facts about a group."""
     return GroupFacts(
         tuple(
             RolloutFacts(
@@ -66,8 +66,8 @@ def raise_if_nothing_scored(groups: Sequence[GroupFacts]) -> None:
     """Stops a training that has nothing to learn from.
 
     Raises:
-        RolloutsFailed: no rollout of the batch came to an end.
-        RewardFailed: some did, and none has a reward.
+        RolloutsFailed: no rollout of the batch finished.
+        RewardFailed: some did, but none has a reward.
     """
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     if any(rollout.status is Status.SCORED for rollout in rollouts):
@@ -79,19 +79,19 @@ def raise_if_nothing_scored(groups: Sequence[GroupFacts]) -> None:
     if ended:
         raise RewardFailed(
             f"none of the {len(rollouts)} rollouts of this batch has a reward; the first reason: {first!r}. Try the "
-            f"reward function on one answer, correct it, and run the same command again"
+            f"reward function on one answer, fix it, and run the same command again"
         )
     raise RolloutsFailed(
         f"all {len(rollouts)} rollouts of this batch failed; the first reason: {first!r}. Try the agent on one "
-        f"sample, remove the cause, and run the same command again"
+        f"sample, fix the cause, and run the same command again"
     )
 
 
 def figures(groups: Sequence[GroupFacts]) -> dict[str, float]:
-    """What is logged of a step.
+    """The figures to log for a step.
 
     Args:
-        groups: all of them, of all processes, dropped ones too.
+        groups: all groups of all processes, including dropped ones.
     """
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     rewards = [rollout.reward for rollout in rollouts if rollout.reward is not None]

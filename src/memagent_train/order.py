@@ -1,4 +1,4 @@
-"""Which samples a step rolls out: a function of the seed and the step, so that a resumed run goes on in order."""
+"""Which samples a step rolls out: a function of the seed and the step, so that a resumed run continues in order."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 from torch.utils.data import Sampler
 
 PASS, FURTHER = 0, 1
-"""Streams of random numbers, one beside the other."""
+"""Independent streams of random numbers."""
 
 
 class DataOrder:
-    """An endless order of indices: one shuffled pass over the data after the other."""
+    """An endless order of indices: shuffled passes over the data, one after the other."""
 
     def __init__(self, size: int, per_step: int, seed: int) -> None:
         """Makes the order.
 
         Args:
-            size: of the data.
-            per_step: indices a step, over all processes.
-            seed: not negative.
+            size: size of the data.
+            per_step: indices per step, over all processes.
+            seed: non-negative.
         """
         self.size = size
         self.per_step = per_step
@@ -37,9 +37,9 @@ class DataOrder:
         return batch
 
     def draw_further(self, step: int) -> list[int]:
-        """All indices, in the order in which a step takes them to make up for dropped groups.
+        """All indices, in the order in which a step uses them to replace dropped groups.
 
-        Those that are not of its batch come first.
+        Those outside its batch come first.
         """
         batch = set(self.batch(step))
         shuffled = self._shuffle(FURTHER, step).tolist()
@@ -50,15 +50,15 @@ class DataOrder:
 
 
 class StepSampler(Sampler[int]):
-    """The indices of all steps, each step's as often as a loader asks for them."""
+    """The indices of all steps, each step's repeated as often as a loader needs them."""
 
     def __init__(self, order: DataOrder, steps: int, repeats: int) -> None:
         """Makes the sampler.
 
         Args:
-            order: of the data.
-            steps: of the whole training.
-            repeats: batches that a step draws from its loader: one a micro-batch.
+            order: order of the data.
+            steps: steps of the whole training.
+            repeats: batches that a step draws from its loader: one per micro-batch.
         """
         self._order = order
         self._steps = steps

@@ -1,4 +1,4 @@
-"""The reference of the KL term: the policy as it was when training began."""
+"""The reference of the KL term: the policy at the start of training."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from trl.trainer.grpo_config import GRPOConfig
 def copy_frozen(
     model: PreTrainedModel | PeftModel, args: GRPOConfig, peft_config: PeftConfig | None
 ) -> PreTrainedModel | None:
-    """A frozen copy of the policy, where one is needed and TRL would load it anew by the model's name.
+    """A frozen copy of the policy, if one is needed and TRL would otherwise reload it by the model's name.
 
-    DeepSpeed's, whose weights may be divided as soon as they are loaded, is left to TRL. The copy is made before TRL
-    sees the model: it replaces a bound method, which a later copy would still call on the original.
+    With DeepSpeed, whose weights may be sharded on loading, TRL handles it. The copy is made before TRL
+    sees the model: TRL replaces a bound method, which a later copy would still call on the original.
 
     Args:
-        model: the policy, as it was loaded.
-        args: TRL's; where a copy is made, their `beta` becomes 0, so that TRL makes none.
-        peft_config: of an adapter; the reference is then the model without it.
+        model: the policy as loaded.
+        args: TRL's; if a copy is made, their `beta` becomes 0, so that TRL makes none.
+        peft_config: an adapter's; the reference is then the model without it.
     """
     adapted = peft_config is not None or is_peft_model(model)
     state = cast("PartialState", args.distributed_state)
@@ -35,9 +35,9 @@ def copy_frozen(
 
 
 def prepare_reference(reference: PreTrainedModel, accelerator: Accelerator) -> Any:
-    """The reference on this process's device; under FSDP divided among the processes, as the policy is."""
+    """The reference on this process's device; under FSDP it is sharded like the policy."""
     if accelerator.is_fsdp2:
-        # Layer by layer. TRL's `prepare_fsdp` divides it as one piece, and each pass gathers all of it.
+        # Layer by layer. TRL's `prepare_fsdp` shards it as one piece, so each pass gathers all of it.
         return fsdp2_prepare_model(accelerator, reference)
     if accelerator.distributed_type is DistributedType.FSDP:
         return prepare_fsdp(reference, accelerator)

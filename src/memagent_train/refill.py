@@ -1,4 +1,4 @@
-"""Dynamic sampling: groups that teach nothing are dropped, and others rolled out instead (DAPO, arXiv 2503.14476)."""
+"""Dynamic sampling: groups without a signal are dropped, and others rolled out instead (DAPO, arXiv 2503.14476)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Rolled:
     """What a process rolled out for a step."""
 
     kept: tuple[Group, ...]
-    """To be trained on."""
+    """Groups to train on."""
     dropped: tuple[Group, ...]
-    """Rolled out, and left out for want of a signal."""
+    """Groups dropped for lack of a signal."""
 
 
 def roll_informative(
@@ -26,15 +26,15 @@ def roll_informative(
     *,
     max_refills: int,
 ) -> Rolled:
-    """Rolls out as many groups as there are indices, and others for those without a signal.
+    """Rolls out as many groups as there are indices, and replaces those without a signal.
 
-    It stops early where not one rollout was scored: whatever is wrong would be wrong with others too.
+    Stops early if not a single rollout was scored: others would fail the same way.
 
     Args:
-        indices: of the step's batch.
-        further: indices to go on with, in order; when they run out, the batch stays smaller.
-        roll: makes a group of each index.
-        max_refills: most times that `roll` is called again.
+        indices: indices of the step's batch.
+        further: indices to continue with, in order; if they run out, the batch is smaller.
+        roll: makes a group for each index.
+        max_refills: maximum number of further calls of `roll`.
     """
     kept: list[Group] = []
     dropped: list[Group] = []

@@ -1,4 +1,4 @@
-"""Names for the parts that one policy plays in a rollout, and which of them are trained."""
+"""Names for the roles that one policy plays in a rollout, and which of them are trained."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from memagent.models.base import ChatModel, Wrapper
 
 @dataclass(frozen=True)
 class Role:
-    """Who makes a call."""
+    """The role that makes a call."""
 
     name: str
     train: bool = True
-    """Whether what is sampled in it counts in the loss."""
+    """Whether tokens sampled in it count in the loss."""
 
 
 NO_ROLE = Role("")
-"""Of calls without one: they are trained."""
+"""The role of calls without one: they are trained."""
 ROLE: ContextVar[Role] = ContextVar("ROLE", default=NO_ROLE)
-"""The role of the call under way: how it gets from the agent to whoever records the call."""
+"""The role of the current call, passed from the agent to the recorder of the call."""
 
 
 def role(model: ChatModel, name: str, *, train: bool = True) -> ChatModel:
-    """The same model in a role, for agents that let a policy play several.
+    """The same model in a role, for agents in which a policy plays several.
 
     ```python
     async def agent(model, sample):
@@ -37,18 +37,18 @@ def role(model: ChatModel, name: str, *, train: bool = True) -> ChatModel:
         return check.answer
     ```
 
-    Outside of training it changes nothing. A role given to a model that has one replaces it.
+    Outside training it has no effect. A new role replaces the model's previous one.
 
     Args:
-        model: what the agent was given.
-        name: stands in `Row.role`.
-        train: False leaves what is sampled in this role out of the loss.
+        model: the agent's model.
+        name: recorded in `Row.role`.
+        train: False excludes tokens sampled in this role from the loss.
 
     Raises:
         ConfigError: the name is empty.
     """
     if not name.strip():
-        raise ConfigError(f"the role {name!r} has no name: give one such as 'planner'")
+        raise ConfigError(f"the role {name!r} is empty: give a name such as 'planner'")
     inner = model.inner if isinstance(model, InRole) else model
     return InRole(inner, Role(name, train))
 

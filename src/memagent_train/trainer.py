@@ -1,7 +1,7 @@
-"""The trainer: TRL's, with rollouts of many conversations in the place of single completions.
+"""The trainer: TRL's, with rollouts of many conversations instead of single completions.
 
-One row is one conversation. Groups, rewards and logs stay at rollouts; a rollout's advantage goes to all its rows.
-TRL's loss, optimizer, distribution and checkpoints are used as they are; what they are fed is made here.
+One row is one conversation. Groups, rewards and logs refer to rollouts; a rollout's advantage goes to all its rows.
+TRL's loss, optimizer, distribution and checkpoints are used unchanged; their inputs are made here.
 """
 
 # ruff: noqa: N806  (names of tensors end in their dimensions)
@@ -40,19 +40,19 @@ from memagent_train.refill import Rolled, roll_informative
 from memagent_train.rollouts import Rollout
 
 Generate = Callable[[Sequence[int], int], list[Rollout]]
-"""Indices of the data and G -> G rollouts of each, one sample's after the other's. It is called in every process with
+"""Indices of the data and G -> G rollouts of each, sample by sample. Called in every process with
 that process's indices, with the weights of the step in place; a failed rollout is returned as such."""
 OnBatch = Callable[[int, Sequence[Rollout], Sequence[float]], None]
-"""The step (from 1), all rollouts of this process, dropped ones too, and their advantages."""
+"""The step (from 1), all rollouts of this process, including dropped ones, and their advantages."""
 Batch = dict[str, Tensor]
 
 
 class RolloutTrainer(GRPOTrainer):
-    """Trains a policy on rollouts that a function makes."""
+    """Trains a policy on rollouts made by a function."""
 
     largest_gap = 0.2
-    """Mean difference of log-probabilities, in nats a token, above which a step stops. Other arithmetic (bf16 against
-    fp32) makes a few hundredths; a server that went on with its first weights made 0.4."""
+    """Mean difference of log-probabilities, in nats per token, above which a step stops. Different arithmetic (bf16 or
+    fp32) gives a few hundredths; a server that kept its initial weights gave 0.4."""
 
     def __init__(
         self,
@@ -71,16 +71,16 @@ class RolloutTrainer(GRPOTrainer):
         """Prepares a training; `train()` starts it.
 
         Args:
-            model: the policy, loaded. Without PEFT, and with a KL term, a copy of it becomes the reference.
-            tokenizer: its padding and end tokens are used, nothing else.
+            model: the loaded policy. Without PEFT, and with a KL term, a copy of it becomes the reference.
+            tokenizer: only its padding and end tokens are used.
             args: made by `trl_arguments` from the same settings.
             algorithm: how rewards become a loss.
             batch: what a step rolls out.
             generate: makes the rollouts.
-            size: samples in the data.
+            size: number of samples in the data.
             peft_config: trains an adapter; the reference is then the model without it.
             callbacks: transformers' callbacks.
-            on_batch: called once a step, after its rollouts and before its first update.
+            on_batch: called once per step, after its rollouts and before its first update.
 
         Raises:
             ConfigError: there is no data, or `args` were made from other settings.
@@ -112,11 +112,11 @@ class RolloutTrainer(GRPOTrainer):
 
     @property
     def step(self) -> int:
-        """Batches of rollouts that have been trained on; the current one is not among them."""
+        """Batches of rollouts trained on, not including the current one."""
         return self.state.global_step // self.batch.updates_per_step
 
     def note(self, values: Mapping[str, float]) -> None:
-        """Figures for the log of the update that is under way, beside the trainer's own."""
+        """Figures for the log of the current update, in addition to the trainer's."""
         for name, value in values.items():
             self._metrics["train"][name].append(value)
 
@@ -127,8 +127,8 @@ class RolloutTrainer(GRPOTrainer):
             OutOfMemory: it does not fit the device.
         """
         with memory_for(
-            f"a micro-batch, with {self.batch.micro_batches!r} of them an update,",
-            "raise batch.micro_batches, or switch gradient checkpointing on, or train an adapter",
+            f"a micro-batch, with {self.batch.micro_batches!r} of them per update,",
+            "raise batch.micro_batches, switch on gradient checkpointing, or train an adapter",
         ):
             return super().training_step(model, inputs, num_items_in_batch)
 
@@ -141,20 +141,20 @@ class RolloutTrainer(GRPOTrainer):
 
         Raises:
             EngineMismatch: they are too far apart.
-            TrainingError: the loss is no finite number.
+            TrainingError: the loss is not finite.
         """
         loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         if self._step % self._micro_steps < self.batch.micro_batches:
             self._note_drift(inputs)
         if not loss.isfinite():
             raise TrainingError(
-                f"the loss of step {self.step + 1} is {loss.item()!r}: go on from the last checkpoint with a lower "
+                f"the loss of step {self.step + 1} is {loss.item()!r}: resume from the last checkpoint with a lower "
                 f"learning rate, or with fp32"
             )
         return loss
 
     def get_train_dataloader(self) -> DataLoader:
-        """One batch of indices for every micro-batch; the first of a step is what is rolled out."""
+        """One batch of indices per micro-batch; the first of a step is rolled out."""
         return self._get_dataloader(
             dataset=cast("Any", self.train_dataset),
             description="Training",
@@ -174,7 +174,7 @@ class RolloutTrainer(GRPOTrainer):
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, *args: Any, **kwargs: Any
     ) -> Any:
         if self._takes_positions:
-            # A model would count the padding on the left, which moves a row to positions it was not sampled at.
+            # Otherwise the model would count the left padding, which shifts a row to positions it wasn't sampled at.
             positions_NT = (attention_mask.cumsum(dim=-1) - 1).clamp(min=0)
             model = partial(model, position_ids=positions_NT)
         scored = super()._get_per_token_logps_and_entropies(
@@ -185,7 +185,7 @@ class RolloutTrainer(GRPOTrainer):
 
     @property
     def _micro_steps(self) -> int:
-        """Micro-batches a step, of all its updates."""
+        """Micro-batches per step, over all its updates."""
         return self.batch.micro_batches * self.batch.updates_per_step
 
     def _prepare_inputs(self, inputs: Any) -> Any:
@@ -195,11 +195,11 @@ class RolloutTrainer(GRPOTrainer):
         return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 
     def _collect(self, indices: Sequence[int]) -> list[Batch]:
-        """Rolls a step's batch out and cuts it into the micro-batches of one iteration."""
+        """Rolls out a step's batch and splits it into the micro-batches of one iteration."""
         if not self.batch.between_steps(self.state.global_step):
             raise CheckpointMismatch(
                 f"the checkpoint was written after {self.state.global_step!r} updates, in the middle of a step of "
-                f"{self.batch.updates_per_step}: resume from one that is a multiple of it"
+                f"{self.batch.updates_per_step}: resume from a multiple of that"
             )
         rolled = self._roll(indices)
         if self._on_batch is not None:
@@ -239,7 +239,7 @@ class RolloutTrainer(GRPOTrainer):
     def _groups(self, indices: Sequence[int]) -> list[Group]:
         size = self.batch.group_size
         with memory_for(
-            "what is rolled out at once", "run fewer at once, or make the window smaller"
+            "the batch of concurrent rollouts", "run fewer at once, or make the window smaller"
         ):
             rollouts = self._generate_rollouts(indices, size)
         cast("Any", self.model).train()  # sampling engines leave a model in evaluation mode
@@ -278,7 +278,7 @@ class RolloutTrainer(GRPOTrainer):
         return made
 
     def _with_log_probabilities(self, chunk: Batch) -> Batch:
-        """Adds those before the first update, and those of the reference, where the loss needs them."""
+        """Adds those before the first update, and the reference's, if the loss needs them."""
         ratio = self.algorithm.ratio
         sampled_NT = chunk["sampling_per_token_logps"]
         with torch.no_grad():
@@ -324,14 +324,14 @@ class RolloutTrainer(GRPOTrainer):
         if mean > self.largest_gap:
             raise EngineMismatch(
                 f"the trainer's log-probabilities of step {self.step + 1} differ from the sampling engine's by "
-                f"{mean:.3f} a token, and the limit is {self.largest_gap}: the engine draws with other weights (as a "
-                f"restarted server does), or with another temperature than it reports (vLLM needs "
-                f"--logprobs-mode processed_logprobs). Run the same command again: it loads the weights of the last "
-                f"checkpoint anew"
+                f"{mean:.3f} per token, but the limit is {self.largest_gap}: the engine has other weights (like a "
+                f"restarted server), or uses another temperature than it reports (vLLM needs "
+                f"--logprobs-mode processed_logprobs). Run the same command again: it reloads the weights of the last "
+                f"checkpoint"
             )
 
     def _passes(self) -> float:
-        """Passes over the data that this step ends, refills not counted."""
+        """Passes over the data at the end of this step, not counting refills."""
         return (self.step + 1) * self._order.per_step / self._order.size
 
     def _adopt(self, reference: PreTrainedModel) -> None:
@@ -342,5 +342,5 @@ class RolloutTrainer(GRPOTrainer):
 
 
 def _no_reward(prompts: Sequence[str], **_: Any) -> list[float | None]:
-    """Stands in for TRL's rewards; ours come with the rollouts."""
+    """Placeholder for TRL's rewards; ours come with the rollouts."""
     return [0.0] * len(prompts)

@@ -35,8 +35,8 @@ def scores(memory: float, gate: float, direct: float, bm25: float) -> Scores:
 @pytest.mark.parametrize(
     ("short", "long", "said"),
     [
-        (scores(0.9, 0.9, 1, 0.9), scores(0.9, 0.5, 0.3, 0.4), "memory pays beyond 4K tokens"),
-        (scores(0.5, 0.9, 0.3, 0.2), scores(0.5, 0.9, 0.3, 0.2), "memory pays from 4K tokens on"),
+        (scores(0.9, 0.9, 1, 0.9), scores(0.9, 0.5, 0.3, 0.4), "memory pays off beyond 4K tokens"),
+        (scores(0.5, 0.9, 0.3, 0.2), scores(0.5, 0.9, 0.3, 0.2), "memory pays off from 4K tokens"),
         (
             scores(0.9, 0.9, 1, 0.9),
             scores(0.9, 0.9, 0.3, 0.95),
@@ -60,7 +60,7 @@ def test_few_samples_show_nothing() -> None:
 
 
 def test_a_model_that_has_nothing_right_decides_nothing() -> None:
-    assert "none: this model has no answer right at 16K" in verdict(
+    assert "none: no system got any answer right with this model at 16K" in verdict(
         records(scores(1, 1, 0, 0), scores(0, 0, 0, 0))
     )
 
@@ -141,7 +141,7 @@ def test_with_a_server_lengths_go_by_the_window(
     done = invoke(*served(server, tmp_path, "--minutes", "0.1"))
     assert done.exit_code == 0, done.stderr
     assert "documents of 2K and 8K tokens; window 4,096" in done.stderr
-    assert "verdict: none: this model has no answer right at 8K" in done.stdout
+    assert "verdict: none: no system got any answer right with this model at 8K" in done.stdout
     result = json.loads((tmp_path / "quick.json").read_text())
     assert {row["length"] for row in result["rows"]} == {2048, 8192}
     assert {row["tasks"]["squad"]["n"] for row in result["rows"]} == {

@@ -59,7 +59,7 @@ def test_lengths_are_chosen_among_the_published_ones() -> None:
     (only,) = parts("memagent-7b", BOTH, [8192])
     assert (only.suite, only.lengths) == ("ruler", (8192,))
     with pytest.raises(
-        ConfigError, match="nothing is published of 'memagent-7b' at 9K; there is 7K, 8K"
+        ConfigError, match="there are no published figures for 'memagent-7b' at 9K, only at 7K, 8K"
     ):
         parts("memagent-7b", BOTH, [8192, 9216])
     with pytest.raises(ConfigError, match="did you mean 'memagent-7b'"):

@@ -84,7 +84,7 @@ def test_own_samples_are_measured(invoke: Invoke, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([], "holds no sample"),
+        ([], "has no samples"),
         ([SHORT, {"question": "?"}], "line 2: outputs"),
         ([SHORT | {"outputs": []}], "line 1: outputs"),
         ([{"question": "?", "outputs": "x"}], "no document"),

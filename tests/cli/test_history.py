@@ -72,7 +72,7 @@ def test_one_question_of_several(capsys: pytest.CaptureFixture[str]) -> None:
         Stopped(question=1, reason=StopReason.UNUSABLE_REPLY, detail="it was empty", usage=ONE),
     ]
     assert written(events, capsys, number=1).splitlines() == [
-        "chunk 0: 2 look-alikes of prompt fields made harmless",
+        "chunk 0: 2 look-alikes of prompt fields neutralised",
         "chunk 0  memory 5 tokens",
         "  + Ours.",
         "stopped (unusable reply): it was empty",

@@ -30,7 +30,7 @@ def test_a_run_goes_on_where_it_failed(
     done = memagent("resume", "r", "--store", store)
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[1] == "resumed; 2 chunks and 2 calls were done before"
+    assert lines[1] == "resumed; 2 chunks and 2 calls already done"
     assert lines[2].startswith("chunk 2 ")
     assert "answer: hello" in lines
 

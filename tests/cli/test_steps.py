@@ -138,7 +138,7 @@ def test_what_left_the_context_is_told_by_steps(capsys: pytest.CaptureFixture[st
     assert "  step 1  summarised          650 tokens  t2" in full
     assert turns_of(events) == [0, 1, 1, 2]
     lines = written(events, capsys)
-    assert lines[3] == "step 1  prompt 1,201 tokens  meant as a call that could not be read"
+    assert lines[3] == "step 1  prompt 1,201 tokens  the call could not be parsed"
     assert lines[lines.index("    page", 4) + 1 :] == [
         "compacted before step 3  3,900 to 2,600 tokens, by dropping stale results and clipping",
         "  step 0  stale search       340 to 20 tokens  t0",
@@ -147,7 +147,7 @@ def test_what_left_the_context_is_told_by_steps(capsys: pytest.CaptureFixture[st
         "  steps 0-1  summarised        1,950 tokens",
         "  step 2     shown again  900 to 200 tokens  t3",
         "  sent again: the summary is empty",
-        "  summary 1, begun early, cut at a sentence end, 1 look-alike of prompt fields made harmless",
+        "  summary 1, begun early, cut at a sentence end, 1 look-alike of prompt fields neutralised",
         "    Ada was born in 1815.",
         "    Next: her death.",
     ]

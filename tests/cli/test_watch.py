@@ -64,7 +64,7 @@ def lines(
 def test_a_line_for_each_event_that_matters(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines(PlainWatcher(Tally()), events("Who?"), capsys) == [
         "run r1: book.txt, scripted, window 2,048 (chunk 900, memory 174)",
-        "chunk 0 1 look-alike of prompt fields made harmless",
+        "chunk 0 1 look-alike of prompt fields neutralised",
         "chunk 0 updated 9 tokens + Ada came.",
         "chunk 1 kept",
         "chunk 2 sent again after 2.0 s: ServerBusy: come back",
@@ -87,7 +87,7 @@ def test_changes_only(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_an_earlier_session_did_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     shown = lines(PlainWatcher(Tally(replayed=6)), events("Who?"), capsys)
-    assert shown[1] == "resumed; 2 chunks and 2 calls were done before"
+    assert shown[1] == "resumed; 2 chunks and 2 calls already done"
     assert shown[2].startswith("chunk 2")
 
 

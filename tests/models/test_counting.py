@@ -88,7 +88,7 @@ async def test_one_that_disagrees_is_named_in_a_warning(
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     said = "bytes" if tokenizer == "bytes" else tokenizer.name
-    assert f"the tokenizer {said} does not count as the server of 'tiny'" in record.message
+    assert f"the tokenizer {said} disagrees with the server of 'tiny'" in record.message
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ async def test_a_prompt_that_leaves_too_little_is_not_sent(least: int | None, fi
         await caller.ask(sent)
     says = (
         f"act-3: the prompt takes {prompt} tokens of a window of {WINDOW}, which leaves "
-        f"{WINDOW - prompt} for the reply, and {needed} are needed: the counter 'utf8-bytes'"
+        f"{WINDOW - prompt} for the reply, which needs {needed}: the counter 'utf8-bytes'"
     )
     assert str(error.value).startswith(says)
     assert "--tokenizer" in str(error.value)

@@ -54,7 +54,7 @@ def test_functions_and_tools_are_tools() -> None:
 @pytest.mark.parametrize(
     ("tools", "told"),
     [
-        ([], "there are no tools; give at least one"),
+        ([], "no tools were given; give at least one"),
         ([add, add], r"two tools are named 'add'.*name="),
         ("add", r"tools='add': give a list"),
         (add, r"give a list of tools or functions"),
@@ -110,7 +110,7 @@ async def test_an_unknown_tool_is_answered_with_those_there_are() -> None:
         ('{"a": 1e999}', "'1e999' is not a JSON number"),
         ('{"a": 1' + "0" * 10_000 + "}", "not JSON: "),
         ('{"a": ' + "[" * 200_000, "nested too deeply"),
-        ('{"a": "\\ud800"}', "half of a surrogate pair"),
+        ('{"a": "\\ud800"}', "a lone surrogate"),
         (
             '{"a": "x", "c": 1}',
             r"- a: Input should be a valid integer.*not 'x'\n- c: there is no such",

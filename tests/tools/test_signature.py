@@ -161,7 +161,7 @@ def calls(good: str, word: Callable[[], int]) -> None: ...
         (opaque, r"opaque: .* parameter 'word' takes .*; use a type that has a JSON form"),
         (calls, r"calls: .* parameter 'word' takes"),
         (print, r"print: .*\*args"),
-        (dict.update, r"update does not say what it takes; wrap it in a function"),
+        (dict.update, r"update has no readable signature; wrap it in a function"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

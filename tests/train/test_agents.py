@@ -200,7 +200,7 @@ async def test_an_own_function_is_found_in_the_current_folder(here: Path, use: s
         (":agent", "write 'module:function'"),
         (
             "no_such:agent",
-            "there is no module 'no_such', neither installed nor in the current folder",
+            "there is no module 'no_such', either installed or in the current folder",
         ),
         ("own_agent.no_such:agent", "there is no module 'own_agent.no_such'"),
         ("broken_agent:agent", "nothing_of_this_name"),

@@ -41,7 +41,7 @@ def test_what_cannot_be_is_refused(settings: type, wrong: dict[str, object]) -> 
 
 def test_a_penalty_cannot_start_below_no_tokens() -> None:
     with pytest.raises(
-        ValidationError, match=r"overlong_window 256 is more than overlong_length 100"
+        ValidationError, match=r"overlong_window must be at most overlong_length \(100\), got 256"
     ):
         AlgorithmSettings(overlong_length=100)
 

@@ -10,7 +10,7 @@ def test_too_little_memory_is_told_with_its_remedy() -> None:
     with (
         pytest.raises(
             OutOfMemory,
-            match=r"^a batch does not fit the memory: make it smaller\. torch says: .*allocate",
+            match=r"^a batch does not fit in memory: make it smaller\. torch says: .*allocate",
         ),
         memory_for("a batch", "make it smaller"),
     ):

@@ -1,4 +1,4 @@
-"""The commands, put together."""
+"""All commands in one app."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from memagent_bench.cli.session_options import Sessions
 from memagent_bench.cli.sessions import sessions
 
 EPILOG = (
-    "Exit codes: 0 done; 1 an unforeseen error; 2 wrong usage, a bad setting, or samples that cannot be made; 3 a "
-    "document cannot be read; 4 the model fails; 5 the folder cannot be used; 6 samples without an answer, or stopped "
-    "by a limit (repeat the command to resume); 130 interrupted; 143 terminated; 141 the reader of the output is gone."
+    "Exit codes: 0 done; 1 unexpected error; 2 wrong usage, a bad setting, or samples that cannot be made; 3 a "
+    "document cannot be read; 4 the model failed; 5 the folder cannot be used; 6 samples without an answer, or stopped "
+    "by a limit (repeat the command to resume); 130 interrupted; 143 terminated; 141 broken pipe."
 )
 RULER = """Measure RULER: 13 tasks at any length.
 
@@ -25,18 +25,19 @@ RULER = """Measure RULER: 13 tasks at any length.
     """
 QA = "Measure question answering over long documents: HotpotQA and SQuAD, hidden among other paragraphs."
 TRACKING = (
-    "Measure what one search cannot find: ledgers, counters, chains, tallies, facts in books."
+    "Measure what a single search cannot find: ledgers, counters, chains, tallies, facts in books."
 )
 NOTES = """Measure short notes about people and their coins in books, made for very small models.
 
     Tasks with _names or _wording have names and numbers, or sentences, that our training never shows;
-    those with _sparse have notes far apart, those with _few as many at every length: eight.
+    those with _sparse have notes far apart, those with _few have eight at every length.
     """
 
 OWN_SAMPLES = """Measure your own samples: a file of JSON lines.
 
-    Each has context, question and outputs (the references), and may have task, scorer and tokens_to_generate; lines of
-    [b]memagent-bench generate[/] do too.
+    Each has context, question and outputs (the references), and may have task, scorer and tokens_to_generate. Lines
+    from
+    [b]memagent-bench generate[/] work too.
     """
 
 ABOUT = """Measure how systems do on documents and tool sessions of any length.
@@ -61,7 +62,7 @@ WITHOUT = {
     "notes": SCATTERED,
     "samples": (*SCATTERED, "essays", "nested", "lengths", "tasks", "samples", "first"),
 }
-"""Options that change nothing for a suite."""
+"""Options that have no effect for a suite."""
 for name, doc in {"ruler": RULER, "qa": QA, "tracking": TRACKING, "notes": NOTES}.items():
     app.command(name)(command_of(Measure, measure(name, doc), without=WITHOUT[name]))
 app.command("samples")(

@@ -13,7 +13,7 @@ from memagent_bench.cli.options import Generate
 
 
 def generate(given: Generate) -> None:
-    """Write samples of a task to a file, one JSON object a line.
+    """Write samples of a task to a file, one JSON object per line.
 
     The same seed, task, length and options give the same samples, byte for byte.
     """
@@ -32,7 +32,7 @@ def generate(given: Generate) -> None:
 
 @contextmanager
 def _show_count(total: int) -> Generator[Callable[[int], None]]:
-    """Shows on a terminal how many samples there are: one of millions of tokens takes a second."""
+    """Shows the number of samples on a terminal: one of millions of tokens takes a second."""
     if not on_terminal(sys.stderr):
         yield lambda count: None
         return

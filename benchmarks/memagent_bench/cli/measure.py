@@ -33,19 +33,19 @@ BAD_SETTING = 2
 
 @dataclass
 class Going(Outcome):
-    """What is known when a benchmark ends early."""
+    """What a command knows when a benchmark ends early."""
 
     begun: bool = False
-    """There is a folder to resume from."""
+    """Whether there is a folder to resume from."""
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """The command line again, without the password of a URL: it resumes the run."""
+        """The same command line, without passwords in URLs, which resumes the run."""
         line = shlex.join(["memagent-bench", *sys.argv[1:]])
         return re.sub(r"//[^/@\s]+@", "//…@", line) if self.begun else None
 
 
 def measure(suite: str, doc: str) -> Callable[[Measure], None]:
-    """What the command of a suite does.
+    """The command of a suite.
 
     Args:
         suite: its name.
@@ -76,10 +76,10 @@ def measure(suite: str, doc: str) -> Callable[[Measure], None]:
 
 
 def leave(*summaries: Summary) -> None:
-    """Ends the command as its summaries say.
+    """Ends the command according to its summaries.
 
     Raises:
-        Exit: code 6 where samples lack an answer, 2 where some cannot be made.
+        Exit: code 6 if samples lack an answer, 2 if some can't be made.
     """
     if any(summary.limit or summary.missing for summary in summaries):
         raise typer.Exit(NO_ANSWER)
@@ -88,10 +88,10 @@ def leave(*summaries: Summary) -> None:
 
 
 async def forecast(bench: Benchmark) -> list[Share]:
-    """What is left to do of a benchmark, and its cost.
+    """The remaining work of a benchmark, and its cost.
 
     Raises:
-        RunMismatch: its folder was made with other settings.
+        RunMismatch: its folder was made with different settings.
     """
     from memagent.threads import in_thread
 
@@ -176,7 +176,7 @@ def _grid(suite: str, given: Measure) -> Grid:
 
 
 def _settings(policy: Policy, given: Measure) -> MemorySettings:
-    """What was given, else what the model's policy wants, else the defaults of benchmarks.
+    """The given settings, else the model's policy settings, else the benchmarks' defaults.
 
     Raises:
         ConfigError: a setting has a bad value.

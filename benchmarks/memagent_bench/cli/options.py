@@ -1,4 +1,4 @@
-"""The options of `memagent-bench`: what samples depend on, what is measured, and how."""
+"""The options of `memagent-bench`: data, what to measure, and how."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 WHAT, DATA, LIMITS = "What is measured", "Data", "Limits"
 LENGTHS = "8k,32k,128k"
 SAMPLES = 20
-"""Enough to see whether something works; a mean of 20 is known to +-22 points at most (95%)."""
+"""Enough to see whether something works; a mean of 20 has a margin of at most +-22 points (95%)."""
 MOST_SAMPLES = 10_000
-"""More than HotpotQA and SQuAD have, and few enough to be listed beforehand."""
+"""More than HotpotQA and SQuAD have, and few enough to list in advance."""
 
 
 class Positions(StrEnum):
@@ -46,7 +46,7 @@ class DataChoice:
         str | None,
         typer.Option(
             metavar="SPEC",
-            help="What counts lengths: a tokenizer file or folder, tiktoken:NAME, or bytes. "
+            help="Tokenizer that measures lengths: a file or folder, tiktoken:NAME, or bytes. "
             "Default: GPT-2's.",
             rich_help_panel=DATA,
             show_default=False,
@@ -55,7 +55,7 @@ class DataChoice:
     positions: Annotated[
         Positions,
         typer.Option(
-            help="published: the same in every sample where RULER's generator does so.",
+            help="published: the same in every sample, if RULER's generator does so.",
             rich_help_panel=DATA,
         ),
     ] = Positions.PUBLISHED
@@ -73,7 +73,7 @@ class DataChoice:
         typer.Option(
             "--allow-repeats",
             metavar="",
-            help="Filler paragraphs may come twice.",
+            help="Allow repeated filler paragraphs.",
             rich_help_panel=DATA,
         ),
     ] = False
@@ -89,7 +89,7 @@ class DataChoice:
     ] = None
     squad: Annotated[Path | None, _file("SQuAD v2 (JSON, also gzipped).")] = None
     paragraphs: Annotated[
-        list[Path] | None, _file("Further paragraphs to hide the gold ones among.")
+        list[Path] | None, _file("More paragraphs to hide the gold ones among.")
     ] = None
 
     def data(self) -> DataOptions:
@@ -123,7 +123,7 @@ def _limit(text: str, *names: str, low: float = 0) -> typer.models.OptionInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class RunChoice(DataChoice, Served):
-    """What every command that runs a benchmark has, beside its data."""
+    """What every command that runs a benchmark has, apart from its data."""
 
     model: opt.Model = None
     tokenizer: opt.Tokenizer = None
@@ -136,21 +136,22 @@ class RunChoice(DataChoice, Served):
         ),
     ]
     concurrency: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Calls at once.", rich_help_panel=opt.RUN)
+        int, typer.Option(metavar="N", min=1, help="Concurrent calls.", rich_help_panel=opt.RUN)
     ] = 16
     max_calls: Annotated[int | None, _limit("Stop, resumably, after N calls in all.", low=1)] = None
     max_tokens: Annotated[
-        int | None, _limit("Likewise after N prompt and completion tokens.", low=1)
+        int | None, _limit("Stop, resumably, after N prompt and completion tokens.", low=1)
     ] = None
     max_seconds: Annotated[
-        float | None, _limit("Likewise after N seconds of one session.", low=0)
+        float | None, _limit("Stop, resumably, after N seconds of one session.", low=0)
     ] = None
     max_cost: Annotated[
-        float | None, _limit("Likewise once N is spent, in the currency of the prices.", low=0)
+        float | None,
+        _limit("Stop, resumably, once N is spent, in the currency of the prices.", low=0),
     ] = None
-    prompt_price: Annotated[float | None, _limit("Price of a million prompt tokens.", low=0)] = None
+    prompt_price: Annotated[float | None, _limit("Price per million prompt tokens.", low=0)] = None
     completion_price: Annotated[
-        float | None, _limit("Price of a million completion tokens.", low=0)
+        float | None, _limit("Price per million completion tokens.", low=0)
     ] = None
     dry_run: Annotated[
         bool,
@@ -200,7 +201,7 @@ class Measure(RunChoice):
         str,
         typer.Option(
             metavar="S,S,...",
-            help="What answers: [b]memagent-bench systems[/] lists them.",
+            help="Systems to measure: [b]memagent-bench systems[/] lists them.",
             rich_help_panel=WHAT,
         ),
     ] = "memory"
@@ -231,7 +232,7 @@ class Measure(RunChoice):
         typer.Option(
             "--no-context",
             metavar="",
-            help="Also ask the same questions with nothing to read: what a model scores there it knew before.",
+            help="Also ask the same questions without the documents, to measure the model's prior knowledge.",
             rich_help_panel=WHAT,
         ),
     ] = False
@@ -277,7 +278,7 @@ class MeasureFile(Measure):
 
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="JSON lines: context, question and outputs of each."),
+        typer.Argument(metavar="FILE", help="JSON lines with context, question and outputs."),
     ]
 
 
@@ -287,13 +288,15 @@ class Generate(DataChoice):
 
     suite: Annotated[str, typer.Argument(metavar="SUITE", help="ruler, qa, tracking or notes.")]
     task: Annotated[
-        str, typer.Option(metavar="T", help="One of those that [b]memagent-bench tasks[/] lists.")
+        str, typer.Option(metavar="T", help="A task: [b]memagent-bench tasks[/] lists them.")
     ]
     length: Annotated[str, typer.Option(metavar="L", help="In tokens: 8192, 8k, 1m.")]
     samples: Annotated[
         int, typer.Option("-n", "--samples", metavar="N", min=1, help="How many.")
     ] = 1
-    out: Annotated[Path, typer.Option(metavar="FILE", help="JSON lines, one for each sample.")]
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Output file: JSON lines, one per sample.")
+    ]
     print_frames: Annotated[
         bool,
         typer.Option(
@@ -301,7 +304,7 @@ class Generate(DataChoice):
             metavar="",
             callback=_print_frames,
             is_eager=True,
-            help="Print the shipped wording of the RULER tasks, to edit and pass with --frames.",
+            help="Print the shipped wording of the RULER tasks, to edit and use with --frames.",
         ),
     ] = False
 
@@ -317,7 +320,7 @@ class Reproduce(RunChoice):
         str | None,
         typer.Option(
             metavar="FILE",
-            help="The wording that the checkpoint was trained on (TOML); plain or boxed is ours.",
+            help="The wording that the checkpoint was trained with (TOML); plain and boxed are ours.",
             rich_help_panel=WHAT,
             show_default=False,
         ),
@@ -339,11 +342,11 @@ class Reproduce(RunChoice):
         typer.Option(
             metavar="X",
             min=1,
-            help="Tokens a second of the server, for the estimate. Default: measured by --concurrency calls.",
+            help="The server's tokens per second, for the estimate. Default: measured with --concurrency calls.",
             rich_help_panel=opt.RUN,
             show_default=False,
         ),
     ] = None
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask before it begins.", rich_help_panel=opt.RUN)
+        bool, typer.Option("--yes", help="Start without asking.", rich_help_panel=opt.RUN)
     ] = False

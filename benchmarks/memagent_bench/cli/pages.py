@@ -1,4 +1,4 @@
-"""`memagent-bench report` and `diagnose`, `tasks` and `systems`: they look at what there is and run nothing."""
+"""`memagent-bench report`, `diagnose`, `tasks` and `systems`, which run nothing."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from memagent.terminal import Paper, console, say
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders that a benchmark wrote.")
+        list[Path], typer.Argument(metavar="DIR...", help="Folders written by a benchmark.")
     ],
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where the page and its pictures go. Default: the folder; required for several.",
+            help="Where to write the page and its pictures. Default: the folder; required for several.",
             show_default=False,
         ),
     ] = None,
@@ -42,12 +42,12 @@ def report(
         str | None,
         typer.Option(
             metavar="SYSTEM",
-            help="What the other systems are compared with. Default: memory.",
+            help="The system to compare the others with. Default: memory.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Write a page with tables, charts and tests about one or more folders of records."""
+    """Write a page with tables, charts and tests for one or more folders of records."""
     with report_errors(Outcome()):
         from memagent.errors import ConfigError
         from memagent_bench.report import make_report
@@ -56,15 +56,16 @@ def report(
 
         if out is None and len({folder.resolve() for folder in folders}) > 1:
             raise ConfigError(
-                f"{len(folders)} folders share one page: name a folder for it (--out), so that none of their own pages "
+                f"{len(folders)} folders share one page: name a folder for it (--out), so that none of their pages "
                 f"is overwritten"
             )
         of_sessions = [folder for folder in folders if (folder / SESSIONS).exists()]
         if of_sessions:
             if len(of_sessions) < len(folders) or primary or baseline:
                 raise ConfigError(
-                    f"{str(of_sessions[0])!r} has sessions, which are compared with no others: report on folders of "
-                    f"sessions alone, without --primary and --baseline"
+                    f"{str(of_sessions[0])!r} has sessions, which can't be compared with other records: report only "
+                    f"on folders "
+                    f"of sessions, without --primary and --baseline"
                 )
             made = make_session_report(folders, out or folders[0])
         else:
@@ -79,11 +80,11 @@ def report(
 
 
 def diagnose(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that a benchmark wrote.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by a benchmark.")],
     misses: Annotated[int, typer.Option(metavar="N", min=0, help="Show N misses one by one.")] = 5,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Explain wrong answers: what the memories held, and the chunk at which they lost it."""
+    """Explain wrong answers: what the memories contained, and the chunk at which they lost it."""
     chosen = chosen_display(display)
     outcome = Outcome(chosen)
     with report_errors(outcome):
@@ -115,7 +116,7 @@ def tasks() -> None:
 
 
 def systems() -> None:
-    """List the systems; package.module:factory names one of your own."""
+    """List the systems; package.module:factory names your own."""
     with report_errors(Outcome()):
         from memagent_bench.systems.registry import SYSTEMS
 

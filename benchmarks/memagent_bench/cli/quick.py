@@ -1,4 +1,4 @@
-"""`memagent-bench quick`: ten minutes with your own model and server, and a verdict."""
+"""`memagent-bench quick`: a verdict on your own model and server in ten minutes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ LEFT_OUT = (
     *("tasks", "systems", "samples", "first", "no_context", "allow_repeats", "nested", "frames"),
     *("hotpotqa", "positions", "max_seconds", "dry_run"),
 )
-"""Options of the other commands that would change what is compared."""
+"""Options of other commands that would change the comparison."""
 MOST_ROUNDS = 50
 SAMPLE = Path(__file__).parents[1] / "data" / "squad_sample.json"
 RESULT = "quick.json"
 NAMES = {"ruler": "needles", "qa": "questions"}
 ADDRESS = re.compile(r" at \S+?(?=,|$)")
 TELLING = 0.1
-"""Of a round: before so much of it is done, its pace says little."""
+"""Share of a round before which its pace is unreliable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,16 +70,18 @@ class Quick(Measure):
     minutes: Annotated[
         float,
         typer.Option(
-            metavar="N", min=0.1, help="No call begins after this time, and no round that would."
+            metavar="N",
+            min=0.1,
+            help="Time limit: no call starts after it, and no round that would exceed it.",
         ),
     ] = 10.0
 
 
 def quick(given: Quick) -> None:
-    """Find out in ten minutes whether a memory pays with your model and server.
+    """Find out in ten minutes whether a memory pays off with your model and server.
 
-    Reads needles and questions at two lengths with memagent (gate on and off), with as much of the document as the
-    window holds (direct), and with what BM25 finds; the same samples for all.
+    Compares memagent (gate on and off), the document cut to the window (direct), and BM25 retrieval on the same
+    samples: needles and questions at two lengths.
     """
     display = chosen_display(given.display)
     going = Going(display)
@@ -106,7 +108,7 @@ def quick(given: Quick) -> None:
 
 
 class Rounds:
-    """Rounds of one sample of each task and length, until the time is over."""
+    """Rounds of one sample per task and length, until the time is up."""
 
     def __init__(self, given: Quick, going: Going) -> None:
         from memagent_bench.quick import SYSTEMS, TASKS
@@ -114,7 +116,7 @@ class Rounds:
         self._given, self._going = given, going
         self._started = time.monotonic()
         self._rounds = 0
-        """That were finished, and had something to do."""
+        """Finished rounds that had something to do."""
         self._summaries: list[Summary] = []
         self._begun = 0
         """Suites of rounds that had something to do."""
@@ -164,7 +166,7 @@ class Rounds:
                 if self._limit is not None:
                     break
                 self._rounds += self._begun > begun
-                # The next one is begun only if it should end in time.
+                # The next one starts only if it should end in time.
                 each = self._spent / max(1, self._rounds)
                 if self._rounds and self._spent + each > 60 * self._given.minutes:
                     break
@@ -174,7 +176,7 @@ class Rounds:
             await self._model.aclose()
 
     async def _measure(self, bench: Benchmark, grid: Grid) -> None:
-        """One suite's part of a round, no longer than there is time."""
+        """One suite's part of a round, within the remaining time."""
         from memagent_bench.watch import watcher
 
         left = max(0.0, 60 * self._given.minutes - self._spent)
@@ -193,7 +195,7 @@ class Rounds:
             self._summaries.append(await opened.run(watch))
 
     def _foresee(self, board: Board) -> None:
-        """Says that the first round will not end in time, once its pace is known."""
+        """Warns that the first round won't end in time, once its pace is known."""
         left = board.left
         if left is None or board.fraction < TELLING:
             asyncio.get_running_loop().call_later(1, self._foresee, board)
@@ -205,13 +207,13 @@ class Rounds:
             self._slow = True
             say(
                 "slow:",
-                f"one round {takes}, and --minutes {self._given.minutes:g} ends it before. Records are kept: repeat "
-                f"the command to go on, give more --minutes, or start anew with a smaller --window or --lengths",
+                f"one round {takes}, longer than --minutes {self._given.minutes:g}. Records are kept: repeat "
+                f"the command to continue, give more --minutes, or start over with a smaller --window or --lengths",
                 style="yellow",
             )
 
     def close(self) -> bool:
-        """Says what is missing, and how to go on. Whether samples lack an answer, or a limit of the user's was met."""
+        """Prints what is missing, and how to continue. Returns whether answers are missing or a limit was hit."""
         limited = self._limit is not None and "seconds=" not in self._limit
         missing = [record for summary in self._summaries for record in summary.missing]
         impossible = {k: why for s in self._summaries for k, why in s.impossible.items()}
@@ -281,6 +283,8 @@ def _show(paper: Paper, table: list[Row], said: str, concurrency: int, speed: fl
         for line in lines:
             paper.line("  ".join(map(str.ljust, line, widths)).rstrip())
         at_once = plural(min(concurrency, len(table)), "sample")
-        note = f"time: of a document, with up to {at_once} at work at once; per 100K: for 100K tokens of documents"
+        note = (
+            f"time: per document, with up to {at_once} at once; per 100K: per 100K document tokens"
+        )
         paper.line((f"{note}; {amount(speed)} tokens/s in all", "dim"))
     paper.line(("verdict: ", "bold"), said)

@@ -1,4 +1,4 @@
-"""What is shown of a benchmark: forecasts before it, means and what is missing after it."""
+"""The output of a benchmark: forecasts before it, means and missing answers after it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memagent_bench.table import Mean
 
 REASONS = 8
-"""Most kinds of failures that are listed."""
+"""Maximum number of failure reasons listed."""
 REASON = 160
 """Characters of each."""
 
@@ -33,12 +33,12 @@ def show_forecast(
     *,
     speed: float | None = None,
 ) -> None:
-    """What would be done, and what it would take.
+    """Shows what would be done, and its cost.
 
     Args:
-        asked: benchmarks, and what is left of each.
-        display: how.
-        speed: tokens a second, where it is known and not 0.
+        asked: benchmarks, and the remaining work of each.
+        display: the display mode.
+        speed: tokens per second, if known and not 0.
     """
     from memagent_bench.costs import total
 
@@ -71,7 +71,7 @@ def show_forecast(
     if speed and seconds is not None:
         rows.append(("time", f"at most {duration(seconds)} at {amount(speed)} tokens/s"))
     paper.table(rows)
-    paper.line("With memories and replies as long as they may be; retries come on top.")
+    paper.line("Assumes memories and replies of maximum length; retries cost extra.")
 
 
 def _cost(cost: Cost) -> dict[str, int]:
@@ -95,7 +95,7 @@ def _words(cost: Cost) -> str:
 
 
 def show_means(bench: Benchmark, display: Display) -> None:
-    """The table of means: for people, or one mean a line."""
+    """The table of means: for people, or one mean per line."""
     from memagent_bench.table import lines
 
     found = _means(bench)
@@ -135,15 +135,15 @@ def _records(bench: Benchmark) -> list[Record]:
 
 
 def show_gaps(summary: Summary, again: str | None) -> None:
-    """Says on standard error what a reader of the means should know, and how to resume."""
+    """Prints on standard error what a reader of the means should know, and how to resume."""
     if summary.impossible:
         cells = [f"{task} at {show_length(length)}" for task, length in summary.impossible]
         say("not measured in full:", f"{', '.join(cells)}; see above", style="yellow")
     if summary.missing:
         say(
             "without an answer:",
-            f"{plural(len(summary.missing), 'record')} of this session; they count as 0 and are tried again when the "
-            f"command is repeated",
+            f"{plural(len(summary.missing), 'record')} of this session; they count as 0, and repeating the command "
+            f"retries them",
             style="yellow",
         )
         reasons = Counter(
@@ -155,7 +155,9 @@ def show_gaps(summary: Summary, again: str | None) -> None:
         if len(reasons) > REASONS:
             say(f"  and {len(reasons) - REASONS} other reasons", style="yellow")
     if summary.limit is not None:
-        begun = f"; {plural(summary.cut, 'sample')} under way can be resumed" if summary.cut else ""
+        begun = (
+            f"; {plural(summary.cut, 'sample')} in progress can be resumed" if summary.cut else ""
+        )
         say("stopped:", summary.limit.partition(";")[0] + begun, style="yellow")
     if (summary.limit is not None or summary.missing) and again is not None:
         raised = summary.limit is not None and "seconds=" not in summary.limit
@@ -163,7 +165,7 @@ def show_gaps(summary: Summary, again: str | None) -> None:
 
 
 def as_data(bench: Benchmark, summary: Summary) -> dict[str, object]:
-    """Means over tasks and of each, and gaps, for JSON."""
+    """Means over tasks and per task, and gaps, for JSON."""
     from memagent_bench.table import task_means
 
     return {

@@ -19,7 +19,7 @@ def score(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="JSON lines with prediction (or pred) and outputs, as RULER's."
+            metavar="FILE...", help="JSON lines with prediction (or pred) and outputs, as in RULER."
         ),
     ],
     scorer: Annotated[
@@ -27,15 +27,15 @@ def score(
         typer.Option(
             metavar="NAME",
             help="string_match_all, string_match_part, sub_exact_match, exact_match, f1, number_match, ... "
-            "Default: what a line names, else its task's.",
+            "Default: the line's, else its task's.",
             show_default=False,
         ),
     ] = None,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Score predictions that were made elsewhere.
+    """Score predictions made elsewhere.
 
-    A line's task is its field task, else its file's name. A prediction of null counts as 0, and is reported separately.
+    A line's task is its field task, else its file's name. A null prediction counts as 0 and is reported separately.
     """
     chosen = chosen_display(display)
     outcome = Outcome(chosen)

@@ -15,7 +15,7 @@ from memagent_bench.cli.options import WHAT
 
 
 class Protocol(StrEnum):
-    """How tool calls travel."""
+    """How tool calls are sent."""
 
     NATIVE = "native"
     TEXT = "text"
@@ -38,7 +38,7 @@ class Sessions(Served):
 
     games: Annotated[str, _what("all|G,G,...", "Which games.")] = "all"
     difficulty: Annotated[
-        str, _what("N,N,...", "Steps that a game needs, about: 10 to 10,000.")
+        str, _what("N,N,...", "Approximate steps that a game needs: 10 to 10,000.")
     ] = "30,100,300"
     samples: Annotated[
         int,
@@ -56,9 +56,9 @@ class Sessions(Served):
         str, _what("all|S,S,...", "full, drop-oldest, mask, summary: see the documentation.")
     ] = "all"
     working_context: Annotated[
-        str, _what("N,N,...", "Tokens of prompt plus output, of all systems but full.")
+        str, _what("N,N,...", "Tokens of prompt plus output, for all systems except full.")
     ] = "4096"
-    summaries: Annotated[str, _what("N,N,...", "Most summaries of a session.")] = "7,1000"
+    summaries: Annotated[str, _what("N,N,...", "Maximum summaries per session.")] = "7,1000"
     keep: Annotated[
         int,
         typer.Option(
@@ -92,7 +92,7 @@ class Sessions(Served):
         str | None,
         typer.Option(
             metavar="SPEC",
-            help="What counts tokens: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's; "
+            help="Token counter: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's; "
             "GPT-2's without a model.",
             rich_help_panel=opt.MODEL,
             show_default=False,
@@ -103,7 +103,7 @@ class Sessions(Served):
         typer.Option(
             metavar="TOKENS",
             min=1,
-            help="The window to assume without a model; full has to fit it. Default: unlimited.",
+            help="The window to assume without a model; full must fit it. Default: unlimited.",
             rich_help_panel=opt.MODEL,
             show_default=False,
         ),
@@ -121,7 +121,7 @@ class Sessions(Served):
         typer.Option(
             metavar="N",
             min=1,
-            help="Sessions at once. Default: 8 with a model, else 1.",
+            help="Concurrent sessions. Default: 8 with a model, else 1.",
             rich_help_panel=opt.RUN,
             show_default=False,
         ),

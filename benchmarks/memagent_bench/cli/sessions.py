@@ -26,9 +26,9 @@ DETAIL = 100
 
 
 def sessions(given: Sessions) -> None:
-    """Measure tool sessions: 18 games, played with the whole history, parts of it, and with summaries.
+    """Measure tool sessions: 18 games, played with the whole history, parts of it, or summaries.
 
-    A perfect player that sees only its context plays all games, so what is lost is lost by the context.
+    A perfect player that sees only its context plays all games, so every loss is due to the context.
 
     Without --model the prompts are only counted. Records go to DIR/sessions.jsonl; repeat the command to resume.
     """
@@ -43,8 +43,9 @@ def sessions(given: Sessions) -> None:
         if failed:
             say(
                 "failed:",
-                f"{plural(len(failed), 'session')}, the last one with {failed[-1].detail}; they are tried again when "
-                f"the command is repeated",
+                f"{plural(len(failed), 'session')}, the last one with {failed[-1].detail}; repeating the command "
+                f"retries "
+                f"them",
                 style="yellow",
             )
             raise typer.Exit(NO_ANSWER)
@@ -75,7 +76,7 @@ def line_of(record: SessionRecord) -> str:
 
 
 def _show(bench: SessionBench, display: Display) -> None:
-    """The table, and the picture where there is something to see on it."""
+    """The table, and the picture if there is something to show."""
     from memagent_bench.sessions.figures import cells, lines
     from memagent_bench.sessions.plot import PLOT, plot
     from memagent_bench.sessions.record import read_sessions
@@ -149,14 +150,14 @@ def bench_of(given: Sessions) -> SessionBench:
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:
-    """Numbers with commas between.
+    """Comma-separated numbers.
 
     Raises:
-        ConfigError: one is none, or is not above 0.
+        ConfigError: one isn't a number, or isn't positive.
     """
     from memagent.errors import ConfigError
 
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
-        raise ConfigError(f"{option} {text!r}: give whole numbers above 0 with commas between")
+        raise ConfigError(f"{option} {text!r}: give positive whole numbers, separated by commas")
     return tuple(dict.fromkeys(map(int, parts)))

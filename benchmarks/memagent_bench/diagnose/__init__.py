@@ -1,4 +1,4 @@
-"""Why answers were wrong: what the memories of a benchmark's runs held, and where they lost it."""
+"""Why answers were wrong: what the memories of a benchmark's runs contained, and where they lost it."""
 
 from memagent_bench.diagnose.diagnosis import Diagnosis, Hazard, diagnose, hazard, hazard_per_note
 from memagent_bench.diagnose.fatal import Fatal, fatal

@@ -1,4 +1,4 @@
-"""Reads a benchmark's records and runs, and says what became of every wanted reference."""
+"""Reads a benchmark's records and runs, and traces every required reference."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Cell: TypeAlias = tuple[str, str, str, int]
 
 @dataclass(frozen=True)
 class Hazard:
-    """How often a memory loses what it holds, a chunk or a competing note."""
+    """How often a memory loses what it holds, per chunk or per competing note."""
 
     losses: int
     steps: int
-    """Chunks read, or competing notes met in them, with what is wanted in the memory."""
+    """Chunks read, or competing notes in them, while the memory held what is required."""
 
     @property
     def rate(self) -> float | None:
-        """Losses / steps; None where there was nothing to lose."""
+        """Losses / steps; None if there was nothing to lose."""
         return self.losses / self.steps if self.steps else None
 
     @property
@@ -47,7 +47,7 @@ class Hazard:
         """
         if not self.steps or self.losses > self.steps:
             return None
-        # scipy has no types, and takes long to load.
+        # scipy has no types, and is slow to load.
         stats: Any = import_module("scipy.stats")
         test: Any = stats.binomtest(self.losses, self.steps)
         bounds: Any = test.proportion_ci(CONFIDENCE, method="exact")
@@ -56,17 +56,17 @@ class Hazard:
 
 @dataclass
 class Diagnosis:
-    """What became of every wanted reference of the runs in a folder."""
+    """The fate of every required reference of the runs in a folder."""
 
     folder: Path
     traces: list[Trace] = field(default_factory=list[Trace])
-    """Of all answered samples of systems that keep runs, right or wrong."""
+    """Of all answered samples of systems with stored runs, right or wrong."""
     unanswered: int = 0
-    """Samples without an answer: why is in their records."""
+    """Samples without an answer; their records say why."""
     without_run: int = 0
-    """Records of systems that keep no runs."""
+    """Records of systems without stored runs."""
     unread: dict[str, str] = field(default_factory=dict[str, str])
-    """Run ids that a record names, and why they could not be followed."""
+    """Run ids named by records, and why they could not be traced."""
 
     @property
     def misses(self) -> list[Trace]:
@@ -85,17 +85,17 @@ class Diagnosis:
 
 
 def diagnose(folder: Path) -> Diagnosis:
-    """Follows every wanted reference of a benchmark through the memories of its runs. Blocks.
+    """Traces every required reference of a benchmark through the memories of its runs. Blocks.
 
-    Records of systems that keep no runs, samples without an answer and runs that cannot be followed are
+    Records of systems without stored runs, samples without an answer and runs that can't be traced are
     counted, and left out.
 
     Args:
-        folder: where a benchmark put its records and runs (`--out`).
+        folder: a benchmark's folder (`--out`).
 
     Raises:
-        StoreError: it has no records, or they name runs and there is no run store.
-        StoreCorrupt: a line is no record, or the run store is damaged.
+        StoreError: it has no records, or they name runs but there is no run store.
+        StoreCorrupt: a line isn't a record, or the run store is damaged.
     """
     folder = Path(folder)
     found = Diagnosis(folder)
@@ -115,7 +115,7 @@ def diagnose(folder: Path) -> Diagnosis:
 
 
 def hazard(traces: Iterable[Trace]) -> Hazard:
-    """The hazard of some traces, of right answers too: leaving those out would overstate it."""
+    """The hazard of some traces, including those of right answers: omitting those would overstate it."""
     steps = losses = 0
     for trace in traces:
         steps += trace.risk
@@ -124,10 +124,10 @@ def hazard(traces: Iterable[Trace]) -> Hazard:
 
 
 def hazard_per_note(traces: Iterable[Trace]) -> Hazard | None:
-    """The hazard of each competing note; None where no task tells them apart.
+    """The hazard per competing note; None if no task distinguishes them.
 
-    A memory that is asked to keep one of many similar notes loses it to these: chunks without any hardly matter, so
-    a forecast for a text with more or fewer of them goes by notes.
+    A memory that must keep one of many similar notes loses it to these: chunks without any hardly matter, so
+    a forecast for a text with more or fewer of them is based on notes.
     """
     counted = [trace for trace in traces if trace.met is not None]
     if not counted:
@@ -145,7 +145,7 @@ def open_runs(folder: Path) -> Generator[RunStore]:
     path = folder / RUNS
     if not path.is_file():  # opening would make it
         raise StoreError(
-            f"no run store {str(path)!r}: the memories were kept there; copy it back, or run the benchmark again"
+            f"no run store {str(path)!r}, which had the memories; copy it back, or run the benchmark again"
         )
     store = RunStore(path)
     try:
@@ -160,7 +160,7 @@ def _follow(record: Record, store: RunStore, found: Diagnosis) -> None:
         found.unread[run_id] = "not in the run store"
         return
     if not store.is_answered(run_id):
-        found.unread[run_id] = "no answer in the run store, though its record has one"
+        found.unread[run_id] = "no answer in the run store, although its record has one"
         return
     try:
         found.traces += traces(record, store.events(run_id))

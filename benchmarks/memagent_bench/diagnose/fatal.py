@@ -20,19 +20,19 @@ class Fatal:
     span: tuple[int, int] | None
     """First character of the chunk, and one past its last."""
     before: str
-    """The memory that went into the step, empty for the first chunk."""
+    """The memory before the step; empty for the first chunk."""
     after: str
-    """The memory that came out of it; the answer, where `chunk` is None."""
+    """The memory after the step, or the answer if `chunk` is None."""
     kept: bool = False
-    """The model kept the memory as it was."""
+    """Whether the model kept the memory unchanged."""
     truncated: tuple[int, int] | None = None
-    """Tokens before and after, where the new memory was cut to its budget."""
+    """Tokens before and after, if the new memory was cut to its budget."""
 
 
 def fatal(trace: Trace, store: RunStore) -> Fatal:
-    """The step where a miss was decided.
+    """The step that caused a miss.
 
-    That is the chunk in `trace.chunk`, else the answer call: the memory held it, or nobody can say.
+    That is the chunk in `trace.chunk`, else the answer call: the memory held it, or it is unknown.
 
     Args:
         trace: of a miss.
@@ -64,9 +64,9 @@ def fatal(trace: Trace, store: RunStore) -> Fatal:
 
 
 def difference(step: Fatal, trace: Trace, most: int = 5) -> list[Change]:
-    """What the step did, in at most so many sentences, those first that hold what was wanted.
+    """What the step did, in at most `most` sentences, those with the required text first.
 
-    For the answer call: the memory's sentences that hold it, and the answer in their place.
+    For the answer call: the memory's sentences that contain it, replaced by the answer.
     """
     form = FORMS[trace.record.scorer]
     nothing = form("")

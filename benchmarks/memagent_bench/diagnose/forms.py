@@ -8,7 +8,7 @@ from decimal import Decimal
 from memagent.tasks.scores import SCORERS, numbers, plain, squad
 
 ALL_WANTED = frozenset({"string_match_all", "set_recall", "set_precision"})
-"""Scorers whose references are several values that are all wanted; the others' are forms of one answer."""
+"""Scorers whose references are several required values; the others' are forms of one answer."""
 
 
 def _space(text: str) -> str:

@@ -27,19 +27,19 @@ VERDICTS = {
     Fate.HELD: "unread at answer",
     Fate.NO_EVIDENCE: "no evidence",
 }
-"""Of misses, in the order of the columns."""
+"""Fates of misses, in the order of the columns."""
 HAZARDS = ("steps at risk", "lost a chunk (95%)", "notes met", "lost a note (95%)")
-"""Columns: chunks read, and competing notes met, with what is wanted in the memory."""
+"""Columns: chunks read, and competing notes met, while the memory held what is required."""
 WIDTH = 160
 """Characters shown of a sentence."""
 QUESTION = 480
-"""Of a question: what it asks stands at its end."""
+"""Characters of a question, from its end, where it says what it asks."""
 TABLE = 240
-"""More columns than the table takes."""
+"""More columns than the table needs."""
 
 
 def show(diagnosis: Diagnosis, console: Console, misses: int = 0) -> None:
-    """Writes a table of all cells, what was left out, and the first misses one by one. Blocks.
+    """Writes a table of all cells, what was left out, and the first misses in detail. Blocks.
 
     Args:
         diagnosis: of a folder.
@@ -62,7 +62,7 @@ def show(diagnosis: Diagnosis, console: Console, misses: int = 0) -> None:
             own = [trace for cell, traces in cells.items() if cell[0] == system for trace in traces]
             table.add_row(system, "all", "all", *_figures(own), style="bold")
     if cells:
-        # Narrow consoles, and pipes, get whole lines: figures that rich shortens cannot be read.
+        # Narrow consoles and pipes get whole lines: shortened figures would be unreadable.
         wide = console.options.update(max_width=max(console.width, TABLE))
         console.print(Segments(console.render(table, wide)), soft_wrap=True, end="")
     for line in remarks(diagnosis):
@@ -75,15 +75,15 @@ def show(diagnosis: Diagnosis, console: Console, misses: int = 0) -> None:
 
 
 def remarks(diagnosis: Diagnosis) -> list[str]:
-    """What the figures leave out, and what casts doubt on them: one line each, none where all is well."""
+    """What the figures leave out or puts them in doubt, one line each; empty if all is well."""
     traces, lines = diagnosis.traces, list[str]()
     if not traces:
         lines.append(
-            "There is nothing to diagnose: no answered sample has a run that can be followed."
+            "There is nothing to diagnose: no answered sample has a run that can be traced."
         )
     if diagnosis.without_run:
         lines.append(
-            f"{plural(diagnosis.without_run, 'record')} of systems that keep no memory: left out."
+            f"{plural(diagnosis.without_run, 'record')} of systems without a memory: left out."
         )
     if diagnosis.unanswered:
         lines.append(f"{plural(diagnosis.unanswered, 'sample')} without an answer: left out.")
@@ -92,17 +92,17 @@ def remarks(diagnosis: Diagnosis) -> list[str]:
     early = sum(trace.early for trace in traces)
     if early:
         lines.append(
-            f"{plural(early, 'reference')} in a memory before its place was read: guessed, or told elsewhere."
+            f"{plural(early, 'reference')} in a memory before its place was read: guessed, or mentioned elsewhere."
         )
     back = sum(trace.returned > 0 for trace in traces)
     if back:
         lines.append(
-            f"{plural(back, 'reference')} gone and back again, taken to be reworded: not counted as lost."
+            f"{plural(back, 'reference')} disappeared and came back, probably reworded: not counted as lost."
         )
     lucky = sum(trace.got and trace.fate in (Fate.LOST, Fate.NEVER_WRITTEN) for trace in traces)
     if lucky:
         lines.append(
-            f"{plural(lucky, 'reference')} answered right though no memory was seen to hold it at the end."
+            f"{plural(lucky, 'reference')} answered right although not found in the final memory."
         )
     return lines
 
@@ -209,7 +209,7 @@ def _show_miss(trace: Trace, several: bool, store: RunStore, console: Console) -
     verdict = f" ({trace.label})" if several else ""
     _show_line(console, "wanted    ", f"{shorten(trace.reference, WIDTH)}{verdict}")
     if trace.notes and trace.notes != (trace.reference,):
-        notes = shorten(f"had to hold {' or '.join(trace.notes)}", WIDTH)
+        notes = shorten(f"should contain {' or '.join(trace.notes)}", WIDTH)
         _show_line(console, "memory    ", notes)
     _show_line(console, "step      ", _where(step, trace))
     for change in difference(step, trace):
@@ -229,12 +229,12 @@ def _show_line(console: Console, name: str, text: str) -> None:
 def _where(step: Fatal, trace: Trace) -> str:
     if step.chunk is None:
         if trace.fate is Fate.NEVER_WRITTEN:
-            return "the run had settled before the place was read; final memory and answer"
+            return "the run settled before this place was read; final memory and answer"
         return "final memory and answer"
     start, end = step.span or (0, 0)
     text = f"chunk {step.chunk}, characters {start:,} to {end:,}"
     if step.kept:
-        return f"{text}: the memory was kept as it was"
+        return f"{text}: the memory was kept unchanged"
     if step.truncated is not None:
         return (
             f"{text}: the memory was cut from {step.truncated[0]:,} to {step.truncated[1]:,} tokens"

@@ -1,4 +1,4 @@
-"""What became of each wanted reference in the memories of a run, chunk by chunk."""
+"""Traces each required reference through the memories of a run, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from memagent_bench.diagnose.forms import ALL_WANTED, FORMS
 from memagent_bench.record import Record
 
 F1_GOT = 0.5
-"""From this F1 on an answer counts as right here: the score has no threshold of its own."""
+"""An answer with at least this F1 counts as right here, since the score itself has no threshold."""
 YES_NO = {"yes", "no"}
-"""Answers that a memory may know and not hold, or hold and not know."""
+"""Answers that a memory may know without containing them, or contain without knowing them."""
 
 
 class Fate(StrEnum):
-    """What became of a reference in the memories."""
+    """The fate of a reference in the memories."""
 
     HELD = "held"
-    """The final memory holds all that it needs. Where the answer lacks it: unread at answer."""
+    """The final memory has everything it needs. If the answer lacks it: unread at answer."""
     NEVER_WRITTEN = "never-written"
-    """No memory held what a needed place says, from that place on."""
+    """No memory from a required place on had what it says."""
     LOST = "lost"
-    """A memory held it, a later one did not, and neither did the final one."""
+    """A memory had it, but a later one and the final one did not."""
     NO_EVIDENCE = "no-evidence"
     """No memory can tell: it is spread over all of the document, or it is a mere yes or no, or the question names it
     already."""
@@ -35,13 +35,13 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class Wanted:
-    """One thing that an answer has to have."""
+    """One thing that an answer must have."""
 
     reference: str
-    """The value; where several forms of it are as good, the first."""
+    """The value; if it has several equivalent forms, the first."""
     forms: tuple[str, ...]
     got: bool
-    """The answer has it."""
+    """Whether the answer has it."""
     places: tuple[Evidence, ...]
     """That say what it needs, in the order of the document."""
 
@@ -98,7 +98,7 @@ class Trace:
     notes: tuple[str, ...]
     """One of them had to be in the memory: of the place where it broke off, else of all places."""
     got: bool
-    """The answer has it."""
+    """Whether the answer has it."""
     fate: Fate
     chunk: int | None
     """Where it broke off: the chunk whose memory lost it, or the last that showed what was never written; None where

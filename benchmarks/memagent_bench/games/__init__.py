@@ -1,4 +1,4 @@
-"""Tool games: tools with a hidden state of their own, a verdict by code, and an expert for each."""
+"""Tool games: tools with a hidden state, a verdict by code, and an expert for each."""
 
 from memagent_bench.games.base import Game
 from memagent_bench.games.experts import Expert

@@ -1,4 +1,4 @@
-"""`Game`: an environment that is dealt from a seed."""
+"""`Game`: an environment dealt from a seed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Method = TypeVar("Method", bound=Callable[..., str])
 
 
 def query(method: Method) -> Method:
-    """Offers a method as a tool that only looks."""
+    """Offers a method as a read-only tool."""
     setattr(method, IDEMPOTENT, True)
     return method
 
@@ -43,23 +43,23 @@ def act(method: Method) -> Method:
 
 
 class Deal(NamedTuple):
-    """What a game begins with, apart from its hidden state."""
+    """The start of a game, apart from its hidden state."""
 
     task: str
     answer: str
-    """The right one. Several values are parted by a comma and a space."""
+    """The right answer. Several values are separated by a comma and a space."""
 
 
 class Game(Environment):
     """One game. The same name, seed and difficulty give the same game, in any process.
 
-    A result of a tool is one line that tells what was called and ends with a full stop, so no two calls that differ
-    have the same result. Results of tools that are not idempotent are numbered. A tool raises `ToolError` for what
-    cannot be done, which is a step as well.
+    A tool's result is one line that repeats the call and ends with a full stop, so different calls never
+    have the same result. Results of non-idempotent tools are numbered. A tool raises `ToolError` for an impossible
+    action, which also counts as a step.
 
     Args:
         seed: any integer.
-        difficulty: tool calls that an expert who forgets nothing needs, about; 10 to 10,000.
+        difficulty: approximate tool calls that an expert with perfect memory needs; 10 to 10,000.
 
     Raises:
         ConfigError: a setting has a bad value.
@@ -69,10 +69,10 @@ class Game(Environment):
 
     def __init__(self, *, seed: int, difficulty: int) -> None:
         if type(seed) is not int:
-            raise ConfigError(f"seed={seed!r} has to be an integer")
+            raise ConfigError(f"seed must be an integer, got {seed!r}")
         if type(difficulty) is not int or not EASIEST <= difficulty <= HARDEST:
             raise ConfigError(
-                f"difficulty={difficulty!r} has to be an integer from {EASIEST} to {HARDEST}"
+                f"difficulty must be an integer from {EASIEST} to {HARDEST}, got {difficulty!r}"
             )
         self.steps = 0
         """Calls made before the end, those that could not be done too, `done` left out."""

@@ -1,4 +1,4 @@
-"""Experts: they play a game as well as can be, and see nothing but the messages that a model would see.
+"""Experts: they play a game perfectly, seeing only the messages that a model would see.
 
 An expert is a machine whose state, `Notes`, says what it asks next, and what it knows once that is answered. It keeps
 nothing between replies: it takes the notes from the last summary (or from the task), looks in the messages for the

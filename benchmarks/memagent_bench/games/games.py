@@ -20,7 +20,7 @@ from memagent_bench.games.tables import Drawdown, DrawdownNotes, Staircase, Stai
 
 
 class Entry(NamedTuple):
-    """A game and what its expert writes down."""
+    """A game and its expert's notes."""
 
     environment: type[Game]
     notes: type[Notes]
@@ -53,7 +53,7 @@ GAMES: dict[str, Entry] = {
 
 
 def names() -> tuple[str, ...]:
-    """The names of all games, by the alphabet."""
+    """The names of all games, in alphabetical order."""
     return tuple(GAMES)
 
 
@@ -63,7 +63,7 @@ def make(name: str, *, seed: int, difficulty: int) -> Game:
     Args:
         name: one of `names()`.
         seed: any integer.
-        difficulty: tool calls that an expert who forgets nothing needs, about; 10 to 10,000.
+        difficulty: approximate tool calls that an expert with perfect memory needs; 10 to 10,000.
 
     Raises:
         ConfigError: there is no such game, or a setting has a bad value.
@@ -82,5 +82,5 @@ def expert(name: str) -> Expert:
 
 def _game(name: str) -> Entry:
     if name not in GAMES:
-        raise ConfigError(f"there is no game {name!r}; there are {', '.join(GAMES)}")
+        raise ConfigError(f"there is no game {name!r}; the games are {', '.join(GAMES)}")
     return GAMES[name]

@@ -1,4 +1,4 @@
-"""Plays a game with its expert, without any model: the whole history is before it."""
+"""Plays a game with its expert, without a model and with the whole history."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def paragraphs(paths: tuple[Path, ...]) -> Collection:
         names.append(label_file(path, raw))
         found = [(title, text) for title, text in any_form(path, raw) if text.strip()]
         if not found:
-            raise DocumentError(f"{str(path)!r} holds no paragraph: give files with some")
+            raise DocumentError(f"{str(path)!r} has no paragraphs: give files with some")
         for title, text in found:
             pool.add(title, text)
     return Collection(", ".join(names), pool.paragraphs, ())

@@ -129,7 +129,7 @@ documents = lru_cache(maxsize=4)(Documents)
 
 
 def rounds(tokens: int, documents: Documents) -> int:
-    """How often a text of so many tokens goes through the documents; 1 where none has to come twice."""
+    """How often a text of this length goes through the documents; 1 if none is repeated."""
     return max(1, -(-tokens // documents.tokens))
 
 

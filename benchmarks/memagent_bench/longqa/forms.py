@@ -124,7 +124,7 @@ def content(path: Path) -> bytes:
             raw = gzip.decompress(raw)
         except (OSError, EOFError, zlib.error) as error:
             raise DocumentError(
-                f"{str(path)!r} is a gzip file that is cut off or damaged ({error}): fetch it again"
+                f"{str(path)!r} is a truncated or damaged gzip file ({error}): fetch it again"
             ) from error
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     if not raw.strip():
@@ -182,5 +182,5 @@ def _parse(path: Path, raw: bytes, parse: Callable[[bytes], T], form: str) -> T:
         return parse(raw)
     except ValidationError as error:
         raise DocumentError(
-            f"{str(path)!r} is not of the form expected, {form} ({describe_problem(error)})"
+            f"{str(path)!r} does not have the expected form, {form} ({describe_problem(error)})"
         ) from error

@@ -94,7 +94,7 @@ class QuestionTask(FittedTask):
     def _make(self, index: int, limit: int) -> Sample:
         if not 0 <= index < len(self):
             raise ConfigError(
-                f"{self.name} has no sample {index}: its data hold {len(self)} questions, from 0 on"
+                f"{self.name} has no sample {index}: its data has {len(self)} questions, numbered from 0"
             )
         question = self._collection.questions[index]
         before = self._frame.before.format(question=question.text)
@@ -206,8 +206,9 @@ class QuestionTask(FittedTask):
     def _too_long(self) -> ConfigError:
         longest = self._documents.longest
         return ConfigError(
-            f"the {len(self._documents)} paragraphs at hand make samples of {self.name} of up to {longest} tokens, "
-            f"not of {show_length(self._length)}: give more with --paragraphs FILE, or have them come again with "
+            f"the {len(self._documents)} available paragraphs suffice for samples of {self.name} of up to {longest} "
+            f"tokens, "
+            f"not of {show_length(self._length)}: give more with --paragraphs FILE, or repeat them with "
             f"--allow-repeats"
         )
 

@@ -30,9 +30,9 @@ def hotpotqa_files(options: DataOptions) -> tuple[Path, ...]:
     files = options.hotpotqa or _find_files(HOTPOT_NAMES)
     if not files:
         raise ConfigError(
-            "there is no HotpotQA at hand: give --hotpotqa FILE (may come several times), its development set in "
+            "HotpotQA was not found: give --hotpotqa FILE (may be repeated), its development set in "
             "the distractor setting, published as hotpot_dev_distractor_v1.json, gzipped or not; for long "
-            f"texts --paragraphs FILE too; or set {FOLDER} to a folder that holds such files"
+            f"texts --paragraphs FILE too; or set {FOLDER} to a folder with such files"
         )
     return files
 
@@ -52,13 +52,13 @@ def squad_file(options: DataOptions) -> Path:
     found = _find_files(SQUAD_NAMES) if options.squad is None else (options.squad,)
     if len(found) == 0:
         raise ConfigError(
-            "there is no SQuAD at hand: give --squad FILE, its development set, published as dev-v2.0.json, "
+            "SQuAD was not found: give --squad FILE, its development set, published as dev-v2.0.json, "
             "gzipped or not; for long texts --paragraphs FILE too; "
-            f"or set {FOLDER} to a folder that holds such files"
+            f"or set {FOLDER} to a folder with such files"
         )
     if len(found) > 1:
         files = ", ".join(str(path) for path in found)
-        raise ConfigError(f"{FOLDER} holds several SQuAD files ({files}): name one with --squad")
+        raise ConfigError(f"{FOLDER} has several SQuAD files ({files}): name one with --squad")
     return found[0]
 
 
@@ -80,6 +80,6 @@ def _find_files(names: tuple[str, ...]) -> tuple[Path, ...]:
         return ()
     root = Path(folder)
     if not root.is_dir():
-        raise ConfigError(f"{FOLDER} is {folder!r}, which is no folder")
+        raise ConfigError(f"{FOLDER} is {folder!r}, which is not a folder; correct or unset it")
     found = [p for name in names for p in sorted([*root.glob(name), *root.glob(f"*/{name}")])]
     return tuple(dict.fromkeys(path for path in found if path.is_file()))

@@ -136,7 +136,7 @@ TAUGHT = ("once", "last", "hop")
 
 
 def _draw_different(world: World, many: int, rng: Random) -> list[str]:
-    """So many numbers, each another one."""
+    """Distinct numbers."""
     found: dict[str, None] = {}
     while len(found) < many:
         found[world.words.number(rng)] = None

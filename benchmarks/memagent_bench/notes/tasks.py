@@ -28,7 +28,7 @@ FEW = 8
 GENERATE = 24
 """Tokens that a reply may have: a number or two, and some words."""
 TRIES = 256
-"""Where the first sentence is too long for a short document, it begins with one of so many after it."""
+"""If the first sentence is too long for a short document, it begins with one of this many after it."""
 ROOM = 32
 """Tokens by which the shortest sentence of another sample may be longer."""
 MOST = 0.75
@@ -74,9 +74,9 @@ class NotesTask(ScatteredTask):
         if family not in FAMILIES:
             raise ConfigError(f"there is no family {family!r} (known: {', '.join(FAMILIES)})")
         if every < 1:
-            raise ConfigError(f"every={every!r} has to be at least 1, better {EVERY}")
+            raise ConfigError(f"every must be at least 1 ({EVERY} is recommended), got {every!r}")
         if many < 0:
-            raise ConfigError(f"many={many!r} has to be at least 0, which leaves it to every=")
+            raise ConfigError(f"many must be at least 0 (0 means every= decides), got {many!r}")
         self._family = FAMILIES[family]
         super().__init__(name or family, self._family.scorer, GENERATE, length, options)
         self._words, self._wording, self._every, self._many = words, wording, every, many
@@ -123,7 +123,7 @@ class NotesTask(ScatteredTask):
         return [(rng.random(), world.passing(self._family.asks, rng)) for _ in range(many)]
 
     def _explain_refusal(self, index: int, facts: Sequence[Fact], tokens: int) -> ConfigError:
-        """What to say where notes and a sentence take so many tokens: a longer document has more notes."""
+        """The remedy if notes and a sentence take this many tokens: a longer document has more notes."""
         if self._many:
             return self._too_short(index, tokens + 2 * ROOM)
         notes = sum(self._filler.cost(fact.text) for fact in facts)

@@ -10,9 +10,9 @@ from memagent.errors import ConfigError
 from memagent_bench.tracking.names import CONSONANTS, VOWELS
 
 NAMES_IN = 5
-"""One in so many names is held out."""
+"""One in this many names is held out."""
 NUMBERS_IN = 7
-"""One in so many numbers is held out."""
+"""One in this many numbers is held out."""
 FEWEST = 2
 """Syllables and digits: with one, too few names and numbers are held out for a document."""
 

@@ -1,1 +1,1 @@
-"""What memagent itself costs, beside the model: `make bench`."""
+"""memagent's own cost, apart from the model: `make bench`."""

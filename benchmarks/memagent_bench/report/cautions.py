@@ -62,8 +62,8 @@ def _warn_of_provenance(suites: Sequence[Suite]) -> Iterator[str]:
     dirty = sum(record.provenance.dirty is True for record in records)
     if dirty:
         yield (
-            f"{share(dirty / len(records))} of the records come from a source tree with changes that were not "
-            f"committed: the commit alone does not reproduce them."
+            f"{share(dirty / len(records))} of the records come from a source tree with uncommitted "
+            f"changes: the commit alone does not reproduce them."
         )
 
 
@@ -78,7 +78,7 @@ def _warn_of_unscored(suite: Suite) -> Iterator[str]:
         ]
         yield (
             f"{len(missing):,} of {plural(len(records), 'sample')} have no score ({_list_some(of)}): they count as 0, "
-            f"and are listed apart."
+            f"and are listed separately."
         )
 
 
@@ -96,11 +96,11 @@ def _warn_of_samples(suite: Suite) -> Iterator[str]:
                 fewer.append(f"{task} at {show_length(length)}")
     if other:
         yield (
-            f"Systems were given different documents under the same numbers in {_list_some(other)}: they are compared "
+            f"Systems had different documents with the same numbers in {_list_some(other)}: they are compared "
             f"without pairing."
         )
     if fewer:
-        yield f"Systems have different sets of samples in {_list_some(fewer)}: a run may not be finished."
+        yield f"Systems have different sets of samples in {_list_some(fewer)}: a run may be unfinished."
 
 
 def _conflict(cells: Sequence[Sequence[Record]]) -> bool:
@@ -124,7 +124,8 @@ def _warn_of_tasks(suite: Suite) -> Iterator[str]:
     if suite.name == "ruler" and not set(RULER_TASKS) <= set(suite.tasks):
         some = len(set(suite.tasks) & set(RULER_TASKS))
         yield (
-            f"Only {some} of RULER's 13 tasks were run: the mean is not RULER's score, and no length is effective."
+            f"Only {some} of RULER's 13 tasks were run: the mean is not RULER's score, and there is no effective "
+            f"length."
         )
 
 
@@ -133,8 +134,9 @@ def _warn_of_few(suite: Suite) -> Iterator[str]:
     if least < FEW:
         low, high = wilson(0.5, least)
         yield (
-            f"The smallest cell has {plural(least, 'sample')}: such a score is good to ±{50 * (high - low):.0f} "
-            f"points where it is near 50, with 95% confidence."
+            f"The smallest cell has {plural(least, 'sample')}: near 50, such a score has a margin of "
+            f"±{50 * (high - low):.0f} "
+            f"points (95% confidence)."
         )
 
 
@@ -152,14 +154,14 @@ def _warn_of_repetition(suite: Suite) -> Iterator[str]:
         shortest = min(length for _, length in rounds)
         yield (
             f"The filler of {whose} repeats from {show_length(shortest)} on (up to {times:,} times, in "
-            f"{worst[0]} at {show_length(worst[1])}): a text that repeats may be easier to skip."
+            f"{worst[0]} at {show_length(worst[1])}): repeated text may be easier to skip."
         )
 
 
 def _warn_of_resumed(suite: Suite) -> Iterator[str]:
     resumed = sum(record.resumed for record in suite.records)
     if resumed:
-        yield f"{plural(resumed, 'sample')} went on after an interruption and have no time: seconds leave them out."
+        yield f"{plural(resumed, 'sample')} were resumed after an interruption: times leave them out."
 
 
 def _list_some(items: Sequence[str], most: int = 4) -> str:

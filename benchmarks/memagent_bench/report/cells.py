@@ -119,7 +119,7 @@ def _labels(folders: Mapping[str, Sequence[Record]]) -> dict[tuple[str, str, str
 
 def _one_line(name: str) -> str:
     """A name that can stand in a title: no control characters, which some libraries refuse, and no line ends."""
-    return " ".join(clean(name).split()) or "without a name"
+    return " ".join(clean(name).split()) or "unnamed"
 
 
 def _shorten(models: Iterable[str]) -> dict[str, str]:

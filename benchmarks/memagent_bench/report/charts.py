@@ -184,7 +184,7 @@ def _length_axis(axes: Any, lengths: Sequence[int]) -> None:
     named = _space_out(lengths, span ** (room / (72 * WIDTH * PLACE[2])))
     axes.xaxis.set_minor_locator(ticker().NullLocator())
     axes.set_xticks(lengths, [show_length(n) if n in named else "" for n in lengths])
-    axes.set_xlabel("length of the document in tokens")
+    axes.set_xlabel("document length in tokens")
 
 
 def _space_out(lengths: Sequence[int], factor: float) -> list[int]:

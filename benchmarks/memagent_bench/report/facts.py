@@ -12,8 +12,9 @@ from memagent_bench.report.words import join_words, span, suite_title
 from memagent_bench.systems.registry import WITHOUT_MODEL
 
 ORDER = (
-    "The question is given apart from the document, and memagent's prompt sets put it first (query-first). RULER's "
-    "own prompt has it behind the document, which is harder."
+    "The question is given separately from the document, and memagent's prompt sets put it first (query-first). "
+    "RULER's "
+    "own prompt puts it after the document, which is harder."
 )
 
 
@@ -76,7 +77,7 @@ def provenance_facts(suites: Sequence[Suite]) -> list[Fact]:
     ]
     if alone:
         found.append(
-            Fact("without the model", ((f"{join_words(alone)}: no language model was asked", ""),))
+            Fact("without the model", ((f"{join_words(alone)}: no language model was used", ""),))
         )
     return found
 
@@ -116,7 +117,7 @@ def _samples(suite: Suite) -> Fact:
         of = [len(records) for (name, _, _), records in suite.cells.items() if name == label]
         text = f"{min(of):,}" if min(of) == max(of) else f"{min(of):,} to {max(of):,}"
         sizes.setdefault(text, {})[label] = None
-    return Fact("samples of each task and length", _values(sizes, len(suite.labels)))
+    return Fact("samples per task and length", _values(sizes, len(suite.labels)))
 
 
 def _period(records: Sequence[Record]) -> Fact:

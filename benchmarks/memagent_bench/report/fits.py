@@ -41,7 +41,7 @@ class Line:
 
     @property
     def problem(self) -> str:
-        """Why the slope is no rate; empty where it is one."""
+        """Why the slope isn't a rate; empty if it is."""
         if self.slope <= 0:
             return "no growth with the length"
         if self.r2 is not None and self.r2 < LEAST_R2:

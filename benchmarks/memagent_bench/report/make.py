@@ -66,7 +66,7 @@ def make_report(
         StoreError: a folder has no records that can be read.
     """
     if not 0 < margin <= 100:
-        raise ConfigError(f"margin={margin!r} is not between 0 and 100 points; 5 is usual")
+        raise ConfigError(f"margin must be between 0 and 100 points (5 is usual), got {margin!r}")
     named = _read(folders)
     suites = sort_records(named)
     labels = tuple(dict.fromkeys(label for suite in suites for label in suite.labels))
@@ -101,7 +101,7 @@ def name_folders(folders: Sequence[Path]) -> dict[str, Path]:
     paths = list(dict.fromkeys(Path(folder).resolve() for folder in folders))
     if not paths:
         raise ConfigError(
-            "no folder was named to report on; name one that a benchmark wrote (--out)"
+            "no folder to report on was given; name one written by a benchmark (--out)"
         )
     names = [path.name for path in paths]
     return {path.name if names.count(path.name) == 1 else str(path): path for path in paths}
@@ -111,7 +111,7 @@ def _read(folders: Sequence[Path]) -> dict[str, list[Record]]:
     found = {name: read_records(path) for name, path in name_folders(folders).items()}
     if not any(found.values()):
         raise ConfigError(
-            f"there is no record yet in {', '.join(map(repr, found))}: run the benchmark first"
+            f"there are no records yet in {', '.join(map(repr, found))}: run the benchmark first"
         )
     return {name: records for name, records in found.items() if records}
 
@@ -120,7 +120,7 @@ def _baseline(suite: Suite, name: str | None, labels: Sequence[str]) -> str:
     if name is not None:
         if name not in labels:
             raise ConfigError(
-                f"baseline={name!r} is none of the systems here: {', '.join(map(repr, labels))}"
+                f"baseline={name!r} is not one of the systems: {', '.join(map(repr, labels))}"
             )
         if name in suite.labels:
             return name

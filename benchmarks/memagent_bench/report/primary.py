@@ -92,7 +92,7 @@ def _check(suites: Sequence[Suite], cells: Sequence[str]) -> None:
             tasks = ", ".join(dict.fromkeys(t for suite in suites for t in suite.tasks))
             lengths = sorted({length for suite in suites for length in suite.lengths})
             raise ConfigError(
-                f"primary cell {cell!r} is not in the records; there are the tasks {MEAN}, {tasks} and the lengths "
+                f"primary cell {cell!r} is not in the records; the tasks are {MEAN}, {tasks} and the lengths "
                 f"{', '.join(map(show_length, lengths))}"
             )
 

@@ -1,4 +1,4 @@
-"""The answer in plain words: what a reader takes away who reads nothing else."""
+"""The conclusion in plain words, for readers who read nothing else."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _ranking(view: View) -> str:
     best = sorted(means, key=lambda label: -means[label])
     named = [f"{label} {points(means[label])}" for label in best[:RANKED]]
     rest = len(best) - RANKED
-    more = f"; {rest} more score less" if rest > 0 else ""
+    more = f"; {rest} others score lower" if rest > 0 else ""
     return f"At {show_length(length)} the scores are {join_words(named)}{more}."
 
 
@@ -149,8 +149,8 @@ def _calls(view: View) -> str:
     if own is None or own.calls is None:
         return ""
     if abs(own.calls.ratio - 1) <= AS_PREDICTED and len(view.suite.lengths_of(view.baseline)) > 1:
-        return f"Its calls grow with the length as predicted (measured / predicted {number(own.calls.ratio)})."
-    return f"It makes {number(own.calls.ratio)} times the calls predicted."
+        return f"Its calls grow with length as predicted (measured / predicted {number(own.calls.ratio)})."
+    return f"It makes {number(own.calls.ratio)} times the predicted calls."
 
 
 def _describe_missing(view: View) -> str:

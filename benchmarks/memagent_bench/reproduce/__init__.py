@@ -1,1 +1,1 @@
-"""Measures a published checkpoint again, as it was measured, and says whether the figures agree."""
+"""Measures a published checkpoint again with the published protocol, and compares the figures."""

@@ -66,7 +66,7 @@ def parts(checkpoint: str, suites: Collection[str], lengths: Collection[int] | N
     unknown = [] if lengths is None else sorted(set(lengths) - there)
     if unknown:
         raise ConfigError(
-            f"nothing is published of {checkpoint!r} at {show_length(unknown[0])}; there is "
+            f"there are no published figures for {checkpoint!r} at {show_length(unknown[0])}, only at "
             f"{', '.join(map(show_length, sorted(there)))}"
         )
     chosen = there if lengths is None else set(lengths)

@@ -16,7 +16,7 @@ CHARS_PER_TOKEN = 8
 
 
 async def tokens_per_second(model: ChatModel, plan: MemoryPlan, calls: int) -> float:
-    """Prompt and completion tokens a second of so many update calls at once, each with a chunk of a book.
+    """Prompt and completion tokens per second of concurrent update calls, each with a chunk of a book.
 
     Raises:
         ModelError: a call failed.

@@ -31,7 +31,7 @@ LISTS = {"wonderwords": wonderwords, "English": english, "further English": list
 
 
 def times(words: int, common: int, others: int) -> Order:
-    """How often each of so many words comes; the first `COMMON` are those asked for."""
+    """How often each word occurs; the first `COMMON` are those asked for."""
     return np.repeat(np.array([common, others]), [COMMON, words - COMMON])
 
 
@@ -132,7 +132,7 @@ class CweTask(FittedTask):
             if most < len(costs):
                 return found
         raise ConfigError(
-            f"{show_length(self._length)} tokens of cwe would take more different words than there are "
+            f"{show_length(self._length)} tokens of cwe would need more different words than there are "
             f"({len(english())} English ones): give a shorter length"
         )
 
@@ -179,7 +179,9 @@ class CweTask(FittedTask):
 @lru_cache(maxsize=2)
 def _number_items(item: str, between: str, counter: TokenCounter) -> Numbered:
     if item.format(rank=1, word="\0").count("\0") != 1:
-        raise ConfigError(f"an item of cwe shows {{word}} once, unlike {item!r} in the wording")
+        raise ConfigError(
+            f"an item of cwe must show {{word}} exactly once, got {item!r} in the wording"
+        )
     return Numbered(lambda rank, word: item.format(rank=rank, word=word), between, counter)
 
 

@@ -138,7 +138,7 @@ class Fwe(Words):
     """Frequent coded words."""
 
     rank_one: Line
-    """Stands for the most frequent of all, which is no answer."""
+    """Stands for the most frequent of all, which isn't an answer."""
     between: Text
     """Between words."""
 
@@ -194,7 +194,7 @@ class Frames(Leaf):
         """Reads wording from TOML bytes.
 
         Raises:
-            ConfigError: no TOML in UTF-8, or a template with a field missing or unknown.
+            ConfigError: it isn't TOML in UTF-8, or a template has a missing or unknown field.
         """
         try:
             text = raw.decode("utf-8-sig").replace("\r\n", "\n").rstrip("\n") + "\n"
@@ -219,7 +219,7 @@ def load_frames(path: Path | None) -> Frames:
     """The wording of a TOML file; None for the shipped one.
 
     Raises:
-        ConfigError: it cannot be read, or is no wording (see `Frames.parse`).
+        ConfigError: it can't be read, or isn't a valid wording (see `Frames.parse`).
     """
     if path is None:
         return Frames.parse(shipped_frames(), "frames.toml")
@@ -227,6 +227,6 @@ def load_frames(path: Path | None) -> Frames:
         raw = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: it can be no path
         raise ConfigError(
-            f"no wording at {str(path)!r}: give a TOML file that can be read ({getattr(error, 'strerror', error)})"
+            f"no wording at {str(path)!r}: give a readable TOML file ({getattr(error, 'strerror', error)})"
         ) from error
     return Frames.parse(raw, str(path))

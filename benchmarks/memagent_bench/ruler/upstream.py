@@ -94,7 +94,9 @@ def script_of(checkout: Path) -> Path:
     """
     script = (checkout / SCRIPT).resolve()
     if not script.is_file():
-        raise ConfigError(f"{str(checkout)!r} is no checkout of NVIDIA/RULER: it has no {SCRIPT}")
+        raise ConfigError(
+            f"{str(checkout)!r} is not a checkout of NVIDIA/RULER: it has no {SCRIPT}"
+        )
     return script
 
 

@@ -33,7 +33,7 @@ def word_list(name: str) -> list[str]:
     installed = version("wonderwords") if spec else None
     if spec is None or not spec.submodule_search_locations or installed != WONDERWORDS:
         raise ConfigError(
-            f"the words of RULER's tasks are those of wonderwords {WONDERWORDS}, and {installed!r} is installed: "
+            f"RULER's tasks use the words of wonderwords {WONDERWORDS}, but {installed!r} is installed: "
             f"pip install 'memagent[bench]'"
         )
     file = Path(spec.submodule_search_locations[0]) / "assets" / f"{name}list.txt"
@@ -43,7 +43,7 @@ def word_list(name: str) -> list[str]:
 class Names(Sequence[str]):
     """All texts `adjective-noun`, sorted, without holding the six million of them.
 
-    The texts of one adjective stand together in the sorted list, unless another adjective goes on where it ends
+    The texts of one adjective are adjacent in the sorted list, unless another adjective extends it
     (`blue` and `blue-eyed`): only the texts of such families are made and sorted.
     """
 
@@ -101,7 +101,7 @@ def draw(kind: KindName, rng: Random) -> str:
 
 
 def draw_different(kind: KindName, n: int, rng: Random) -> list[str]:
-    """So many of them, none of which is another or a part of it: they are sought as texts."""
+    """Distinct ones, none of which is part of another: they are searched for as texts."""
     found: list[str] = []
     while len(found) < n:
         text = draw(kind, rng)

@@ -1,1 +1,1 @@
-"""What memagent adds to a real server's own time: `make bench-server`."""
+"""memagent's overhead over a real server's time: `make bench-server`."""

@@ -1,1 +1,1 @@
-"""Tool sessions: the same games, played through whole histories, cut ones and summaries, and what each pays."""
+"""Tool sessions: the same games played with whole histories, cut ones and summaries, and their cost."""

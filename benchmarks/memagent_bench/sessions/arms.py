@@ -1,4 +1,4 @@
-"""What is compared: a way to keep a session's context, with its settings."""
+"""What is compared: ways to manage a session's context, with their settings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from memagent.messages import Leaf
 
 SystemName: TypeAlias = Literal["full", "drop-oldest", "mask", "summary"]
 ABOUT: dict[SystemName, str] = {
-    "full": "the whole history, as long as it fits the model's window",
-    "drop-oldest": "the oldest turns leave when the working context is full",
-    "mask": "when it is full, old tool outputs become a line; then the oldest turns leave",
-    "summary": "ToolAgent: what is older is replaced by a summary",
+    "full": "the whole history, while it fits the model's window",
+    "drop-oldest": "drops the oldest turns when the working context is full",
+    "mask": "when it is full, replaces old tool outputs by a line; then drops the oldest turns",
+    "summary": "ToolAgent: replaces older turns by a summary",
 }
 
 

@@ -1,4 +1,4 @@
-"""Runs sessions: each ends in a record, or is played anew the next time."""
+"""Runs sessions: each ends in a record, or is replayed the next time."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from memagent_bench.sessions.tally import Tally
 from memagent_bench.systems.base import Status
 
 DETAIL = 500
-"""Characters that a record keeps of why there is no answer."""
+"""Characters kept of the reason for a missing answer."""
 Tell = Callable[[SessionRecord, int, int], None]
-"""Is tell of each record, with how many there are and how many there will be."""
+"""Called with each record, the number of records, and their total."""
 
 
 @dataclass(frozen=True)
 class SessionBench:
-    """Sessions as they are asked for."""
+    """Sessions as requested."""
 
     grid: Grid
     out: Path
@@ -53,14 +53,18 @@ class SessionBench:
     window: int | None = None
     """Of a model that is not there; None for one without end."""
     tokenizer: str | None = None
-    """What counts for a model that is not there; None for GPT-2's."""
+    """The tokenizer without a model; None for GPT-2's."""
     concurrency: int = 1
 
     def __post_init__(self) -> None:
         if self.model is None and self.player == "model":
-            raise ConfigError("there is no model to play: name it (--model), or let the expert")
+            raise ConfigError(
+                "there is no model to play: name one (--model), or let the expert play"
+            )
         if self.model is not None and self.window is not None:
-            raise ConfigError("--window is for counting without a model: a real one has its own")
+            raise ConfigError(
+                "--window is for counting without a model: a real model has its own window; leave it out"
+            )
 
     @cached_property
     def prompts(self) -> SessionPrompts:
@@ -184,6 +188,6 @@ class Playing:
         self._failed_in_a_row = self._failed_in_a_row + 1 if failed else 0
         if self._failed_in_a_row >= IN_A_ROW:
             raise ModelError(
-                f"stopped: {IN_A_ROW} sessions failed in a row, the last one with {record.detail}; see to the "
-                f"server, then go on"
+                f"stopped: {IN_A_ROW} sessions failed in a row, the last one with {record.detail}; check the "
+                f"server, then repeat the command"
             )

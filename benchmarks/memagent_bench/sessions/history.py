@@ -1,4 +1,4 @@
-"""What people do without a summary: send the whole history, forget its oldest turns, mask old tool outputs."""
+"""The alternatives to a summary: send the whole history, drop its oldest turns, mask old tool outputs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Context:
             prompt = self._count(turns)
         if prompt >= size:
             raise WindowTooSmall(
-                f"the prompt and one turn take {prompt} tokens, which a working context of {size} does not hold; use "
+                f"the prompt and one turn take {prompt} tokens, too many for a working context of {size}; use "
                 f"a larger one"
             )
         return turns, size - prompt
@@ -126,7 +126,7 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
             turns = (*turns, Turn(2 * step + 1, Message(role="user", content=problem)))
         if environment.over:
             return Ended(answer=text)
-    detail = f"{seat.max_steps} steps were made without an answer"
+    detail = f"no answer after {seat.max_steps} steps"
     return Ended(reason=Reason.OUT_OF_STEPS, detail=detail)
 
 

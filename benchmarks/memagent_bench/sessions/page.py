@@ -54,7 +54,7 @@ def make_session_report(folders: Sequence[Path], out: Path) -> Report:
     named = {name: records for name, records in read.items() if records}
     if not named:
         raise ConfigError(
-            f"there is no session yet in {', '.join(map(repr, read))}: run `memagent-bench sessions` first"
+            f"there are no sessions yet in {', '.join(map(repr, read))}: run `memagent-bench sessions` first"
         )
     runs = [_run(name, records) for name, records in named.items()]
     warned = [text for name, records in named.items() for text in _cautions(name, records)]
@@ -90,18 +90,18 @@ def _summary(found: Sequence[Cell]) -> str:
         for cell in found
         if cell.difficulty == longest
     ]
-    return f"In games of {longest:,} steps {join_words(parts)} (median of the sessions)."
+    return f"In games of {longest:,} steps, {join_words(parts)} (median of the sessions)."
 
 
 def _cautions(name: str, records: Sequence[SessionRecord]) -> list[str]:
     found: list[str] = []
     if failed := sum(record.status is Status.FAILED for record in records):
         found.append(
-            f"{name}: failed, and counted as 0: {plural(failed, 'session')}; repeat the command to play them again."
+            f"{name}: {plural(failed, 'session')} failed, counted as 0; repeat the command to retry."
         )
     if dirty := sum(record.origin.dirty is True for record in records):
         found.append(
-            f"{name}: from a source tree with changes that were not committed: {plural(dirty, 'session')}."
+            f"{name}: {plural(dirty, 'session')} from a source tree with uncommitted changes."
         )
     return found
 

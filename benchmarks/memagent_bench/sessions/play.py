@@ -14,7 +14,7 @@ async def play(seat: Seat, arm: Arm) -> Ended:
     """Plays a game to its end, and hands in the answer.
 
     Raises:
-        MemagentError: the model failed. A window that is too small is no failure, but an end.
+        MemagentError: the model failed. A window that is too small isn't a failure, but ends the session.
     """
     try:
         ended = await (play_summary if arm.system == "summary" else play_history)(seat, arm)

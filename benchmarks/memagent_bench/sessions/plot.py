@@ -13,7 +13,7 @@ PLOT = "prompt-tokens.png"
 WIDTH, HEIGHT = 5.6, 4.0
 PLACE = (0.12, 0.13, 0.85, 0.78)
 """Of the axes: left, bottom, width and height as parts of the figure."""
-GROWTHS = ((1, ":", "grows as the steps"), (2, (0, (5, 3)), "grows as their square"))
+GROWTHS = ((1, ":", "proportional to steps"), (2, (0, (5, 3)), "proportional to steps squared"))
 """Exponent, line, words."""
 APART = 1.03
 """Series stand a little apart, or one would hide another."""
@@ -40,14 +40,14 @@ def plot(cells: Sequence[Cell]) -> bytes | None:
             shift = APART ** (number - (len(labels) - 1) / 2)
             _series(axes, mark(number), shift, [c for c in cells if c.arm.label == label])
         _growths(axes, cells[0].prompt_tokens.median, difficulties)
-        axes.set_title("Prompt tokens of a session", loc="left", pad=10)
+        axes.set_title("Prompt tokens per session", loc="left", pad=10)
         axes.legend(
             loc="upper left",
             bbox_to_anchor=(0, -0.15),
             ncols=2,
             frameon=False,
             borderaxespad=0,
-            title="median, smallest and largest; hollow where not all were solved",
+            title="median, smallest and largest; hollow: not all were solved",
             title_fontsize=8,
             alignment="left",
         )

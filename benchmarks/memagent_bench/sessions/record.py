@@ -97,7 +97,7 @@ def read_sessions(folder: Path) -> list[SessionRecord]:
 
     Raises:
         StoreError: the file cannot be read.
-        StoreCorrupt: a line is no record.
+        StoreCorrupt: a line isn't a record.
     """
     path = folder / SESSIONS
     if not path.exists():

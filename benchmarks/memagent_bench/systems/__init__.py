@@ -1,7 +1,7 @@
-"""What is measured: the memory agent and what people use instead, behind one interface.
+"""The systems to measure: the memory agent and the usual alternatives, behind one interface.
 
-One of your own is a class with a `name` and an `answer`, made by a function (or the class itself) that takes
-the `Setting`. With `mine.py` on the import path it is named as `--systems memory,mine:FirstLine`:
+Your own system is a class with a `name` and an `answer`, made by a function (or the class itself) that takes
+the `Setting`. With `mine.py` on the import path, use `--systems memory,mine:FirstLine`:
 
 ```python
 from memagent_bench.systems.base import Outcome, Setting
@@ -17,7 +17,7 @@ class FirstLine:
         return Outcome(answer=sample.context.partition("\\n")[0])
 ```
 
-It may look at `sample.context`, `sample.question` and `sample.generate`, never at the references. It raises where
-a call failed: an error is a sample without an answer, and no answer at all is better than an empty one. `asking`
-has what the systems here ask with.
+It may use `sample.context`, `sample.question` and `sample.generate`, never the references. It must raise if
+a call failed: an error means a sample without an answer, which is better than an empty answer. `asking`
+has the calls that the systems here use.
 """

@@ -71,7 +71,7 @@ class System(Protocol):
 
         Args:
             sample: document and question. The references are not for the system to see.
-            run_id: the same for the same sample and system, so that a killed run goes on.
+            run_id: the same for the same sample and system, so that a killed run can be resumed.
 
         Raises:
             MemagentError: the sample failed; whoever runs the benchmark records it.

@@ -89,7 +89,7 @@ class Sizes:
         return cls(joint, budget.memory + joint, budget.chunk, budget.window - taken)
 
     def bound_calls(self, chunks: int) -> int:
-        """Calls for so many chunks if every note is as long as it may be.
+        """Calls for a number of chunks if every note has maximum length.
 
         Raises:
             WindowTooSmall: see `MapReduce.answer`.
@@ -99,7 +99,7 @@ class Sizes:
         while notes > max(1, self.field // self.note):
             if together < 2:
                 raise WindowTooSmall(
-                    f"map-reduce joins notes of up to {self.note} tokens, and a chunk of {self.chunk} does not hold "
+                    f"map-reduce joins notes of up to {self.note} tokens, but a chunk of {self.chunk} can't hold "
                     f"two; use a smaller memory (--memory-tokens), or a larger chunk or window"
                 )
             notes = math.ceil(notes / together)

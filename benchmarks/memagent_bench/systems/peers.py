@@ -66,8 +66,8 @@ class Peer:
         limit = min(plan.budget.chunk, plan.budget.window - frame - 2 * output)
         if limit < MIN_CHUNK:
             raise WindowTooSmall(
-                f"{self.name}: its prompts take {frame} tokens, and with {output} each for the answer so far and the "
-                f"new one a window of {plan.budget.window} leaves no room for a chunk; use a larger window (--window)"
+                f"{self.name}: its prompts take {frame} tokens; with {output} each for the answer so far and the "
+                f"new one, a window of {plan.budget.window} leaves no room for a chunk; use a larger window (--window)"
             )
         settings = plan.settings
         chunker = Chunker(
@@ -110,10 +110,11 @@ class Peer:
             raise
         except Exception as error:
             raise MemagentError(
-                f"{self.name} failed by itself: {type(error).__name__}: {error}"
+                f"{self.name} itself failed: {type(error).__name__}: {error}"
             ) from error
         if replies != len(texts):  # some frameworks log an error and go on without that text
             raise MemagentError(
-                f"{self.name} made {replies} calls for {len(texts)} chunks: it left some out, so its answer is none"
+                f"{self.name} made {replies} calls for {len(texts)} chunks: it skipped some, so its answer doesn't "
+                f"count"
             )
         return answer

@@ -71,7 +71,7 @@ _OF_QUESTIONS = (
     "whose why will with would your"
 )
 _COMMON = frozenset(_OF_QUESTIONS.split())
-"""Words of questions that say nothing of what is asked for."""
+"""Words in questions that don't help to find the answer."""
 
 
 def terms(question: str) -> list[str]:

@@ -30,9 +30,9 @@ class Known:
     make: Callable[[str, Setting], System]
     """Its name and the setting -> the system."""
     about: str
-    """What it does, in a line."""
+    """What it does, in one line."""
     asks: Literal["chunks", "once", "never"] = "chunks"
-    """How often it calls the language model: for each chunk and more, once a sample, or not at all."""
+    """How often it calls the language model: at least once per chunk, once per sample, or never."""
 
 
 def _memory(name: str, setting: Setting, gate: str) -> System:
@@ -65,23 +65,21 @@ SYSTEMS: dict[str, Known] = {
         partial(_memory, gate="off"), "memagent: reads chunk after chunk into one memory"
     ),
     "memory-gate": Known(
-        partial(_memory, gate="update"), "the same; may keep its memory in a few tokens"
+        partial(_memory, gate="update"), "the same; may keep its memory unchanged for a few tokens"
     ),
     ONE_SHOT: Known(OneShot, "RULER's own prompt, question last, reply begun; asks once", "once"),
     "direct": Known(partial(Direct, keep=both_ends), "the same as direct-middle", "once"),
     "direct-left": Known(
-        partial(Direct, keep=ending), "asks once; of a long text the beginning is dropped", "once"
+        partial(Direct, keep=ending), "asks once; drops the beginning of a long text", "once"
     ),
-    "direct-right": Known(partial(Direct, keep=beginning), "likewise; the end is dropped", "once"),
-    "direct-middle": Known(
-        partial(Direct, keep=both_ends), "likewise; the middle is dropped", "once"
-    ),
+    "direct-right": Known(partial(Direct, keep=beginning), "the same; drops the end", "once"),
+    "direct-middle": Known(partial(Direct, keep=both_ends), "the same; drops the middle", "once"),
     "extractive": Known(
         Extractive, "memagent over sentences that match the question; no model", "never"
     ),
     "regex": Known(
         partial(Retrieval, rank=by_terms),
-        "the sentences with the question's names; no model",
+        "the sentences that contain the question's names; no model",
         "never",
     ),
     "bm25": Known(
@@ -97,7 +95,7 @@ SYSTEMS: dict[str, Known] = {
     ),
     "map-reduce": Known(
         lambda _, setting: MapReduce(setting),
-        "takes notes of each chunk by itself, then of the notes",
+        "takes notes on each chunk separately, then on the notes",
     ),
     "langchain-refine": Known(_langchain, "LangChain's refine chain with its own prompts"),
     "llamaindex-refine": Known(_llamaindex, "LlamaIndex's Refine with its own prompts"),
@@ -108,7 +106,7 @@ WITHOUT_MODEL = frozenset(name for name, known in SYSTEMS.items() if known.asks 
 
 
 def choose_systems(text: str) -> list[str]:
-    """Systems with commas between, or `all` of this package.
+    """Comma-separated systems, or `all` of this package.
 
     Raises:
         ConfigError: there is no such system, or none is named.
@@ -121,11 +119,11 @@ def open_system(name: str, setting: Setting) -> System:
     """The system of that name.
 
     Args:
-        name: one of `SYSTEMS`, or `package.module:factory` for one of your own (see the package's docstring).
+        name: one of `SYSTEMS`, or `package.module:factory` for your own (see the package's docstring).
         setting: what all systems share.
 
     Raises:
-        ConfigError: there is none, its package is not installed, or it is no system.
+        ConfigError: there is none, its package is not installed, or it isn't a system.
     """
     module, colon, factory = name.partition(":")
     if not colon:
@@ -140,6 +138,7 @@ def open_system(name: str, setting: Setting) -> System:
         ) from error
     if not (hasattr(system, "name") and callable(getattr(system, "answer", None))):
         raise ConfigError(
-            f"{name!r} gave {system!r:.80}, which is no system: it needs `name` and `async answer(sample, run_id)`"
+            f"{name!r} returned {system!r:.80}, which is not a system: it needs `name` and `async answer(sample, "
+            f"run_id)`"
         )
     return system

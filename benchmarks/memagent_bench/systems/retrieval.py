@@ -1,4 +1,4 @@
-"""What one search finds: the sentences that match the question, as the answer or for the model to answer from."""
+"""Retrieval: the sentences that match the question, as the answer or as context for the model."""
 
 from __future__ import annotations
 

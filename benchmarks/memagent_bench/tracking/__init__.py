@@ -1,1 +1,1 @@
-"""What retrieving once cannot do: values that change, chains, and counts, in facts scattered over books."""
+"""What a single retrieval can't do: changing values, chains and counts, in facts scattered over books."""

@@ -18,7 +18,7 @@ class Fact:
     notes: tuple[str, ...] = ()
     """See `memagent.tasks.Evidence`; a computed value stands here too."""
     supports: tuple[int, ...] = ()
-    """References that cannot be known without it; empty for a fact that is no evidence."""
+    """References that require it; empty for a fact that isn't evidence."""
 
 
 @dataclass(frozen=True)

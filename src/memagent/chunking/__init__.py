@@ -1,4 +1,4 @@
-"""Text stream -> chunks: a `Chunker` without input or output of its own, and `chunks`, which drives it."""
+"""Text stream -> chunks: a `Chunker`, which does no I/O, and `chunks`, which drives it."""
 
 from memagent.chunking.chunker import Chunk, Chunker, ResumePoint
 from memagent.chunking.cuts import Cuts

@@ -1,13 +1,13 @@
-"""Text stream -> chunks. Without input or output of its own: pieces go in, chunks come out.
+"""Text stream -> chunks. Does no I/O: pieces go in, chunks come out.
 
-A chunk is cut from a *window*: the text from the chunk's start on, a little longer than the chunk will
-be, estimated from the chunk before it. What was tokenised behind the cut serves the next window; only some
-words at the cut are counted again. Windows depend on the text and on the chunk before them alone, never on
-how the pieces were fed, so a stream is cut in the same places however it arrives, and from wherever it is
+A chunk is cut from a *window*: text that starts where the chunk starts and runs a little past its estimated end
+(the estimate comes from the chunk before). Tokens after the cut are reused by the next window; only a few words
+at the cut are counted again. Windows depend only on the text and the previous chunk, never on
+how the pieces were fed, so a stream is cut in the same places however it arrives and wherever it is
 resumed.
 
-White space never makes a chunk of its own. What is left of it behind a cut belongs to the chunk before, unseen,
-where it is long or ends the document; so does it to the first chunk where the document begins with it.
+White space never becomes a chunk by itself. Long or final white space after a cut belongs to the previous chunk,
+but isn't shown; leading white space belongs to the first chunk.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from memagent.chunking.window import Neutralise, Window
 from memagent.errors import ConfigError, RunMismatch
 from memagent.tokens.base import TokenCounter
 
-CHANGED = "the document has changed: {}; hand in the same text, or use another run_id= (--run-id)"
+CHANGED = "the document has changed: {}; pass the same text, or use another run_id= (--run-id)"
 """Why a run cannot be resumed."""
 MIN_LIMIT = 16
-"""The least chunk limit: one character may take 4 tokens (its bytes), with U+2060 behind it 7, and has to fit."""
+"""The smallest chunk limit. One character must fit: up to 4 tokens (its bytes), 7 with a U+2060 after it."""
 FIRST_CHARS_PER_TOKEN = 4.0
-"""The guess for the first window: English prose has 4 to 4.5 characters a token in current vocabularies."""
+"""For sizing the first window: English prose has 4 to 4.5 characters per token in current vocabularies."""
 WINDOW_SLACK = 1.11
-"""How much longer than estimated a window is: measured on novels, where longer windows cost more than the one
-window in twenty that turns out too short, with tokenisers that have to take it whole (`tokens.locality`)."""
+"""How much longer than the estimate a window is. Measured on novels with tokenisers that must process a window
+whole (`tokens.locality`): longer windows cost more than redoing the one in twenty that is too short."""
 BLANK_SHARE = 1 / 6
-"""White space over this share of the limit, in characters, is long: shorter takes at most half the limit in bytes."""
+"""White space over this share of the limit, in characters, is long; shorter takes at most half the limit in bytes."""
 BLANK_BLOCK = 4096  # characters of long white space that are passed over at once
 MAX_CHARS_PER_TOKEN = 64
-"""Bounds a chunk's length in characters: runs of white space take as little as a token per 128, or none at all."""
+"""Bounds a chunk's length in characters: a run of white space may take one token per 128, or none at all."""
 
 
 @dataclass(frozen=True)
@@ -48,36 +48,36 @@ class Chunk:
     end: int
     """One past the last."""
     tokens: int
-    """Exactly what the counter counts for `text` by itself, at most the limit."""
+    """The counter's count for `text` by itself; at most the limit."""
     last: bool
-    """True when the document ends with this chunk."""
+    """True if the document ends with this chunk."""
     next_start: int
-    """Where the next chunk starts: `end` without overlap, before it with."""
+    """Where the next chunk starts: at `end`, or before it if chunks overlap."""
     digest: str
-    """SHA-256 (hex) of the document's UTF-8 text up to `end`: binds a run to what was read."""
+    """SHA-256 (hex) of the document's UTF-8 text up to `end`; binds a run to what was read."""
     neutralised: int
-    """How many look-alikes were made harmless in `text`."""
+    """How many look-alikes were neutralised in `text`."""
 
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """What has to be known of the last chunk that was read, to go on behind it."""
+    """What is needed from the last chunk read to continue after it."""
 
     index: int
-    """Of the chunk that comes next."""
+    """Index of the next chunk."""
     covered: int
     """End of the last chunk."""
     next_start: int
     """Where the next chunk starts."""
     digest: str
-    """Of the last chunk: what the document's first `covered` characters must hash to."""
+    """The last chunk's digest: what the document's first `covered` characters must hash to."""
     chars: int
-    """Length of the last chunk before neutralising; with `tokens` it sizes the next window."""
+    """Characters of the last chunk before neutralising; with `tokens`, sizes the next window."""
     tokens: int
 
     @classmethod
     def after(cls, chunk: Chunk) -> ResumePoint:
-        """The point behind a chunk."""
+        """The point right after a chunk."""
         chars = chunk.end - chunk.start
         return cls(chunk.index + 1, chunk.end, chunk.next_start, chunk.digest, chars, chunk.tokens)
 
@@ -87,12 +87,12 @@ class Chunker:
 
     Args:
         counter: counts tokens.
-        limit: most tokens of a chunk, counted on the neutralised text; at least `MIN_LIMIT`.
+        limit: maximum tokens of a chunk, counted on the neutralised text; at least `MIN_LIMIT`.
         cuts: see `Cuts`.
-        overlap: most tokens of a chunk that are repeated at the start of the next, below half the limit.
+        overlap: maximum tokens of a chunk repeated at the start of the next; less than half the limit.
         neutralise: makes a chunk's text safe before it is shown; None shows it as it is.
-        resume: go on behind this point. The document is fed from its first character all the same: what
-            was covered is hashed and compared, and not tokenised.
+        resume: continue from this point. The document must still be fed from its first character: the
+            part already covered is hashed and compared, but not tokenised.
 
     Raises:
         ConfigError: limit, overlap or cuts are out of range.
@@ -130,7 +130,7 @@ class Chunker:
         self._window = self._window_size(point.chars, point.tokens)
         self._hash = hashlib.sha256()
         self._fed = 0
-        # What is not cut yet begins at `_start`, in `_text` and in `_parts`, which are joined to it when needed.
+        # Uncut text begins at `_start`, in `_text` and then in `_parts`, which are joined to it when needed.
         self._text, self._text_start = "", self._start
         self._parts: list[str] = []
         self._closed = False
@@ -144,7 +144,7 @@ class Chunker:
 
     @property
     def ready(self) -> bool:
-        """False while `pop` would return None without doing anything, for want of text."""
+        """False while `pop` would return None at once for lack of text."""
         chars = self._fed - self._start
         if self._closed:
             return chars > 0 or self._held is not None
@@ -154,7 +154,7 @@ class Chunker:
         """Takes the next text of the document.
 
         Raises:
-            RunMismatch: what a resumed run had covered is not what the document says now.
+            RunMismatch: the part that a resumed run had covered has changed.
         """
         if self._closed:
             raise RuntimeError("feed() after close()")
@@ -162,15 +162,15 @@ class Chunker:
         self._fed += len(piece)
 
     def close(self) -> None:
-        """Says that the document has ended.
+        """Marks the end of the document.
 
         Raises:
-            RunMismatch: it ended before what a resumed run had covered.
+            RunMismatch: it is shorter than what a resumed run had covered.
         """
         if self._resume is not None:
             raise RunMismatch(
                 CHANGED.format(
-                    f"it has {self._fed:,} characters, and the run read {self._resume.covered:,}"
+                    f"it has {self._fed:,} characters, but the run read {self._resume.covered:,}"
                 )
             )
         self._closed = True
@@ -179,7 +179,7 @@ class Chunker:
         """Cuts the next chunk. Tokenises, so async code calls it in a thread.
 
         Returns:
-            The chunk; None when more text is needed or, after `close`, when there is no more.
+            The chunk; None if more text is needed or, after `close`, if there is none left.
 
         Raises:
             ConfigError: a single character takes more tokens than the limit.
@@ -193,7 +193,7 @@ class Chunker:
         return None
 
     def _cut(self) -> Chunk | None:
-        """Cuts a chunk; None where it needs another look at the text, or the white space behind it."""
+        """Cuts a chunk; None if the caller must look again, at more text or at the white space after it."""
         ahead = self._peek(self._window + self._long)
         if self._fresh:
             self._fresh, self._blank = False, ahead[: self._long].isspace()
@@ -212,8 +212,8 @@ class Chunker:
         if found is None:
             if not repeated:
                 raise ConfigError(
-                    f"the character {raw.lstrip()[:1]!r} takes more than the {self._limit} tokens that "
-                    f"a chunk may have; use a larger window or chunk limit"
+                    f"the character {raw.lstrip()[:1]!r} takes more than a chunk's limit of {self._limit} tokens; "
+                    f"use a larger window or chunk limit"
                 )
             self._before, self._start = None, self._covered  # that left no room for anything new
             return None
@@ -221,7 +221,7 @@ class Chunker:
         following = ahead[end : end + self._long]
         keep = 0
         if self._overlap and following and not following.isspace():
-            # Counted before anything changes: a counter that asks a server may fail, and the cut is tried again.
+            # Counted before anything changes: a counter that asks a server may fail, and then the cut is retried.
             keep = self._repetition(raw[:end], tokens)
         self._hash.update(raw[repeated:end].encode("utf-8", "surrogatepass"))
         start, self._covered = self._start - self._lead, self._start + end
@@ -244,7 +244,7 @@ class Chunker:
         return chunk
 
     def _pass_blanks(self) -> Chunk | None:
-        """Passes over long white space; gives the chunk that it belongs to when all of it is behind."""
+        """Skips long white space; returns the chunk that it belongs to once all of it is skipped."""
         following = self._peek(BLANK_BLOCK)
         blank = blanks(following)
         last = self._closed and self._start + blank == self._fed
@@ -252,7 +252,7 @@ class Chunker:
         if self._blank:
             blank -= 2  # a mark may follow, or half of a line end
         elif not last:
-            # One character more, since how much there is depends on how the text is fed.
+            # One extra character, since how much is there depends on how the text is fed.
             blank = grapheme_floor(following[: blank + 1], blank)
         self._hash.update(following[:blank].encode())
         self._covered += blank
@@ -266,7 +266,7 @@ class Chunker:
         return None
 
     def _peek(self, chars: int) -> str:
-        """The next characters, fewer where there are not so many."""
+        """The next `count` characters, or as many as there are."""
         at = self._start - self._text_start
         if len(self._text) - at < chars and self._parts:
             self._text, self._text_start = self._text[at:] + "".join(self._parts), self._start
@@ -275,14 +275,14 @@ class Chunker:
         return self._text[at : at + chars]
 
     def _window_size(self, chars: float, tokens: int) -> int:
-        """Characters to look at for a chunk, where `chars` took `tokens`."""
+        """Characters to look at for a chunk, given that `chars` took `tokens`."""
         expected = self._limit * chars / max(tokens, 1)
         # The fewer tokens, the more their lengths vary around the mean.
         size = int(expected * (WINDOW_SLACK + 0.5 * self._limit**-0.5)) + 16
         return min(size, self._limit * MAX_CHARS_PER_TOKEN + MAX_GRAPHEME)
 
     def _repetition(self, raw: str, tokens: int) -> int:
-        """Characters at the end of a chunk that the next one starts with."""
+        """How many characters at the end of a chunk the next one repeats."""
         start = max(1, len(raw) - int(len(raw) * self._overlap / max(tokens, 1)))
         for _ in range(16):  # each round shortens the repetition by at least a twentieth
             start = start_near(raw, start)
@@ -296,7 +296,7 @@ class Chunker:
         return 0
 
     def _verify(self, piece: str, resume: ResumePoint) -> str:
-        """Hashes the part of `piece` that was covered; returns what is to be cut."""
+        """Hashes the covered part of `piece`; returns the part to cut."""
         head = piece[: resume.covered - self._fed]
         self._hash.update(head.encode("utf-8", "surrogatepass"))
         if self._fed + len(head) == resume.covered:

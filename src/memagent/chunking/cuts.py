@@ -1,7 +1,7 @@
 """Where a text may be cut: paragraphs, sentences, words, grapheme clusters. Pure functions of a text.
 
-Every search is bounded by the text that it is given and linear in it: runs are matched possessively
-and from their first character only, since texts of nothing but full stops do occur.
+Every search is bounded by the given text and linear in it: runs are matched possessively
+and only from their first character, since texts of nothing but full stops do occur.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import regex
 from memagent.texts import last_end
 
 Cuts = Literal["sentence", "exact"]
-"""`sentence` prefers the end of a paragraph, sentence or word; `exact` takes all that fits."""
+"""`sentence` prefers the end of a paragraph, sentence or word; `exact` takes everything that fits."""
 
 PARAGRAPH_SHARE = 0.15
 """A paragraph's end is preferred only in the last 15% of what fits: further back it wastes too much room."""
 SENTENCE_SHARE = 0.5
-"""Sentence and word ends count in the last half, so that there are never more than twice the chunks."""
+"""Sentence and word ends must be in the second half, so there are never more than twice as many chunks."""
 MAX_GRAPHEME = 64
-"""A cluster of more code points than this may be cut: those of real writing stay below, junk has no end."""
+"""A longer cluster (in code points) may be cut: those of real writing are shorter, junk may never end."""
 
 LOOK = 512
-"""Characters in which an end is looked for first: a few sentences; mostly there is one."""
+"""Characters searched for an end first: a few sentences, which usually contain one."""
 
 _LINE = r"(?>\r\n|\r|\n)"
 _CLOSING = "\"'”’»)\\]}"
 _CJK_CLOSING = "\"'”’」』】）》〉"
-# A line that goes on in lower case is wrapped text, not the end of anything.
+# A line that continues in lower case is wrapped text, not an end.
 _LOWER = "a-zß-öø-ÿα-ωа-я"
 
 _PARAGRAPH = re.compile(rf"(?=(?P<end>)){_LINE}[ \t\f\v]*+{_LINE}")
@@ -47,10 +47,10 @@ def place(text: str, bound: int, cuts: Cuts, floor: int = 0) -> int:
     """Chooses where to end a chunk.
 
     Args:
-        text: begins where the chunk begins and goes on beyond `bound`, for looking ahead.
+        text: begins where the chunk begins and continues past `bound`, for look-ahead.
         bound: characters that fit, at least `floor + 1`.
         cuts: see `Cuts`.
-        floor: the cut lies behind this position.
+        floor: the cut must come after this position.
 
     Returns:
         A position in (floor, bound].
@@ -60,7 +60,7 @@ def place(text: str, bound: int, cuts: Cuts, floor: int = 0) -> int:
         half = max(floor, int(bound * (1 - SENTENCE_SHARE)))
         for pattern, low in ((_PARAGRAPH, late), (_SENTENCE, half), (_WORD, half)):
             if (end := last_end(pattern, text, low, bound, LOOK)) is not None:
-                # The white space after it goes along as far as it fits.
+                # Include the white space after it, as far as it fits.
                 end = grapheme_floor(text, end + blanks(text[end:bound]))
                 if end > floor:
                     return end
@@ -70,14 +70,14 @@ def place(text: str, bound: int, cuts: Cuts, floor: int = 0) -> int:
 
 
 def blanks(text: str) -> int:
-    """Characters of white space that a text begins with."""
+    """Number of white-space characters at the start of a text."""
     return len(text) - len(text.lstrip())
 
 
 def grapheme_floor(text: str, at: int) -> int:
     """The last boundary between grapheme clusters at or before a position.
 
-    A cluster of more than `MAX_GRAPHEME` code points may be cut: there it returns `at` itself.
+    A cluster of more than `MAX_GRAPHEME` code points may be cut; inside one, `at` itself is returned.
     """
     if at <= 0 or at >= len(text):
         return max(0, min(at, len(text)))
@@ -89,7 +89,7 @@ def grapheme_floor(text: str, at: int) -> int:
         flags > MAX_GRAPHEME and text[at] in _FLAGS
     ):  # the look below has to see where pairing begins
         return at - flags % 2
-    # A cluster that begins before this start is over the limit; all others are seen whole.
+    # A cluster that begins before this start exceeds the limit; all others are seen whole.
     start = max(0, at - 2 * MAX_GRAPHEME)
     for cluster in _CLUSTER.finditer(text[start : at + MAX_GRAPHEME + 1]):
         if start + cluster.end() > at:
@@ -99,7 +99,7 @@ def grapheme_floor(text: str, at: int) -> int:
 
 
 def last_sentence_end(text: str, bound: int) -> int:
-    """The last end of a sentence or line at or before a position, 0 where there is none."""
+    """The last end of a sentence or line at or before a position, 0 if there is none."""
     return last_end(_SENTENCE, text, 0, bound, LOOK) or 0
 
 
@@ -110,7 +110,7 @@ def next_grapheme(text: str, at: int) -> int:
 
 
 def start_near(text: str, at: int) -> int:
-    """Where a repetition begins: at the first sentence in the first half of text[at:], else at a word or a cluster."""
+    """Where an overlap begins: at the first sentence in the first half of text[at:], else at a word or a cluster."""
     middle = at + (len(text) - at) // 2
     for pattern in (_SENTENCE, _WORD):
         found = pattern.search(text, at, middle + 1)

@@ -1,4 +1,4 @@
-"""Cuts a text that is over its tokens: where a sentence ends, or to its head and tail."""
+"""Cuts a text that is over its token limit: at a sentence end, or down to its head and tail."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from memagent.tokens.base import TokenCounter
 def within(
     text: str, limit: int, counter: TokenCounter, *, cut_off: bool = False
 ) -> tuple[str, int, int]:
-    """Cuts a text where a sentence ends within its tokens.
+    """Cuts a text at a sentence end within its token limit.
 
-    A sentence end in the first half is passed over, for that of a word (else of a grapheme): a list
-    without full stops would lose nearly all (ADR 0006).
+    A sentence end in the first half is ignored in favour of a word end (else of a grapheme): a list
+    without full stops would lose nearly everything (ADR 0006).
 
     Args:
         text: what to cut.
-        limit: most tokens.
+        limit: maximum tokens.
         counter: counts them; may block.
-        cut_off: the text ends in the middle already, so its last sentence is no sentence.
+        cut_off: the text was already cut off, so its last sentence is incomplete.
 
     Returns:
-        The text, its tokens (at most `limit`), and the tokens that it had before.
+        The text, its tokens (at most `limit`), and how many tokens it had before.
     """
     measured = counter.measure(text)
     before = measured.tokens
@@ -29,7 +29,7 @@ def within(
         return text, before, before
     chars = len(text) if before <= limit else measured.chars_within(limit)
     while True:
-        # The space lets a full stop at the very end count as the end of a sentence.
+        # With the space, a full stop at the very end counts as the end of a sentence.
         end = last_sentence_end(text + " ", chars)
         if end <= chars // 2:
             word = max(text.rfind(space, chars // 2, chars) for space in " \n\t")
@@ -42,16 +42,16 @@ def within(
 
 
 def ends(text: str, limit: int, counter: TokenCounter, *, tail: bool = True) -> tuple[int, int]:
-    """Which characters may be left out so that the rest takes so many tokens.
+    """Finds which characters to leave out so that the rest fits `limit` tokens.
 
     Args:
         text: more than `limit` tokens long.
-        limit: most tokens of what is left, as two texts counted apart.
+        limit: maximum tokens of what remains, as two texts counted separately.
         counter: counts them; may block.
-        tail: a third is kept of the end; False keeps the beginning alone.
+        tail: whether a third of what remains is from the end; False keeps only the beginning.
 
     Returns:
-        First and one past the last character of what is left out, both at ends of graphemes.
+        First and one past the last character to leave out, both at grapheme boundaries.
     """
     limit = max(limit, 0)
     last = len(text)
@@ -59,7 +59,7 @@ def ends(text: str, limit: int, counter: TokenCounter, *, tail: bool = True) -> 
         measured = counter.measure(text)
         share = limit // 3
         chars = len(text) * share // max(measured.tokens, 1)
-        # A tail is not measured from its end: its length follows from the mean, and is made shorter until it fits.
+        # A tail can't be measured from its end: start with the mean's length, and shorten it until it fits.
         while chars and counter.count(text[len(text) - chars :]) > share:
             chars = chars * 3 // 4
         last = grapheme_floor(text, len(text) - chars)

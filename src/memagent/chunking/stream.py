@@ -1,4 +1,4 @@
-"""Drives a chunker over a document, with an event loop and without."""
+"""Drives a chunker over a document, with or without an event loop."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ async def chunks(
     *,
     run: Callable[[Pop], Awaitable[Chunk | None]] = in_thread,
 ) -> AsyncGenerator[Chunk]:
-    """Reads a document and yields its chunks. `run` runs the cutting, which blocks; one that raised may be tried again.
+    """Reads a document and yields its chunks. `run` calls the cutting, which blocks; if it raises, it may be retried.
 
     Raises:
-        DocumentError: as reading the document does.
-        RunMismatch: as the chunker does.
+        DocumentError: the document can't be read.
+        RunMismatch: the chunker raised it.
     """
     pieces = document.pieces()
     try:
@@ -40,7 +40,7 @@ async def chunks(
 
 
 def chunk_text(pieces: Iterable[str], chunker: Chunker) -> Iterator[Chunk]:
-    """Does what `chunks` does, without an event loop, for text that is at hand."""
+    """Like `chunks` but without an event loop, for text in memory."""
     for piece in pieces:
         chunker.feed(piece)
         yield from iter(chunker.pop, None)

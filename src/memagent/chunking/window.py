@@ -12,14 +12,14 @@ from memagent.tokens.base import Measured, TokenCounter
 from memagent.tokens.measured import MeasuredText
 
 Neutralise = Callable[[str], tuple[str, Sequence[int]]]
-"""Makes raw text safe: returns the safe text, and in ascending order the positions of the raw characters
-behind which it put one U+2060 each. Nothing else may differ, and a text without any has none in its prefixes."""
+"""Neutralises raw text: returns the safe text and, in ascending order, the positions of the raw characters
+after which it inserted one U+2060 each. Nothing else may differ; if a text needs none, nor do its prefixes."""
 
 
 class Window:
     """The text that a chunk is cut from, tokenised once in its neutralised form.
 
-    What an earlier window of the document (`before`, in which this one begins at `start`) has tokenised serves again.
+    Reuses the tokens of an earlier window of the document (`before`, in which this one begins at `start`).
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Window:
         self._counter = counter
         self._neutralise = neutralise
         self._safe, positions = neutralise(raw)
-        # Where the inserted characters stand in the safe text.
+        # Positions of the inserted characters in the safe text.
         self._inserted = list(map(add, positions, count(1)))
         done = before._measured if before and not before._inserted else None
         if (
@@ -47,15 +47,15 @@ class Window:
             self._measured = counter.measure(self._safe)
 
     def chars_within(self, limit: int) -> int:
-        """Raw characters whose safe form is within the first `limit` tokens."""
+        """How many raw characters have their safe form within the first `limit` tokens."""
         safe = self._measured.chars_within(limit)
         inserted = bisect_left(self._inserted, safe)
-        # Right before an inserted character, its raw character has to go as well.
+        # Right before an inserted character, its raw character must go too.
         cut_off = inserted < len(self._inserted) and self._inserted[inserted] == safe
         return max(0, safe - inserted - cut_off)
 
     def prefix(self, end: int) -> tuple[str, int, int]:
-        """The safe text of raw[:end], how many characters were inserted in it, and its tokens."""
+        """The safe text of raw[:end], how many characters were inserted, and its tokens."""
         raw = self.raw[:end]
         safe, positions = self._neutralise(raw) if self._inserted else (raw, ())
         if self._safe.startswith(safe):
@@ -69,13 +69,13 @@ class Window:
     ) -> tuple[int, str, int, int] | None:
         """Chooses where to cut so that the prefix is within the limit when counted by itself.
 
-        Counted by itself a prefix may have more tokens than the window had up to there (a word is cut, a
-        look-alike too), so the cut moves back until it fits, in steps that double.
+        Counted by itself, a prefix may have more tokens than it had within the window (a word or a
+        look-alike is cut), so the cut moves back in doubling steps until it fits.
 
-        About `bound` characters fit, all of them where the document ends with the window.
+        About `bound` characters fit, or all of them if the document ends with the window.
 
         Returns:
-            A position behind `floor` and its `prefix`, or None where not even one character more fits.
+            A position after `floor` and its `prefix`, or None if not even one more character fits.
         """
         end, allowed, factor = bound, limit, 1
         if bound < len(self.raw):
@@ -88,7 +88,7 @@ class Window:
             bound = max(min(self.chars_within(allowed), end - 1), floor + 1)
             end = place(self.raw, bound, cuts, floor)
         for _ in range(16 if cuts == "exact" else 0):
-            # The cut may have turned two tokens into one. A cluster that touches the window's end may go on behind it.
+            # The cut may have merged two tokens. A cluster that touches the window's end may continue after it.
             after = next_grapheme(self.raw, end)
             if after >= len(self.raw) or (longer := self.prefix(after))[2] > limit:
                 break

@@ -1,4 +1,4 @@
-"""The `memagent` command: `main` runs it. What its exit codes mean is in `memagent.cli.exits`."""
+"""The `memagent` command: `main` runs it. `memagent.cli.exits` documents the exit codes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def main() -> None:
 
 
 def launch(module: str) -> None:
-    """Runs the typer app `app` of a module as `main` does; what goes wrong in its import too ends in order."""
+    """Runs a module's typer app `app` as `main` does; errors during its import are reported the same way."""
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # A terminal that cannot show a character gets its escape, not a traceback.
+            # A terminal that can't show a character gets an escape, not a traceback.
             stream.reconfigure(errors="backslashreplace")
     try:
         import_module(module).app()
@@ -34,12 +34,12 @@ def launch(module: str) -> None:
 
 
 def _open_streams() -> None:
-    """Makes up for standard streams that were closed when the process started; without an output it ends."""
-    # Files that are opened later must not get the numbers of closed streams: a stray line would be written to them.
+    """Replaces standard streams that were closed when the process started; exits if standard output was."""
+    # Files opened later must not get the closed streams' descriptors: stray output would be written to them.
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(number)
-    # None, whatever their types say, where the stream was closed.
+    # None (despite their types) if the stream was closed.
     streams: tuple[object, object] = sys.stdout, sys.stderr
     if streams[1] is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open until the process ends
@@ -49,7 +49,7 @@ def _open_streams() -> None:
 
 
 def _leave(code: int) -> None:
-    """Ends the process at once: a thread that still waits for standard input would hold a normal exit up."""
+    """Ends the process at once: a thread still waiting for standard input would block a normal exit."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The commands, put together."""
+"""All commands in one app."""
 
 from __future__ import annotations
 

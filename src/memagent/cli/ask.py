@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from memagent.runstore import RunStore
 
 NOT_ESTIMATED = ("seed", "store", "durable", "run_id", "max_calls")
-"""Options of `ask` that change no call."""
+"""Options of `ask` that don't affect the calls."""
 
 
 def ask(given: Ask) -> None:
-    """Read a document once, and answer one or more questions about it.
+    """Read a document once and answer one or more questions about it.
 
     Every step is saved, so an interrupted run can be resumed with [b]memagent resume ID[/].
 
@@ -63,7 +63,7 @@ def run(
     *,
     changes_only: bool = False,
 ) -> None:
-    """Runs `stream` to its end and shows what came of it. It exits with code 6 if an answer is missing."""
+    """Runs `stream` to its end and shows the result. Exits with code 6 if an answer is missing."""
     inode = _inode(store)
     if outcome.store is not None:
         outcome.run_id = stream.run_id
@@ -87,9 +87,9 @@ def _inode(store: RunStore) -> int | None:
 
 
 def estimate(given: Ask) -> None:
-    """Say what a reading would cost: calls, and bounds on tokens. No model is called.
+    """Estimate the cost of a reading: the number of calls, and bounds on tokens. No model is called.
 
-    A server is asked for its window and its tokenizer only. Retries come on top.
+    A server is only asked for its window and tokenizer. Retries cost extra.
     """
     outcome = Outcome(chosen_display(given.display, json=given.json))
     with report_errors(outcome):
@@ -127,7 +127,7 @@ class Resume(Served):
     document: Annotated[
         str | None,
         opt.option(
-            "The document again, if it came from standard input or has moved; - is standard input.",
+            "The document, if the run read it from standard input or it has moved; - is standard input.",
             "FILE",
         ),
     ] = None
@@ -141,7 +141,7 @@ class Resume(Served):
 def resume(given: Resume) -> None:
     """Resume an interrupted or stopped run; on a finished one, print the stored answer.
 
-    No finished call is sent again. A tool session can only be resumed by the program that has its tools.
+    Finished calls are not sent again. A tool session can only be resumed by the program that has its tools.
     """
     outcome = Outcome(chosen_display(given.display, json=given.json), given.again())
     outcome.run_id = given.run_id
@@ -154,9 +154,8 @@ def resume(given: Resume) -> None:
         if is_session(record):
             where = "" if given.store is None else f", store={str(given.store)!r}"
             raise ConfigError(
-                f"run {record.id!r} is a tool session, and its tools are in the program that made it: resume it from "
-                f"Python, with ToolAgent(model, tools{where}).resume({record.id!r}) and the settings that it was made "
-                "with"
+                f"run {record.id!r} is a tool session, and only the program that started it has its tools: resume it "
+                f"from Python, with ToolAgent(model, tools{where}).resume({record.id!r}) and the same settings"
             )
         agent = agent_again(record, store, max_calls=given.max_calls, **given.server())
         named, document = given.document or record.source.get("path"), None

@@ -1,4 +1,4 @@
-"""How one memory differs from the one before, in sentences and in words."""
+"""How a memory differs from the previous one, by sentence and by word."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from itertools import zip_longest
 from memagent.terminal import shorten
 
 SENTENCES = re.compile(r"(?<=\n)|(?<=[.!?…]\s)|(?<=[。！？])")
-"""Where a text is divided: behind line breaks and sentence ends."""
+"""Where a text is split: after line breaks and sentence ends."""
 WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 ALIKE = 0.5
-"""Two sentences with a `SequenceMatcher` ratio from here on are one sentence, rewritten."""
+"""Two sentences with at least this `SequenceMatcher` ratio are one sentence, rewritten."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One sentence that went, came, or was rewritten."""
+    """One sentence that was added, removed or rewritten."""
 
     removed: str
-    """Empty where a sentence was only added."""
+    """Empty if a sentence was only added."""
     added: str
-    """Empty where one was only removed."""
+    """Empty if one was only removed."""
 
 
 def sentences(text: str) -> list[str]:
-    """The text cut into lines and sentences; joined, they are the text again."""
+    """Splits a text into lines and sentences; joined, they give the text back."""
     return [part for part in SENTENCES.split(text) if part]
 
 
 def changes(old: str, new: str) -> list[Change]:
-    """What became of a memory, in the order of the text. White space at sentence ends is no change."""
+    """The changes to a memory, in text order. White space at sentence ends is ignored."""
     before, after = (
         [part.strip() for part in sentences(text) if part.strip()] for text in (old, new)
     )
@@ -50,7 +50,7 @@ def changes(old: str, new: str) -> list[Change]:
 
 
 def mark_changes(old: str, new: str) -> list[tuple[str, bool]]:
-    """The new text in parts that join to it again, each with whether it is new."""
+    """The new text in parts, each with whether it is new; joined, they give the text back."""
     parts = sentences(new)
     before, after = ([part.strip() for part in some] for some in (sentences(old), parts))
     found: list[tuple[str, bool]] = []
@@ -73,7 +73,7 @@ def words(change: Change) -> Iterator[tuple[str, str]]:
 
 
 def gist(old: str, new: str, width: int = 100) -> str:
-    """The first change in one line: what came (`+ ...`), else what went (`- ...`); empty if nothing did."""
+    """The first change in one line: an addition (`+ ...`), else a removal (`- ...`); empty if nothing changed."""
     found = changes(old, new)
     added = [f"+ {change.added}" for change in found if change.added]
     return shorten([*added, *(f"- {change.removed}" for change in found), ""][0], width)

@@ -1,4 +1,4 @@
-"""Questions about a chapter of a book, and where a memory kept or lost what answers them."""
+"""Questions about a chapter of a book, and where the memory kept or lost their answers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from memagent.texts import plural
 DATA = "samples/chapter.toml"
 HEADING = "\nCHAPTER "
 WINDOW, CHUNK, MEMORY = 2048, 384, 64
-"""Tokens: what `smol` reads with. With larger chunks the chapter would be one or two, and put no memory to the test."""
+"""Tokens for `smol`. With larger chunks the chapter would be one or two, which wouldn't test the memory."""
 UNTRAINED = (
-    "smol has 135 million parameters and is not trained to keep notes, so expect it to be wrong. "
+    "smol has 135 million parameters and was not trained to keep notes, so expect wrong answers. "
 )
-POINT = "The point is the record: it says of each answer where it was kept or lost."
+POINT = "The point is the record: it shows where each answer was kept or lost."
 SHOWN = 500
-"""Characters of a memory: all of it, unless it is full of long words."""
+"""Characters of a memory to show: all of it, unless it is full of long words."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class Asked:
 
     question: str
     answers: tuple[str, ...]
-    """Each is right, and stands in the chapter."""
+    """Each is correct and occurs in the chapter."""
 
     def is_in(self, text: str) -> bool:
-        """Whether a text says one of the answers."""
+        """Whether a text contains one of the answers."""
         return bool(string_match_part(text, self.answers))
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """A text and what is asked about it."""
+    """A text and the questions about it."""
 
     title: str
     text: str
@@ -60,18 +60,18 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Trace:
-    """Where one answer stood, by chunk from 0."""
+    """Where an answer appeared, by chunk from 0."""
 
     said: list[int]
-    """Chunks whose text says it."""
+    """Chunks whose text contains it."""
     remembered: list[int]
-    """Chunks after which the memory says it."""
+    """Chunks after which the memory contains it."""
     last: int
-    """The last chunk that was read for the question."""
+    """The last chunk read for the question."""
 
     @property
     def fate(self) -> str:
-        """What became of it, in the words of `memagent-bench diagnose`."""
+        """What happened to it, as `memagent-bench diagnose` puts it."""
         if not self.remembered:
             return "never written"
         if self.remembered[-1] == self.last:
@@ -105,7 +105,7 @@ def trace(events: Iterable[Event], text: str, asked: Asked, number: int) -> Trac
 
 
 def read_chapter(model: str, seed: int, outcome: Outcome) -> None:
-    """Has a model read the chapter once for all questions, and says what it got right; exits if it lacks an answer."""
+    """Lets a model read the chapter once for all questions and shows the score; exits if an answer is missing."""
     from memagent.documents import open_document
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore

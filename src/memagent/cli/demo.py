@@ -26,7 +26,7 @@ from memagent.texts import plural
 
 EXTRACTIVE = "extractive"
 NOTE_KEEPERS = ("nano", "transformers")
-"""Policies that are trained on facts like the hidden one, and read little else."""
+"""Policies trained on facts like the hidden one, and good for little else."""
 QUESTION = "When did Natasha marry?"
 WHAT = """\
 All of War and Peace, read through a memory of about 1,000 bytes.
@@ -60,9 +60,9 @@ def demo(
     display: opt.DisplayOption = None,
     json: opt.Json = False,
 ) -> None:
-    """Watch War and Peace being read, without a server, and get a question about it answered.
+    """Watch memagent read War and Peace and answer a question about it, without a server.
 
-    With [b]--model nano[/] a small trained policy looks for a fact that is hidden in the text, with [b]--model smol[/]
+    With [b]--model nano[/], a small trained policy looks for a fact hidden in the text; with [b]--model smol[/],
     a small language model answers three questions about a chapter.
     """
     outcome = Outcome(chosen_display(display, json=json))
@@ -70,7 +70,7 @@ def demo(
         if model.strip() != EXTRACTIVE:
             if question is not None:
                 raise ConfigError(
-                    f"the question {question!r} needs --model extractive: the demo brings its own for {model!r}"
+                    f"the question {question!r} needs --model extractive: for {model!r} the demo has its own questions"
                 )
             if tokens is not None or model.partition(":")[0].strip() in NOTE_KEEPERS:
                 find_needle(model, tokens or Length.K256, seed, outcome)
@@ -93,7 +93,7 @@ def _book(question: str, outcome: Outcome) -> None:
     if outcome.for_people:
         outcome.paper.line((WHAT, "dim"))
     sample = resources.files("memagent").joinpath(BOOK)
-    # A temporary store: a demo leaves nothing behind.
+    # A temporary store, so the demo leaves nothing behind.
     with resources.as_file(sample) as path, closing(RunStore(None)) as store:
         document = open_source(path, name="War and Peace")
         agent = MemoryAgent(EXTRACTIVE, gate="update", store=store)
@@ -104,13 +104,13 @@ def _book(question: str, outcome: Outcome) -> None:
 
 
 def find_needle(model: str, length: Length, seed: int, outcome: Outcome) -> None:
-    """Hides a needle, lets the model look for it, and says how that went; exits unless the answer is right."""
+    """Hides a needle, lets the model look for it, and shows the outcome; exits unless the answer is right."""
     from memagent.documents import open_document
     from memagent.memory.agent import MemoryAgent
     from memagent.runstore import RunStore
 
     paper, needle = outcome.paper, hide(length, seed)
-    # The gate is off, so that nothing but the policy itself carries the memory on.
+    # With the gate off, only the policy itself carries the memory forward.
     with (
         closing(RunStore(None)) as store,
         closing(MemoryAgent(ensure_fetched(model), gate="off", seed=seed, store=store)) as agent,
@@ -123,8 +123,8 @@ def find_needle(model: str, length: Length, seed: int, outcome: Outcome) -> None
             paper.line(
                 f"{needle.fact!r} is hidden {share:.0%} of the way into about {tokens} GPT-2 tokens of a book.\n"
                 f"{agent.model.name} is asked {needle.question!r} and reads {chunks}.\n"
-                "The gate is off: after each chunk it rewrites its whole memory, and sees nothing else of what it has "
-                f"read.\n{repeats if length.tokens > BOOK_TOKENS else ''}"
+                "The gate is off: after each chunk it rewrites its whole memory, which is all that it keeps of the "
+                f"text.\n{repeats if length.tokens > BOOK_TOKENS else ''}"
             )
         tally = Tally(chars=len(needle.text))
         stream = agent.stream(document, needle.question)

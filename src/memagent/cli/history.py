@@ -1,4 +1,4 @@
-"""What a run did, written from its events: memories as differences, a tool session step by step."""
+"""Prints what a run did from its events: memories as diffs, a tool session step by step."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ STYLES = {"=": "", "-": "red strike", "+": "green"}
 
 
 def tell_retry(event: Retried) -> str:
-    """That a call was sent again, after which wait, and why."""
+    """Words for a call that was sent again: how long it waited, and why."""
     waited = f" after {event.waited:.1f} s" if event.waited else ""
     return f"sent again{waited}: {event.reason}"
 
 
 def tell_degenerate(event: MemoryDegenerate) -> str:
-    """What became of a memory that says nothing."""
-    became = "the old one was kept" if event.kept else "it was taken as it is"
+    """Words for what happened to a degenerate memory."""
+    became = "the old one was kept" if event.kept else "it was accepted"
     return f"{event.problem}; {became}"
 
 
 def tell_neutralised(count: int) -> str:
-    """That look-alikes in a document or a result were neutralised."""
-    return f"{plural(count, 'look-alike')} of prompt fields made harmless"
+    """Words for look-alikes that were neutralised in a document or a result."""
+    return f"{plural(count, 'look-alike')} of prompt fields neutralised"
 
 
 class History:
-    """Writes what became of one question: a paragraph for each chunk that changed its memory, then the answer."""
+    """Writes the history of one question: a paragraph for each chunk that changed its memory, then the answer."""
 
     def __init__(self, paper: Paper, number: int = 0) -> None:
         self._paper, self._number, self._memory = paper, number, ""
         self._same: tuple[int, int, str] | None = None
-        """First and last chunk in a row after which the memory was the same, and why."""
+        """First and last of consecutive chunks after which the memory was the same, and why."""
         self._span: ChunkRead | None = None
         self._truncated: MemoryTruncated | None = None
 
@@ -135,7 +135,7 @@ class History:
         self._same = (self._same[0], chunk, how)
 
     def _flush(self) -> None:
-        """Writes what was held back until now."""
+        """Writes the pending lines."""
         if self._same is not None:
             first, last, how = self._same
             which = f"chunk {first}" if first == last else f"chunks {first}-{last}"
@@ -144,7 +144,7 @@ class History:
 
 
 def turns_of(events: Iterable[Event]) -> list[int]:
-    """The step of each turn: compactions count turns. A step whose calls could not be read has two of them."""
+    """The step of each turn: compactions count turns. A step whose calls could not be parsed has two turns."""
     turns: list[int] = []
     for event, following in pairwise(chain(events, (None,))):
         if isinstance(event, Acted) and event.calls:
@@ -155,9 +155,9 @@ def turns_of(events: Iterable[Event]) -> list[int]:
 
 
 class Steps(History):
-    """Writes what a session did: a paragraph for each step and each compaction, then the answer.
+    """Writes the history of a session: a paragraph for each step and each compaction, then the answer.
 
-    Texts are one line each, unless `whole`. `turns` are those of the whole session.
+    Texts are shortened to one line each, unless `whole`. `turns` are those of the whole session.
     """
 
     def __init__(self, paper: Paper, turns: Sequence[int], *, whole: bool = False) -> None:
@@ -190,7 +190,7 @@ class Steps(History):
         if not event.calls and not misread and not self._whole:
             return  # the answer, which comes next
         prompt = f"  prompt {event.prompt_tokens:,} tokens"
-        how = "  meant as a call that could not be read" if misread else ""
+        how = "  the call could not be parsed" if misread else ""
         self._paper.line((f"step {event.step}", "bold"), (prompt, "dim"), (how, "yellow"))
         if event.text.strip():
             self._text(event.text, "italic", indent=2)
@@ -233,7 +233,7 @@ class Steps(History):
         self._paper.line((done.summary, "green"), indent=4)
 
     def _rows(self, changes: Iterable[Change]) -> list[tuple[str, str, str, str]]:
-        """Where, what, how large, and the handle; steps that left as a whole are one row, unless in full."""
+        """Where, what, how large, and the handle; unless in full, steps that left as a whole share one row."""
         rows: list[tuple[str, str, str, str]] = []
         turns = self._turns
         for what, group in groupby(changes, self._together):
@@ -248,14 +248,14 @@ class Steps(History):
         return rows
 
     def _together(self, change: Change) -> tuple[str, int]:
-        """The same for changes that are shown as one."""
+        """A key that is equal for changes to show as one."""
         what = change.what.replace("_", " ")
         whole = change.what in ("summarised", "dropped") and not self._whole
         return (what, -1) if whole else (f"{what} {change.tool or ''}".rstrip(), id(change))
 
 
 def format_call(call: ToolCall) -> str:
-    """A call as Python writes it: `search(query="fog")`; arguments that are no JSON object as they are."""
+    """A call in Python notation: `search(query="fog")`; arguments that aren't a JSON object are shown verbatim."""
     try:
         arguments: Any = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):

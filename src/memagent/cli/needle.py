@@ -13,18 +13,18 @@ FACT = "The purse of {who} holds {count} coins."
 QUESTION = "How many coins has {who}?"
 NAMES = ("Nudimi", "Tusozu", "Suzori", "Dedilo", "Dogilo", "Zufeva", "Bugife", "Fodite")
 COUNTS = range(1000, 10_000)
-"""The wording that `nano` was trained on, numbers of the kind that it knows, and names that it never saw."""
+"""The wording and the kind of numbers that `nano` was trained on, but names that it never saw."""
 
 BOOK = "samples/war_and_peace.txt.gz"
 BOOK_TOKENS = 849_497
-"""Of GPT-2's encoding, counted."""
+"""In GPT-2's encoding, counted."""
 MARGIN = 0.1
-"""Of the text, before and behind which no needle stands."""
+"""Shares of the text between which the needle is placed."""
 PARAGRAPH = "\n\n"
 
 
 class Length(StrEnum):
-    """How long the text is, in tokens of GPT-2's encoding."""
+    """The text's length, in GPT-2 tokens."""
 
     K16 = "16k"
     K64 = "64k"
@@ -39,17 +39,17 @@ class Length(StrEnum):
 
 @dataclass(frozen=True)
 class Needle:
-    """A text with one fact in it that the rest knows nothing of, from the character `place` on."""
+    """A text with one unrelated fact hidden in it, starting at character `place`."""
 
     text: str
     fact: str
     question: str
     count: int
-    """What the answer has to say."""
+    """The number that the answer must contain."""
     place: int
 
     def is_right(self, answer: str | None) -> bool:
-        """Whether an answer says the number, and no other one."""
+        """Whether an answer contains this number and no other."""
         return answer is not None and set(re.findall(r"\d+", answer)) == {str(self.count)}
 
 
@@ -61,7 +61,7 @@ def book() -> str:
 def hide(length: Length, seed: int) -> Needle:
     """Hides a fact in about `length` tokens of the book. The same seed hides it in the same place.
 
-    The text begins somewhere in the book and continues, where that is used up, from another place of it.
+    The text begins at a random place in the book and, at the book's end, continues from another one.
     """
     rng = Random(f"{length} {seed}")
     whole = book()
@@ -78,6 +78,6 @@ def hide(length: Length, seed: int) -> Needle:
 
 
 def _paragraph(text: str, place: int) -> int:
-    """Where the first paragraph behind a place begins."""
+    """Where the first paragraph after a place begins."""
     found = text.find(PARAGRAPH, place)
     return place if found < 0 else found + len(PARAGRAPH)

@@ -1,4 +1,4 @@
-"""The options that commands share, and commands whose options are the fields of a dataclass."""
+"""Options that commands share, and commands whose options are the fields of a dataclass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T", bound="DataclassInstance")
 
 
 class Display(StrEnum):
-    """How a command shows what it does."""
+    """How a command shows its progress and result."""
 
     FULL = "full"
     PLAIN = "plain"
@@ -49,7 +49,7 @@ def option(
     low: float | None = None,
     default: bool = False,
 ) -> OptionInfo:
-    """An option of a command. `metavar` stands for its value, empty for a flag; `panel` is the heading of its help."""
+    """An option of a command. `metavar` names its value, empty for a flag; `panel` is its heading in the help."""
     return typer.Option(
         *names, metavar=metavar, min=low, help=text, rich_help_panel=panel, show_default=default
     )
@@ -64,22 +64,22 @@ MODEL_HELP = (
     "Default: MEMAGENT_MODEL."
 )
 TOKENIZER_HELP = (
-    "What counts tokens: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's."
+    "Token counter: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: the model's."
 )
 GATE_HELP = (
-    "update lets the model keep its memory in a few tokens, exit lets it stop early. Default: as the "
+    "update lets the model keep its memory unchanged for a few tokens, exit lets it stop early. Default: as the "
     "model was trained, else off."
 )
 DEGENERATE_HELP = (
-    "A memory that repeats itself or collapses is asked for again, up to twice, and then taken (retry); keep keeps the "
-    "old one, take does not ask. Default: as the model was trained, else retry."
+    "If a new memory repeats itself or collapses: retry asks again, up to twice, then accepts it; keep asks again, "
+    "then keeps the old one; take accepts it at once. Default: as the model was trained, else retry."
 )
 TRUST_HELP = (
-    "neutral makes look-alikes of prompt fields harmless; exact leaves them, for trained checkpoints. Default: as the "
+    "neutral defuses look-alikes of prompt fields; exact leaves them, for trained checkpoints. Default: as the "
     "model was trained, else neutral."
 )
 DISPLAY_HELP = (
-    "full is for a terminal, plain prints lines, json one object, none the bare answer. Default: full on a terminal, "
+    "full is for a terminal, plain prints lines, json one object, none only the answer. Default: full on a terminal, "
     "else plain."
 )
 
@@ -149,12 +149,12 @@ Json = Annotated[bool, _of_run("Short for --display json.", "", "--json")]
 def command_of(
     options: type[T], run: Callable[[T], None], *, without: Collection[str] = ()
 ) -> Callable[..., None]:
-    """A function that typer can make a command of: its options are the fields of `options`, but for those `without`.
+    """A function that typer can turn into a command: its options are the fields of `options`, except `without`.
 
-    Its fields are annotated as parameters of a command are. `run` gets it filled; the docstring of `run` is the help.
+    The fields are annotated like parameters of a command. `run` gets the instance; its docstring is the help.
     """
     hints = get_type_hints(options, include_extras=True)
-    # What a class adds comes before what it inherits: that is what its command is about.
+    # A class's additions come before what it inherits: they are what its command is about.
     names = dict.fromkeys(name for kind in options.__mro__ for name in get_annotations(kind))
     defaults = {field.name: field.default for field in fields(options)}
     parameters = [
@@ -173,6 +173,6 @@ def command_of(
 
     command.__doc__ = run.__doc__
     command.__annotations__ = {offered.name: offered.annotation for offered in parameters}
-    # What typer looks at; a function has no such attribute of its own.
+    # Typer reads this attribute, which a plain function lacks.
     setattr(command, "__signature__", Signature(parameters))  # noqa: B010
     return command

@@ -37,7 +37,7 @@ class Probe(Served):
 
 
 def probe(given: Probe) -> None:
-    """Say what a server is and can do: its kind, window, token counts, and one test call.
+    """Show what a server is and can do: its kind, window, token counts, and one test call.
 
     API keys come from MEMAGENT_API_KEY or OPENAI_API_KEY.
     """
@@ -83,7 +83,7 @@ def _rows(found: Found) -> list[tuple[str, str]]:
         "replies that match a pattern": found.pattern,
     }
     agrees = "as counted" if call.counted == call.prompt_tokens else f"counted {call.counted}"
-    speculation = found.speculation or "the server does not say"
+    speculation = found.speculation or "not reported"
     tokens = f"{call.prompt_tokens} prompt tokens ({agrees}), {call.completion_tokens} generated"
     if call.prompt_tokens <= 0:
         tokens = f"usage not reported, {call.counted} prompt tokens counted"

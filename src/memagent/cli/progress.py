@@ -1,4 +1,4 @@
-"""What the events of a run add up to: memories and answers, counts, speed, time left."""
+"""Tallies a run's events: memories and answers, counts, speed, time left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Notebook:
-    """One question (or task): its memory as it was and as it is, and its answer."""
+    """One question (or task): its previous and current memory, and its answer."""
 
     question: str
     memory: str = ""
@@ -28,28 +28,28 @@ class Notebook:
     """The chunk of that change."""
     tokens: int = 0
     read: int = 0
-    """Chunks that were read for it."""
+    """Chunks read for it."""
     settled: bool = False
     answer: str | None = None
     truncated: bool = False
     """The answer was cut off by its token limit."""
     reason: str = ""
-    """The stop reason's value; empty while the run goes on."""
+    """The stop reason's value; empty while the run continues."""
     detail: str = ""
     """Why there is no answer."""
 
     @property
     def finished(self) -> bool:
-        """Nothing more is read for it."""
+        """Whether it needs no more of the document."""
         return self.settled or self.answer is not None
 
 
 class Tally:
-    """Adds up the events of a run, of a document or of tools.
+    """Tallies the events of a reading or a tool session.
 
     Args:
-        questions: of the run, if its first event is not to come.
-        chars: characters of the document, roughly; None if unknown.
+        questions: the run's questions, if its first event won't be fed.
+        chars: approximate characters of the document; None if unknown.
         replayed: events up to this `seq` were committed by an earlier session.
         clock: seconds, monotonic.
     """
@@ -66,11 +66,11 @@ class Tally:
         self.started: events.RunStarted | None = None
         self.notebooks = [Notebook(question) for question in questions]
         self.latest: Notebook | None = None
-        """The notebook that changed last."""
+        """Index of the notebook that changed last."""
         self.chunks = 0
-        """Chunks that were shown to the model, the current one included."""
+        """Chunks shown to the model, including the current one."""
         self.steps = self.summaries = 0
-        """Of a tool session."""
+        """Only in a tool session."""
         self.usage = Usage()
         self._clock = clock
         self._begun = clock()
@@ -85,7 +85,7 @@ class Tally:
 
     @classmethod
     def of(cls, store: RunStore, record: RunRecord, after: int = -1) -> Self:
-        """Adds up the events of a stored run with `seq > after`."""
+        """Tallies a stored run's events with `seq > after`."""
         tally = cls(record.binding["questions"])
         for event in store.events(record.id, after):
             tally.add(event)
@@ -96,7 +96,7 @@ class Tally:
         return event.seq <= self.replayed
 
     def add(self, event: events.Event) -> None:
-        """Takes note of one event."""
+        """Adds one event."""
         match event:
             case events.RunStarted():
                 self.started = event
@@ -113,7 +113,7 @@ class Tally:
                     self.latest = book
                     book.before, book.memory = book.memory, event.memory
                     book.changed, book.tokens = event.chunk, event.tokens
-                # Else a question that was behind catches up.
+                # Otherwise a question that was behind is catching up.
                 if self._chunk is not None and self._chunk.chunk == event.chunk:
                     self._waiting.discard(event.question)
                     if not self._waiting:
@@ -143,20 +143,20 @@ class Tally:
 
     @property
     def made(self) -> int:
-        """Chunks that were read, or steps that were made."""
+        """Chunks read, or steps made."""
         return max((self.steps, *(book.read for book in self.notebooks)))
 
     @property
     def finished(self) -> int:
-        """Chunks that were read for every question."""
+        """Chunks read for every question."""
         return self.chunks - bool(self._waiting)
 
     @property
     def fraction(self) -> float | None:
-        """How much of the document is read, 0 to 1; None if its length is unknown."""
+        """Share of the document that has been read, 0 to 1; None if its length is unknown."""
         if self._end:
             return 1.0
-        # The length is a guess from the file's size, so only the last chunk makes it whole.
+        # The length is estimated from the file's size, so only the last chunk makes it exactly 1.
         return min(self._done / self.chars, 0.99) if self.chars else None
 
     @property
@@ -166,19 +166,19 @@ class Tally:
 
     @property
     def speed(self) -> float:
-        """Prompt and completion tokens a second, in this session."""
+        """Prompt and completion tokens per second, in this session."""
         return self._live_tokens / self.elapsed if self.elapsed > 0 else 0.0
 
     @property
     def left(self) -> float | None:
-        """Seconds until the document is read, at this session's pace; None if unknown."""
+        """Seconds until the whole document is read, at this session's pace; None if unknown."""
         fraction = self.fraction
         if fraction is None or fraction - self._live_from < 0.005 or self.elapsed < 1:
             return None
         return self.elapsed * (1 - fraction) / (fraction - self._live_from)
 
     def facts(self) -> list[str]:
-        """Counts for one line."""
+        """The counts as parts of one line."""
         facts = [
             plural(self.chunks, "chunk"),
             plural(self.usage.calls, "call"),

@@ -26,13 +26,13 @@ runs = typer.Typer(help="List, remove and prune runs.", invoke_without_command=T
 
 STYLES = {"finished": "green", "running": "cyan"}
 MADE = {"document": "chunks", "tools": "steps"}
-"""What is counted of a run, by its kind."""
+"""What a run's progress is counted in, by its kind."""
 TAIL = 64
-"""Events at the end of a run that usually say how far it is."""
+"""Events at the end of a run that usually show how far it got."""
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 NO_RUNS = (
-    "No runs yet. `memagent ask DOC 'QUESTION'` makes one; it is kept until you remove it, so that you can resume it "
-    "and look at it."
+    "No runs yet. `memagent ask DOC 'QUESTION'` starts one; it is kept until you remove it, so you can resume or "
+    "inspect it."
 )
 Status = Literal["finished", "stopped", "running", "interrupted"]
 
@@ -41,10 +41,10 @@ Status = Literal["finished", "stopped", "running", "interrupted"]
 def list_runs(
     context: typer.Context,
     search: Annotated[
-        str | None, option("Only runs with this text in their question or document.", "TEXT")
+        str | None, option("Only runs whose question or document contains this text.", "TEXT")
     ] = None,
-    status: Annotated[Status | None, option("Only runs of this status.")] = None,
-    limit: Annotated[int | None, option("Only the newest N of them.", "N", low=1)] = None,
+    status: Annotated[Status | None, option("Only runs with this status.")] = None,
+    limit: Annotated[int | None, option("Only the newest N runs.", "N", low=1)] = None,
     store: opt.Store = None,
     display: opt.DisplayOption = None,
     json: opt.Json = False,
@@ -85,7 +85,7 @@ def remove(
     run_ids: Annotated[list[str], typer.Argument(metavar="ID", help="The runs to remove.")],
     store: opt.Store = None,
 ) -> None:
-    """Remove runs and everything stored with them. A run that is in use is left alone."""
+    """Remove runs and everything stored with them. Runs in use are left alone."""
     outcome = Outcome()
     with report_errors(outcome):
         outcome.store = opened = existing_store(store or context.obj)
@@ -103,7 +103,7 @@ def prune(
         str | None, option("Runs that have not changed for this long: 45m, 12h, 30d, 8w.", "AGE")
     ] = None,
     finished: Annotated[
-        bool, option("Only runs that have their answers.", "", "--finished")
+        bool, option("Only runs that have all their answers.", "", "--finished")
     ] = False,
     yes: Annotated[bool, option("Do not ask.", "", "--yes", "-y")] = False,
     dry_run: Annotated[
@@ -111,12 +111,12 @@ def prune(
     ] = False,
     store: opt.Store = None,
 ) -> None:
-    """Remove runs by age, or those that are finished. Runs in use are left alone."""
+    """Remove old or finished runs. Runs in use are left alone."""
     outcome = Outcome()
     with report_errors(outcome):
         if older_than is None and not finished:
             raise ConfigError(
-                "prune removes nothing by itself: give --older-than (such as 30d), --finished, or both"
+                "prune needs to know which runs to remove: give --older-than (such as 30d), --finished, or both"
             )
         before = time.time() - (0 if older_than is None else seconds_of(older_than))
         outcome.store = opened = existing_store(store or context.obj)
@@ -136,7 +136,7 @@ def prune(
         elif dry_run:
             print(f"would remove {number}")
         elif not yes and (sys.stdin is None or not sys.stdin.isatty()):
-            raise ConfigError(f"{number} would be removed: give --yes to do it")
+            raise ConfigError(f"{number} would be removed: give --yes to confirm")
         elif yes or typer.confirm(f"Remove {number}?"):
             failures: list[StoreError] = []
             for run_id in chosen:
@@ -150,7 +150,7 @@ def prune(
 
 
 def seconds_of(age: str) -> float:
-    """Seconds of an age such as `30d`; a ConfigError if it is not an age."""
+    """An age such as `30d` in seconds; raises a ConfigError if it is malformed."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", age.strip())
     if found is None:
         raise ConfigError(f"--older-than must be a number with m, h, d or w (30d), got {age!r}")
@@ -163,7 +163,7 @@ def is_session(record: RunRecord) -> bool:
 
 
 def status_of(store: RunStore, record: RunRecord) -> str:
-    """`finished`, `stopped`, `running`, or `interrupted` if its process is gone without a word."""
+    """`finished`, `stopped`, `running`, or `interrupted` if its process died."""
     if record.status != "running":
         return record.status
     try:
@@ -193,7 +193,7 @@ def _row(store: RunStore, record: RunRecord) -> dict[str, Any]:
 
 
 def _write(rows: list[dict[str, Any]], outcome: Outcome) -> None:
-    """A table: on a terminal the texts stand beneath each row, elsewhere a run is one line."""
+    """Prints a table: on a terminal with the texts beneath each row, elsewhere one line per run."""
     ids = max(len(row["id"]) for row in rows)
     paper, full = outcome.paper, outcome.display is Display.FULL
     if full:

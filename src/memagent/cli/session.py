@@ -1,4 +1,4 @@
-"""What every command line has in common: an app, one event loop, signals, and the library's warnings."""
+"""What every command line shares: an app, one event loop, signals, and the library's warnings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
-    """Runs `work` to its end in this thread. A first signal cancels it and raises Interrupted, a second one exits."""
+    """Runs `work` to its end in this thread. The first signal cancels it and raises Interrupted, the second exits."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
     caught: list[int] = []
@@ -43,7 +43,7 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         if not caught:
-            # After a signal a thread may still wait for standard input: nobody waits for it.
+            # After a signal, a thread may still be waiting for standard input: don't wait for it.
             loop.run_until_complete(loop.shutdown_default_executor())
         for number in SIGNALS:
             loop.remove_signal_handler(number)
@@ -51,14 +51,14 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Short(logging.Handler):
-    """One short line on standard error a record."""
+    """Prints each record as one short line on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         say(f"{record.levelname.lower()}:", record.getMessage(), style="yellow")
 
 
 def show_warnings() -> None:
-    """Shows the library's warnings (and not those of other libraries)."""
+    """Shows this library's warnings, but not those of other libraries."""
     logger = logging.getLogger("memagent")
     logger.handlers = [_Short(logging.WARNING)]
     logger.propagate = False
@@ -69,13 +69,13 @@ class _Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            # What pydantic, which typer checks values with, writes before its reasons.
+            # Typer checks values with pydantic, which puts this before its reasons.
             error.message = error.message.removeprefix("Value error, ")
             raise
 
 
 def make_app(command: str, about: str, epilog: str) -> typer.Typer:
-    """An app without commands yet: its help says `about`, then what is added, then `epilog`."""
+    """An app without commands yet: its help shows `about`, then the commands added, then `epilog`."""
     app = typer.Typer(
         cls=_Group,
         help=about,

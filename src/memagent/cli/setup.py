@@ -1,4 +1,4 @@
-"""What a command line comes to: questions, document, display, store, and the agent."""
+"""Turns a command line into questions, document, display, store, and the agent."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ SAMPLE_BYTES = 65536
 """Enough to tell one-byte texts from two-byte ones."""
 GZIP_MAGIC = b"\x1f\x8b"
 BASE_URL = (
-    "The server's address, up to /v1; several with commas between. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, then "
-    "localhost."
+    "The server's URL, ending in /v1, or several separated by commas. Default: MEMAGENT_BASE_URL, OPENAI_BASE_URL, "
+    "then localhost."
 )
 HEADER = "A header to send with every request; may be repeated. It is not stored."
-EXTRA_BODY = """Further fields of every chat request: '{"top_k": 20}'. null leaves a field out."""
+EXTRA_BODY = """Extra fields for every chat request: '{"top_k": 20}'. null leaves a field out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """The options that say where a server is and how it is asked."""
+    """Options for reaching a server and sending it requests."""
 
     base_url: Annotated[str | None, option(BASE_URL, "URL", panel=MODEL)] = None
     timeout: Annotated[
@@ -47,17 +47,17 @@ class Served:
     extra_body: Annotated[str | None, option(EXTRA_BODY, "JSON", panel=MODEL)] = None
     retries: Annotated[
         int | None,
-        option("How often a failed call is sent again. Default: 4.", "N", panel=MODEL, low=0),
+        option("How many times a failed call is retried. Default: 4.", "N", panel=MODEL, low=0),
     ] = None
 
     def server(self) -> dict[str, Any]:
-        """The arguments of `open_model` that these options give; a ConfigError for a bad header or extra body."""
+        """The arguments for `open_model`; raises a ConfigError for a bad header or extra body."""
         given: dict[str, Any] = {"base_url": self.base_url, "timeout": self.timeout}
         if self.headers is not None:
             pairs = [text.partition(":") for text in self.headers]
             if not all(name.strip() and colon for name, colon, _ in pairs):
-                # Without its value, which may be a secret.
-                raise ConfigError("--header must be 'NAME: VALUE', with a colon between the two")
+                # The value is left out: it may be a secret.
+                raise ConfigError("--header must be 'NAME: VALUE', separated by a colon")
             given["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
         if self.extra_body is not None:
             try:
@@ -75,7 +75,7 @@ class Served:
         return {name: value for name, value in given.items() if value is not None}
 
     def again(self) -> list[tuple[str, Any]]:
-        """The options that a resumed run needs once more; the values of headers are left out."""
+        """The options to repeat when resuming; the values of headers are left out."""
         headers = [("header", f"{text.partition(':')[0]}: …") for text in self.headers or ()]
         names = ("store", "durable", "max_calls", "timeout", "extra_body", "retries")
         rest = [(name.replace("_", "-"), getattr(self, name, None)) for name in names]
@@ -84,7 +84,7 @@ class Served:
 
 @dataclass(frozen=True, kw_only=True)
 class Ask(Served):
-    """The options of `ask`; `estimate` has those that shape the calls."""
+    """The options of `ask`; `estimate` has those that affect the calls."""
 
     doc: Annotated[str, argument("DOC", "A text file, plain or gzip; [b]-[/] is standard input.")]
     question: Annotated[str | None, argument("QUESTION", "What to find out.")] = None
@@ -123,7 +123,7 @@ class Ask(Served):
     json: opt.Json = False
 
     def list_questions(self) -> tuple[str, ...]:
-        """The questions in the order of the command line; a ConfigError if there is none, or it is the document."""
+        """The questions in command-line order; raises a ConfigError if there is none, or it is the document."""
         first = () if self.question is None else (self.question,)
         exists = os.path.exists  # False for what cannot be a path, where `Path.exists` raises
         if self.doc != "-" and self.question and exists(self.question) and not exists(self.doc):
@@ -149,7 +149,7 @@ class Ask(Served):
 
         heat = self.temperature
         if heat is not None and not math.isfinite(heat):
-            raise ConfigError(f"--temperature must be a number from 0, got {heat!r}")
+            raise ConfigError(f"--temperature must be a number of at least 0, got {heat!r}")
         names = {"prompts", *(MemorySettings.model_fields.keys() - {"sampling"})}
         given: dict[str, Any] = {name: getattr(self, name) for name in names}
         return MemoryAgent(
@@ -164,7 +164,7 @@ class Ask(Served):
 def agent_again(
     record: RunRecord, store: RunStore, *, max_calls: int | None = None, **server: Any
 ) -> MemoryAgent:
-    """Makes the agent of a stored run again, with the run's budget and what `Served.server` says of the server now."""
+    """Rebuilds the agent of a stored run, with the run's budget and the current server options."""
     from memagent.memory.agent import MemoryAgent
     from memagent.messages import Sampling
     from memagent.models.limit import Limits
@@ -179,7 +179,7 @@ def agent_again(
             f"resume it from Python, with MemoryAgent(that_model, ...).resume({record.id!r})"
         )
     kept = {name: given.pop(name, None) for name in ("base_url", "tokenizer")}
-    # Not as they were asked for: a server's window may have changed since, and the defaults with it.
+    # Not the requested values: the server's window may have changed since, and the defaults with it.
     bound = record.binding["budget"]
     given |= {
         "window": bound["window"],
@@ -206,14 +206,14 @@ def chosen_display(display: Display | None, *, json: bool = False) -> Display:
 
 
 def chosen_store(store: Path | None, *, durable: bool = False) -> RunStore:
-    """The store to write to, made if it is missing."""
+    """The store to write to, created if it is missing."""
     from memagent.runstore import RunStore
 
     return RunStore(store or RunStore.default_path(), durable=durable)
 
 
 def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
-    """The store to read from, or to write to again; a StoreError if `--store` names a file that does not exist."""
+    """An existing store to read or resume from; raises a StoreError if the file that `--store` names is missing."""
     if store is not None and not store.expanduser().exists():
         raise StoreError(f"there is no run store {str(store)!r}; check --store")
     return chosen_store(store, durable=durable)
@@ -222,12 +222,12 @@ def existing_store(store: Path | None, *, durable: bool = False) -> RunStore:
 def open_source(
     doc: str | Path, *, encoding: str | None = None, errors: str = "strict", name: str | None = None
 ) -> Document:
-    """Opens a path, or `-`, as `open_document` does; `name` is what the document is called instead of its path."""
+    """Opens a path or `-` like `open_document`; `name` replaces the path as the document's name."""
     from memagent.documents import open_document
 
     if str(doc) != "-":
         return open_document(Path(doc), encoding=encoding, errors=errors, name=name)
-    # None, whatever its type says, if the process was started without it.
+    # None (despite its type) if the process was started without it.
     if cast("object", sys.stdin) is None:
         raise DocumentNotFound("standard input is closed: give a path, or send the text to -")
     stdin, name = sys.stdin.buffer, name or "<stdin>"
@@ -235,7 +235,7 @@ def open_source(
 
 
 def expected_chars(document: Document) -> int | None:
-    """Characters of the document, roughly, for a progress bar: read off the file's size and its beginning."""
+    """Approximate characters of the document, for a progress bar: estimated from the file's size and beginning."""
     if document.path is None or document.size is None:
         return None
     size = document.size

@@ -1,4 +1,4 @@
-"""What a run did and what came of it: `memagent show`, and the report that other commands end with."""
+"""`memagent show`, and the report that other commands end with."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from memagent.runstore import RunRecord, RunStore
 
 TITLE = 200
-"""Characters of a question above its answer: rich clips it to the panel, a whole book of it would take long."""
+"""Characters of a question shown above its answer: rich clips it to the panel anyway, slowly if it is a book."""
 
 
 def show(
     run_id: opt.RunArgument,
     question: Annotated[
-        int | None, opt.option("One question of several, from 0.", "N", low=0)
+        int | None, opt.option("Only this question of several, from 0.", "N", low=0)
     ] = None,
     chunk: Annotated[
-        int | None, opt.option("The whole conversation about this chunk, from 0.", "N", low=0)
+        int | None, opt.option("The full conversation about this chunk, from 0.", "N", low=0)
     ] = None,
     step: Annotated[
         int | None, opt.option("This step of a tool session in full, from 0.", "N", low=0)
@@ -43,7 +43,7 @@ def show(
 ) -> None:
     """Show what a run did: how its memory changed from chunk to chunk, and what it answered.
 
-    For a tool session: its calls, their results, and what left the context.
+    A tool session shows its calls, their results, and what left the context.
     """
     outcome = Outcome(chosen_display(display, json=json))
     with report_errors(outcome):
@@ -121,7 +121,7 @@ def _header(store: RunStore, record: RunRecord, tally: Tally) -> list[tuple[str,
 
 
 def _write_json(store: RunStore, record: RunRecord, tally: Tally, chosen: Sequence[int]) -> None:
-    """One object, its events written as they are read: a run may have millions."""
+    """Prints one object, streaming its events: a run may have millions."""
     said = {
         "run_id": record.id,
         "status": status_of(store, record),
@@ -140,7 +140,7 @@ def _write_json(store: RunStore, record: RunRecord, tally: Tally, chosen: Sequen
 
 
 def _show_step(store: RunStore, record: RunRecord, step: int, outcome: Outcome) -> None:
-    """Shows one step in full, and the compaction before it; a ConfigError if the session has no such step."""
+    """Shows one step in full, and the compaction before it; raises a ConfigError if there is no such step."""
     events = [event for event in store.events(record.id) if getattr(event, "step", None) == step]
     if not events:
         made = plural(Tally.of(store, record).steps, "step")
@@ -155,7 +155,7 @@ def _show_step(store: RunStore, record: RunRecord, step: int, outcome: Outcome) 
 def _show_chunk(
     store: RunStore, record: RunRecord, chosen: Iterable[int], chunk: int, outcome: Outcome
 ) -> None:
-    """Shows the conversations about one chunk; a ConfigError if no question has a finished call about it."""
+    """Shows the conversations about one chunk; raises a ConfigError if no question has a finished call about it."""
     every = {number: store.conversations(record.id, number) for number in chosen}
     # A question's chunks are committed in order from 0, so the chunk's number is its place.
     found = {
@@ -184,9 +184,9 @@ def _show_chunk(
 def report(
     store: RunStore, record: RunRecord, tally: Tally, outcome: Outcome, seconds: float | None = None
 ) -> int:
-    """Shows the answers of a run, what they took (`seconds` in this session), and how to resume it if one is missing.
+    """Shows a run's answers, their cost (`seconds` in this session), and how to resume it if one is missing.
 
-    It returns the exit code: 0, or 6 if an answer is missing.
+    Returns the exit code: 0, or 6 if an answer is missing.
     """
     many = len(tally.notebooks) > 1
     answers = [(book, book.answer) for book in tally.notebooks if book.answer is not None]
@@ -224,7 +224,7 @@ def report(
 
 
 def costs(usage: Usage, tally: Tally) -> list[str]:
-    """What a run made, what that took, and why it ended, as the parts of a line."""
+    """A run's output, its cost, and why it ended, as parts of a line."""
     made = [plural(tally.made, "chunk")]
     if tally.steps:
         made = [plural(tally.steps, "step"), plural(tally.summaries, "summary")]
@@ -233,7 +233,7 @@ def costs(usage: Usage, tally: Tally) -> list[str]:
 
 
 def list_costs(usage: Usage) -> list[str]:
-    """What calls took, as the parts of a line."""
+    """The cost of calls, as parts of a line."""
     prompts, completions = amount(usage.prompt_tokens), amount(usage.completion_tokens)
     parts = [plural(usage.calls, "call"), f"{prompts} prompt + {completions} completion tokens"]
     if usage.retries:
@@ -245,13 +245,13 @@ def list_costs(usage: Usage) -> list[str]:
 
 
 def as_json(store: RunStore, record: RunRecord, tally: Tally) -> dict[str, Any]:
-    """One object for one question; for several the run's id and a list of such objects."""
+    """One object for one question; for several, the run's id and a list of such objects."""
     objects = [result(store, record, tally, number) for number in range(len(tally.notebooks))]
     return objects[0] if len(objects) == 1 else {"run_id": record.id, "results": objects}
 
 
 def result(store: RunStore, record: RunRecord, tally: Tally, number: int) -> dict[str, Any]:
-    """What came of one question, as JSON."""
+    """The result of one question, as JSON."""
     book = tally.notebooks[number]
     facts: dict[str, Any] = {
         "answer": book.answer,

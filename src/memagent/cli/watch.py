@@ -1,4 +1,4 @@
-"""Shows a run while it goes on: on a terminal, as lines, or not at all."""
+"""Shows a run as it happens: on a terminal, as lines, or not at all."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from memagent.memory.agent import MemoryAgent, RunStream
 
 ROOM = 13
-"""Lines of the screen that are not the memory's: title, bar, facts and frame (6), then answer, facts and prompt."""
+"""Screen lines not available to the memory: title, bar, facts and frame (6), then answer, facts and prompt."""
 LINE_EACH = 8
-"""Most questions that get a line of their own."""
+"""Maximum number of questions that get a line each."""
 
 
 class PlainWatcher:
@@ -46,13 +46,13 @@ class PlainWatcher:
         self._resumes = tally.replayed > 0
 
     def add(self, event: events.Event) -> None:
-        """Counts the event, and prints what is worth a line."""
+        """Counts the event and, if it matters, prints a line."""
         tally = self.tally
         replayed = tally.is_replay(event)
         if self._resumes and not replayed:
             self._resumes = False
             done = f"{plural(tally.finished, 'chunk')} and {plural(tally.usage.calls, 'call')}"
-            _say(f"resumed; {done} were done before")
+            _say(f"resumed; {done} already done")
         tally.add(event)
         if isinstance(event, events.RunStarted):
             _say(
@@ -103,12 +103,12 @@ class PlainWatcher:
 
 
 def _say(line: str) -> None:
-    # Flushed: somebody may be watching a pipe or a log.
+    # Flushed, since somebody may be watching a pipe or a log.
     print(line.rstrip(), flush=True)
 
 
 class LiveWatcher(AbstractContextManager[None]):
-    """Draws how far a tally is; without `memory` the bar alone, which is removed at the end."""
+    """Draws a tally's progress; without `memory`, only the bar, which is removed at the end."""
 
     def __init__(self, tally: Tally, stream: IO[str], *, memory: bool = True) -> None:
         self.tally, self._memory, self._console = tally, memory, console(stream)
@@ -118,7 +118,7 @@ class LiveWatcher(AbstractContextManager[None]):
         self._live.start()
 
     def __exit__(self, *error: object) -> None:
-        """Draws the last state (if anything was read) and gives the terminal back."""
+        """Draws the last state (if anything was read) and releases the terminal."""
         self._live.transient = not self._memory or self.tally.usage.calls == 0
         self._live.stop()
 
@@ -140,7 +140,7 @@ class LiveWatcher(AbstractContextManager[None]):
         drawn += [progress, Text(shorten(" · ".join(tally.facts()), width), style="dim")]
         if tally.latest is not None:
             drawn += [*self._questions(), self._panel(tally.latest, started.memory_tokens)]
-        # The cursor rests on an empty line, so that a terminal's echo of Ctrl-C moves nothing.
+        # The cursor rests on an empty line, so that the echo of Ctrl-C moves nothing.
         return Group(*drawn, Text())
 
     def _questions(self) -> list[Text]:
@@ -165,7 +165,7 @@ class LiveWatcher(AbstractContextManager[None]):
         return lines
 
     def _panel(self, book: Notebook, limit: int) -> RenderableType:
-        """The memory that changed last, what is new in it in green; cut to the screen around what is new."""
+        """The memory that changed last, with new text in green; cut to fit the screen around the new text."""
         from rich.text import Text
 
         screen, books = self._console, self.tally.notebooks
@@ -196,9 +196,9 @@ def watch(
     *,
     changes_only: bool = False,
 ) -> None:
-    """Runs a reading to its end and shows it as `display` says; closes the agent.
+    """Runs a reading to its end, shows it as `display` says, and closes the agent.
 
-    If standard output carries data (`json`, `none`), standard error gets a progress bar if it is a terminal.
+    If standard output carries data (`json`, `none`), a progress bar goes to standard error if that is a terminal.
     """
     add, full = tally.add, display is Display.FULL
     screen: AbstractContextManager[None] = nullcontext()

@@ -1,4 +1,4 @@
-"""Sources of text, read as streams: `open_document` turns whatever the caller has into a `Document`."""
+"""Sources of text, read as streams: `open_document` turns any supported source into a `Document`."""
 
 from memagent.documents.base import PIECE_CHARS, Document
 from memagent.documents.sources import Source, open_document

@@ -1,10 +1,10 @@
-"""Tells the single-byte encodings of Latin alphabets apart, which short texts leave to guessing elsewhere."""
+"""Distinguishes the single-byte encodings of Latin alphabets, even in short texts."""
 
 from __future__ import annotations
 
 import re
 
-# What each language has beside ASCII, under the encoding that its texts are in.
+# Each language's letters beyond ASCII, under the encoding of its texts.
 _ALPHABETS = (
     (
         "cp1252",
@@ -37,10 +37,10 @@ _ALPHABETS = (
 _FOREIGN = 0.05
 """Share of letters that names and quotations from other languages may have. A wrong alphabet lacks 10% and more."""
 _ACCENTED = 0.4
-"""Texts of these languages have a fifth of their letters beyond ASCII at most; those of other scripts nearly all."""
+"""Texts in these languages have at most a fifth of their letters beyond ASCII; other scripts nearly all."""
 _LETTER = r"[^\W\d_]"
 _INSIDE = re.compile(rf"(?<={_LETTER})[^\w\x00-\x7f’‘–—…·\xa0\xad](?={_LETTER})")
-"""A sign in the middle of a word, where the right encoding has a letter."""
+"""A symbol inside a word, where the right encoding would give a letter."""
 
 
 def encoding_by_letters(sample: bytes) -> str | None:

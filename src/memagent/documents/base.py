@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 PIECE_CHARS = 65536
-"""Most characters in one piece of a stream: Python's cost a piece vanishes, and so does the memory that it takes."""
+"""Maximum characters in one piece of a stream: large enough that Python's cost per piece is negligible, small enough
+that its memory is too."""
 
 
 class Document(Protocol):
@@ -14,17 +15,17 @@ class Document(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call it: a path, `<text>`, `<stdin>`. It is text: no half surrogate pairs."""
+        """Its display name: a path, `<text>`, `<stdin>`. Free of lone surrogates."""
         ...
 
     @property
     def path(self) -> str | None:
-        """Absolute path where the source is a file that a resume can open again, else None."""
+        """Absolute path if the source is a file that a resumed run can reopen, else None."""
         ...
 
     @property
     def size(self) -> int | None:
-        """Length in bytes (of the file as stored) or characters (of a str), None for streams.
+        """Length in bytes (of the file as stored) or characters (of a str); None for streams.
 
         For progress bars only.
         """
@@ -37,7 +38,7 @@ class Document(Protocol):
 
     @property
     def options(self) -> dict[str, str | None]:
-        """How to open it again alike: the keyword arguments `encoding` and `errors` of `open_document`."""
+        """How to reopen it the same way: the keyword arguments `encoding` and `errors` of `open_document`."""
         ...
 
     def pieces(self) -> AsyncIterator[str]:

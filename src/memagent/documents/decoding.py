@@ -1,4 +1,4 @@
-"""Bytes -> text: finds out the encoding from the start of the stream, then decodes it piece by piece."""
+"""Bytes -> text: detects the encoding from the start of the stream, then decodes it piece by piece."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from memagent.documents.formats import CONTROLS, control_share, recognise
 from memagent.errors import BinaryDocument, ConfigError, DecodingError
 
 SAMPLE_BYTES = 65536
-"""How much of the start decides the encoding: one block, enough for hundreds of the letters that tell."""
+"""Bytes at the start that decide the encoding: one block, enough for hundreds of distinctive letters."""
 BINARY_SHARE = 0.05
 """Above this share of control characters a sample without NUL is not text; text encodings use none."""
 LANE_SHARE = 0.3
-"""UTF-16 without a byte order mark is believed from this share of NUL in one byte lane on: Latin text has nearly
-all of its NUL there, binary files mix the lanes."""
+"""UTF-16 without a byte order mark is assumed if at least this share of NULs is in one byte lane: Latin text has
+nearly all of its NULs there, binary files mix the lanes."""
 
 _BOMS: tuple[tuple[bytes, str], ...] = (
-    # UTF-32 stands first: its little-endian mark begins with UTF-16's.
+    # UTF-32 comes first: its little-endian mark begins with UTF-16's.
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -35,7 +35,7 @@ def check_options(encoding: str | None, errors: str) -> None:
     """Refuses encodings and error modes that do not exist.
 
     Raises:
-        ConfigError: the encoding is unknown or no text encoding; the mode is not one of three.
+        ConfigError: the encoding is unknown or not a text encoding; the mode is unknown.
     """
     if errors not in ("strict", "replace", "ignore"):
         raise ConfigError(f"errors={errors!r} is unknown; use 'strict', 'replace' or 'ignore'")
@@ -53,7 +53,7 @@ def check_options(encoding: str | None, errors: str) -> None:
 
 
 def decode(blocks: Iterator[bytes], name: str, encoding: str | None, errors: str) -> Generator[str]:
-    """Decodes a stream of bytes. For an empty block it gives what there is of its text, and an empty one."""
+    """Decodes a stream of bytes. For an empty block it yields the text available so far, then an empty one."""
     sample = bytearray()
     for block in blocks:
         sample += block
@@ -71,18 +71,18 @@ def decode(blocks: Iterator[bytes], name: str, encoding: str | None, errors: str
         try:
             text = decoder.decode(data, block is None)
         except UnicodeDecodeError as error:
-            # The codec joins what it kept of earlier blocks with `data`; its position counts from there.
+            # The codec prepends what it kept of earlier blocks to `data`; its position counts from there.
             offset += len(data) - len(error.object) + error.start
             raise DecodingError(
                 f"byte 0x{error.object[error.start]:02x} at offset {offset} of {name!r} does not decode ({how} "
                 f"{encoding!r}: {error.reason}); name its encoding (encoding=..., --encoding), or "
-                f"read on with U+FFFD in its place (errors='replace', --errors replace)",
+                f"replace bad bytes by U+FFFD (errors='replace', --errors replace)",
                 offset,
             ) from error
         except UnicodeError as error:  # UTF-16 without its mark, punycode: no position is given
             raise DecodingError(
                 f"{name!r} does not decode as {encoding!r} ({error}); name its encoding "
-                f"(encoding=..., --encoding), or none to have it found out"
+                f"(encoding=..., --encoding), or leave it out to have it detected"
             ) from error
         offset += len(data)
         if text and marked:
@@ -92,11 +92,11 @@ def decode(blocks: Iterator[bytes], name: str, encoding: str | None, errors: str
 
 
 def detect(sample: bytes, complete: bool, name: str) -> str:
-    """Names the encoding of a document from its first bytes, which may be all (`complete`).
+    """Detects a document's encoding from its first bytes, or from all of them (`complete`).
 
     Raises:
         BinaryDocument: it is not text.
-        DecodingError: it is no encoding that can be told, `.offset` is the first byte that is not UTF-8.
+        DecodingError: the encoding can't be determined; `.offset` is the first byte that is not UTF-8.
     """
     for mark, encoding in _BOMS:
         if sample.startswith(mark):
@@ -112,9 +112,9 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
         try:
             codecs.getincrementaldecoder("utf-8")("strict").decode(sample, complete)
         except UnicodeDecodeError as error:
-            # Where valid multi-byte characters outnumber bad bytes two to one. In other encodings a byte above 127
-            # is followed by just the right bytes only by chance: hardly ever in Latin ones, one time in five or
-            # less in the double-byte ones of East Asia.
+            # If valid multi-byte characters outnumber bad bytes two to one. In other encodings a byte above 127
+            # is followed by the right bytes only by chance: hardly ever in Latin ones, at most one time in five
+            # in the double-byte ones of East Asia.
             text = sample.decode("utf-8", "replace")
             bad = text.count("\ufffd") - sample.count("\ufffd".encode())
             if sum(not char.isascii() for char in text) >= 3 * bad:
@@ -123,7 +123,7 @@ def detect(sample: bytes, complete: bool, name: str) -> str:
         else:
             return "utf-8"
     _log.warning(
-        "%r is not UTF-8 and has no byte order mark; it is read as %r, which is a guess: "
+        "%r is not UTF-8 and has no byte order mark; guessing %r: "
         "name the encoding (encoding=..., --encoding) if the text looks wrong",
         name,
         guess,
@@ -139,7 +139,7 @@ def _binary(name: str, why: str) -> BinaryDocument:
 
 
 def _wide(sample: bytes, name: str) -> str:
-    """Tells UTF-16 and UTF-32 without a mark from binary data, by where the NUL bytes stand."""
+    """Distinguishes UTF-16 and UTF-32 without a mark from binary data, by the positions of NUL bytes."""
     for encoding, width in (("utf-32-le", 4), ("utf-32-be", 4), ("utf-16-le", 2), ("utf-16-be", 2)):
         lane = width - 1 if encoding.endswith("le") else 0  # the byte that is 0 in ASCII
         lane_bytes = sample[lane::width]
@@ -162,7 +162,7 @@ def _guess(sample: bytes, complete: bool, name: str, error: UnicodeDecodeError) 
     best = charset_normalizer.from_bytes(sample).best()
     if best is None:
         raise DecodingError(
-            f"the encoding of {name!r} cannot be told: byte 0x{error.object[error.start]:02x} at offset "
+            f"the encoding of {name!r} cannot be determined: byte 0x{error.object[error.start]:02x} at offset "
             f"{error.start} is not UTF-8, and nothing else fits; name it (encoding=..., --encoding), or "
             f"read it as UTF-8 with U+FFFD in place of bad bytes (encoding='utf-8', errors='replace')",
             error.start,

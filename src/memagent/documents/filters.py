@@ -1,7 +1,7 @@
-"""What a source gives -> checked pieces of text: decompressed, decoded, even, without lone surrogates, not empty.
+"""Raw items of a source -> checked pieces of text: decompressed, decoded, evenly sized, non-empty, no lone surrogates.
 
-Each filter is a generator over the one before it. For an empty item it gives what it has ready, and an empty one:
-so a source that has to be awaited can wait for its next item between two that the filters are given.
+Each filter is a generator over the one before. For an empty item it yields what it has ready, then an empty one,
+so that a source that must be awaited can be awaited between two items.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from memagent.documents.decoding import decode
 from memagent.errors import DecodingError, DocumentError, EmptyDocument
 
 BLOCK_BYTES = 65536
-"""Most bytes at once: a block that expands a thousandfold must not fill the memory."""
+"""Maximum bytes at once: a block that expands a thousandfold must not fill the memory."""
 T = TypeVar("T", str, bytes)
 _MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # zlib's code for "expect a gzip header and check its CRC"
@@ -25,10 +25,10 @@ _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # zlib's code for "expect a gzip header and 
 def text_of(
     items: Iterable[object], name: str, encoding: str | None, errors: str
 ) -> Generator[str]:
-    """Turns str or bytes of any length into pieces of at most `PIECE_CHARS` characters, all but the last one full.
+    """Turns str or bytes of any length into pieces of `PIECE_CHARS` characters; the last may be shorter.
 
     Raises:
-        DocumentError: an item is neither str nor bytes, or the two are mixed; and as the filters do.
+        DocumentError: an item is neither str nor bytes, the two are mixed, or a filter raised it.
     """
     items = iter(items)
     first = next(items, "")
@@ -45,22 +45,22 @@ def parts(items: Iterable[object], kind: type[T], name: str) -> Generator[T]:
     for item in items:
         if not isinstance(item, (str, bytes, bytearray, memoryview)):
             raise DocumentError(
-                f"{name!r} gave {item!r:.80} of type {type(item).__name__}; "
-                f"a document's items are str or bytes"
+                f"{name!r} yielded {item!r:.80} of type {type(item).__name__}; "
+                f"a document's items must be str or bytes"
             )
         if isinstance(item, str) != (kind is str):
-            raise DocumentError(f"{name!r} gave both str and bytes; a document is one or the other")
+            raise DocumentError(f"{name!r} yielded both str and bytes; use one or the other")
         whole = cast("Any", item)
         if not isinstance(item, str):
             view = memoryview(whole)
-            # Any layout is read as single bytes, without a copy where that is possible.
+            # Any memory layout is read as single bytes, without a copy if possible.
             whole = view.cast("B") if view.contiguous and view.nbytes else view.tobytes()
         for at in range(0, len(whole) or 1, BLOCK_BYTES):
             yield kind(whole[at : at + BLOCK_BYTES])
 
 
 def check(pieces: Iterable[str], name: str) -> Generator[str]:
-    """Hands pieces on as they are; refuses lone surrogates, which no encoding can carry to a model, and empty texts."""
+    """Passes pieces through; refuses lone surrogates, which no encoding can carry to a model, and empty texts."""
     given, blank = 0, True
     for piece in pieces:
         try:
@@ -70,7 +70,7 @@ def check(pieces: Iterable[str], name: str) -> Generator[str]:
             raise DecodingError(
                 f"character {given + error.start} of {name!r} is a lone surrogate "
                 f"({piece[error.start]!r}), which is not text: decode the source with "
-                f"errors='replace', or hand it in as bytes"
+                f"errors='replace', or pass it as bytes"
             ) from error
         given += len(piece)
         blank = blank and not piece.strip()
@@ -81,10 +81,10 @@ def check(pieces: Iterable[str], name: str) -> Generator[str]:
 
 
 def gunzip(blocks: Iterator[bytes], name: str) -> Generator[bytes]:
-    """Hands plain data on; decompresses gzip data of one or more members, as `gzip -d` would.
+    """Passes plain data through; decompresses gzip data of one or more members, as `gzip -d` would.
 
     Zero bytes after the last member are padding (tapes and some tools write them); anything else
-    there is an error, because it means text that would silently be lost.
+    there is an error, because text would be lost silently.
     """
     data = b""
     for block in blocks:
@@ -108,8 +108,8 @@ def gunzip(blocks: Iterator[bytes], name: str) -> Generator[bytes]:
                     break
                 if not data.startswith(_MAGIC):
                     raise DocumentError(
-                        f"{name!r} has something after its gzip data that is not gzip: "
-                        f"the file is damaged, or two files were joined"
+                        f"{name!r} has non-gzip data after its gzip data: "
+                        f"the file is damaged, or two files were joined; compress it again"
                     )
                 member = zlib.decompressobj(_GZIP_WINDOW)
             try:
@@ -133,7 +133,7 @@ def gunzip(blocks: Iterator[bytes], name: str) -> Generator[bytes]:
 
 
 def _even(texts: Iterable[str]) -> Generator[str]:
-    """Pieces of the greatest length, and what is left at the end."""
+    """Pieces of maximum length, then the remainder."""
     held: list[str] = []
     chars = 0
     for text in texts:

@@ -1,8 +1,8 @@
-"""Tells files that are not text by their first bytes, so that the message can name what they are."""
+"""Identifies files that aren't text by their first bytes, so that the message can name their format."""
 
 from __future__ import annotations
 
-# Signatures as the formats' own specifications give them. Two-byte ones that ordinary text may
+# Signatures from the formats' specifications. Two-byte ones that ordinary text may
 # begin with (`MZ`, `BM`, `PK`) are left out or lengthened: those files have NUL bytes anyway.
 _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"%PDF-", "a PDF file"),
@@ -33,10 +33,10 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"ID3", "an MP3 file"),
     (b"\x1f\x8b", "gzip data inside gzip data"),
 )
-# `BZh` and `ID3` are also how a text may begin; these need a byte that no text has near its start.
+# Text may begin with `BZh` or `ID3` too; these also need a byte that no text has near its start.
 _PLAUSIBLE_AS_TEXT = (b"BZh", b"ID3", b"PAR1", b"OggS", b"fLaC")
 CONTROLS = "".join(chr(i) for i in range(32) if chr(i) not in "\t\n\v\f\r\x1b")
-"""C0 without what texts use: escape is in terminal logs."""
+"""C0 minus what texts use: escape occurs in terminal logs."""
 
 
 def recognise(start: bytes) -> str | None:
@@ -54,6 +54,6 @@ def recognise(start: bytes) -> str | None:
 
 
 def control_share(sample: bytes) -> float:
-    """Share (0 to 1) of bytes that are control characters which text does not use."""
+    """Share (0 to 1) of bytes that are control characters never used in text."""
     controls = CONTROLS.encode() + b"\x7f"
     return (len(sample) - len(sample.translate(None, controls))) / max(len(sample), 1)

@@ -1,4 +1,4 @@
-"""The kinds of source, and `open_document`, which tells them apart."""
+"""The kinds of source, and `open_document`, which picks one."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ Source: TypeAlias = (
     | AsyncIterable[bytes]
     | Document
 )
-"""What can be read: a `str` is text (never a path), a `Path` a file (`~` is the home folder)."""
+"""Accepted sources: a `str` is text (never a path), a `Path` a file (`~` is the home folder)."""
 
 _LONGEST_PATH = 4096
 """PATH_MAX of Linux."""
 _INLINE_ITEM = 4096
-"""Items of an async source up to this length are decoded on the event loop: a thread costs more."""
+"""Items of an async source up to this length are decoded on the event loop: a thread would cost more."""
 
 
 def open_document(
@@ -57,21 +57,21 @@ def open_document(
     errors: str = "strict",
     name: str | None = None,
 ) -> Document:
-    """Makes a document of a source. Opens nothing yet, but looks whether a path can be a document.
+    """Makes a document from a source. Opens nothing yet, but checks that a path can be a document.
 
-    Plain text and gzip are read. A path's metadata is asked for here, which blocks: async code calls this
+    Plain text and gzip are supported. Checking a path's metadata blocks, so async code should call this
     in a thread.
 
     Args:
-        source: the text or where it comes from; a Document is returned as it is. A `str` of one line that names a file
-            or a URL is text too, with a `UserWarning` when it is read.
-        encoding: of bytes sources; None finds it out (byte order mark, UTF-8, else a guess with a warning).
-        errors: of bytes sources: "strict", "replace" (U+FFFD for bad bytes) or "ignore".
-        name: what messages and records call it, instead of its path or kind; half surrogate pairs in it, as
-            paths of undecodable bytes have them, are escaped.
+        source: the text or where it comes from; a Document is returned unchanged. A one-line `str` that names a file
+            or a URL is still text, but gives a `UserWarning` when read.
+        encoding: for sources of bytes; None detects it (byte order mark, UTF-8, else a guess with a warning).
+        errors: for sources of bytes: "strict", "replace" (U+FFFD for bad bytes) or "ignore".
+        name: display name for messages and records, instead of the path or kind; lone surrogates, as in
+            paths with undecodable bytes, are escaped.
 
     Raises:
-        DocumentError: the source is none of the accepted types.
+        DocumentError: the source has an unsupported type.
         DocumentNotFound: the path is missing or a directory.
         ConfigError: the encoding or the error mode does not exist.
     """
@@ -99,22 +99,22 @@ def open_document(
 
 
 def _warn_of_a_place(text: str) -> None:
-    """Warns where a text is the name of a file or a URL, which somebody meant to have read."""
+    """Warns if a text is a file name or a URL, which was probably meant to be read."""
     if re.fullmatch(r"https?://\S+", text.strip()):
-        advice = "nothing is fetched from a URL: download it, and give its text or a Path"
+        advice = "memagent doesn't fetch URLs: download it, and pass its text or a Path"
     elif os.path.isfile(os.path.expanduser(text)):  # noqa: PTH111, PTH113 - these raise for no text
-        advice = f"there is a file of that name: give Path({text!r}) to read it"
+        advice = f"there is a file of that name: pass Path({text!r}) to read it"
     else:
         return
-    message = f"the document {text!r} is read as the text itself; {advice}"
-    # It is read in a thread, whose stack does not hold the caller's line.
+    message = f"the document {text!r} is taken as the text itself; {advice}"
+    # It is read in a thread, whose stack doesn't include the caller's line.
     warnings.warn_explicit(message, UserWarning, "memagent", 1)
 
 
 class IterableSource:
-    """Text or bytes from an iterable; one that is its own iterator can be read once.
+    """Text or bytes from an iterable; an iterator can be read only once.
 
-    A generator is closed when reading ends, early too; other iterators are left as they are.
+    A generator is closed when reading ends, even early; other iterators are left alone.
     """
 
     path: str | None = None
@@ -122,7 +122,7 @@ class IterableSource:
     def __init__(
         self, source: Any, name: str, encoding: str | None, errors: str, size: int | None = None
     ) -> None:
-        # Half surrogate pairs are escaped, so that JSON, databases and terminals take the name.
+        # Lone surrogates are escaped, so that JSON, databases and terminals accept the name.
         self.name = name.encode("utf-8", "backslashreplace").decode("utf-8")
         self.size = size
         self.rereadable = not isinstance(source, (Iterator, AsyncIterator))
@@ -132,7 +132,7 @@ class IterableSource:
         self._begun = False
 
     def read(self) -> Generator[str]:
-        """What `pieces` gives, without an event loop; blocks while the source does."""
+        """Like `pieces`, without an event loop; blocks while the source does."""
         with closing(self._items()) as items:
             yield from filter(None, self._text(items))
 
@@ -143,7 +143,7 @@ class IterableSource:
                 yield piece
 
     def _items(self) -> Generator[object]:
-        """The source's str or bytes, in order, as they come."""
+        """The source's str or bytes, in order."""
         items = iter(self._source)
         try:
             for item in items:  # noqa: UP028 - `yield from` closes whatever has a `close`
@@ -155,14 +155,14 @@ class IterableSource:
     def _text(self, items: Iterable[object]) -> Generator[str]:
         if self._begun and not self.rereadable:
             raise DocumentError(
-                f"{self.name!r} is a stream, which can be read once; hand in a new one, or a path"
+                f"{self.name!r} is a stream, which can be read only once; pass a new one, or a path"
             )
         self._begun = True
         return text_of(items, self.name, *self._decoding)
 
 
 class TextSource(IterableSource):
-    """A `str`, which needs no thread, decoding or even pieces: it is given as it is."""
+    """A `str`, which needs no thread, decoding or splitting."""
 
     async def pieces(self) -> AsyncGenerator[str]:
         """The text in order; see `Document.pieces`."""
@@ -186,7 +186,7 @@ class FileSource(IterableSource):
         if stat.S_ISDIR(status.st_mode):
             raise DocumentNotFound(f"{path!r} is a directory; name a file in it")
         self.path = str(self._source.absolute())  # with half surrogate pairs, or it would not open
-        # Pipes and devices have no length, and what was read of them is gone.
+        # Pipes and devices have no length, and can't be read twice.
         self.rereadable = stat.S_ISREG(status.st_mode)
         self.size = status.st_size if self.rereadable else None
 
@@ -202,12 +202,12 @@ class FileSource(IterableSource):
         why = error.strerror if isinstance(error, OSError) else str(error)
         advice = "check the path and its permissions"
         if str(self._source).startswith(("http:/", "https:/")):
-            advice = "memagent downloads nothing: fetch the file first, and give its path"
+            advice = "memagent doesn't download documents: fetch the file first, and give its path"
         return DocumentNotFound(f"{str(self._source)!r} cannot be read: {why}; {advice}")
 
 
 class OpenFileSource(IterableSource):
-    """An open file, text or binary, from the position where it stands."""
+    """An open file, text or binary, from its current position."""
 
     def __init__(self, file: Any, name: str | None, encoding: str | None, errors: str) -> None:
         file_name = getattr(file, "name", None)
@@ -231,7 +231,7 @@ class OpenFileSource(IterableSource):
 class AsyncSource(IterableSource):
     """Text or bytes from an async iterable, awaited item by item.
 
-    An async generator is closed when reading ends, early too; other iterators are left as they are.
+    An async generator is closed when reading ends, even early; other iterators are left alone.
     """
 
     async def pieces(self) -> AsyncGenerator[str]:
@@ -269,7 +269,7 @@ class AsyncSource(IterableSource):
 
 
 def _blocks(file: IO[Any], name: str) -> Iterator[object]:
-    """Reads a file to its end, in blocks, without changing what it gives."""
+    """Reads a file to its end in blocks, unchanged."""
     while True:
         try:
             block = file.read(BLOCK_BYTES)

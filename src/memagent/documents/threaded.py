@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Generator
 
 
 async def pull_in_threads(pieces: Generator[str]) -> AsyncGenerator[str]:
-    """Takes one piece at a time from a blocking generator, each in a thread, and closes it however this ends.
+    """Takes one piece at a time from a blocking generator, each in a thread, and always closes it at the end.
 
-    A cancelled wait does not wait for its thread, which may read a pipe for ever: that thread then closes the
-    generator as soon as it comes out of it.
+    On cancellation it doesn't wait for the thread, which may read a pipe forever: the thread then closes the
+    generator as soon as the read returns.
     """
     inside = threading.Lock()  # whoever holds it runs the generator
     left = False
@@ -24,7 +24,7 @@ async def pull_in_threads(pieces: Generator[str]) -> AsyncGenerator[str]:
         return piece
 
     def close() -> None:
-        # A lock that is held is with the thread of a cancelled step, which closes once it has let go of it.
+        # If the lock is held, the thread of a cancelled step has it, and closes the generator after releasing it.
         if inside.acquire(blocking=False):
             try:
                 pieces.close()

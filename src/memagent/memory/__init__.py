@@ -1,1 +1,1 @@
-"""The memory agent: reads a document through a memory of fixed size."""
+"""The memory agent: reads a document through a fixed-size memory."""

@@ -26,31 +26,30 @@ from memagent.threads import in_thread, run_sync
 class MemoryAgent(Agent[MemorySettings]):
     """Reads a document of any length through a fixed-size memory, and answers questions about it.
 
-    A model that brings settings of its own (`memagent.models.policy`) is read with those wherever an argument is left
-    out: the defaults below are those of other models.
+    For a model that comes with settings (`memagent.models.policy`), those replace the defaults below.
 
     Args:
         model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `transformers:FOLDER`, `smol`, `nano`, `extractive`),
-            any `ChatModel`, or None for `MEMAGENT_MODEL`. Addresses, keys, timeouts and tokenizers: `open_model`.
+            any `ChatModel`, or None for `MEMAGENT_MODEL`. For URLs, keys, timeouts and tokenizers use `open_model`.
         prompts: a shipped prompt set (`plain`, `boxed`, `small`), a TOML file, or a `PromptSet`; default `plain`.
         window: tokens of prompt plus output; default the smaller of the server's window and 8192.
         chunk_tokens: tokens of a chunk; default as `ContextBudget` divides the window.
         memory_tokens: tokens of the memory, and of one output; default likewise.
         cuts: `sentence` (the default) cuts at paragraph and sentence ends, `exact` at the last grapheme that fits.
         overlap: tokens of a chunk that the next one repeats; default 0.
-        gate: `update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off` (the
-            default).
-        trust: `neutral` (the default) makes look-alikes of prompt fields and control tokens harmless; `exact` leaves
+        gate: `update` lets the model keep the memory unchanged for a few tokens, `exit` lets it stop early, `both`,
+            `off` (the default).
+        trust: `neutral` (the default) neutralises look-alikes of prompt fields and control tokens; `exact` leaves
             field tags alone, for checkpoints trained on untouched text.
-        degenerate: what to do with a new memory that repeats itself, or lost nearly all words of the old one for no
-            reason in the chunk. `retry` (the default) asks again, up to twice, and then takes it; `keep` keeps the old
-            memory then; `take` takes it at once. An answer that repeats itself is asked for again too, but for `take`.
+        degenerate: what to do with a new memory that repeats itself, or drops nearly all words of the old one for no
+            reason in the chunk. `retry` (the default) asks again, up to twice, then accepts it; `keep` asks again, then
+            keeps the old memory; `take` accepts it at once. Repetitive answers are retried too, except with `take`.
         sampling: temperature and top_p.
-        seed: of the run; each call's seed is derived from it.
-        limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money; what a resumed run
-            has spent before counts, but for the seconds.
-        concurrency: most calls in flight at once (`ask_many`, several runs).
-        store: where runs are kept: a file, a `RunStore`, or None for a temporary one (nothing can be resumed
+        seed: seed of the run; each call's seed is derived from it.
+        limits: stop a run (resumably) at a number of calls, tokens or seconds, or at a cost; a resumed run's
+            earlier spending counts, except for seconds.
+        concurrency: maximum calls in flight (`ask_many`, several runs).
+        store: where runs are kept: a file, a `RunStore`, or None for a temporary one (its runs can't be resumed
             after the process ends); `"default"` is a file in the user's state folder.
 
     Raises:
@@ -109,8 +108,8 @@ class MemoryAgent(Agent[MemorySettings]):
         Args:
             document: text (`str`), a file (`Path`), bytes, an open file, an iterator, or a `Document`.
             question: what to find out.
-            run_id: names the run. An existing run of the same question, document and settings is
-                finished, or its result returned.
+            run_id: name of the run. An existing run of the same question, document and settings is
+                resumed, or its result returned.
             on_event: called with each event, in this thread.
 
         Raises:
@@ -120,13 +119,13 @@ class MemoryAgent(Agent[MemorySettings]):
         return self._finish(stream, on_event)[0]
 
     async def aask(self, document: Source, question: str, *, run_id: str | None = None) -> Result:
-        """`ask`, awaited."""
+        """Async version of `ask`."""
         return (await self.stream(document, _single(question), run_id=run_id).finish())[0]
 
     def stream(
         self, document: Source, question: str | Sequence[str], *, run_id: str | None = None
     ) -> RunStream:
-        """Runs the reading as an async iterator of events; `.results` at its end."""
+        """Runs the reading as an async iterator of events; `.results` is available at the end."""
         questions = (question,) if isinstance(question, str) else tuple(question)
         if cast("object", document) is None:
             open_document(document)  # says what a document can be; None is for stored runs
@@ -140,28 +139,28 @@ class MemoryAgent(Agent[MemorySettings]):
         run_id: str | None = None,
         on_event: OnEvent | None = None,
     ) -> list[Result]:
-        """Answers several questions in one pass over the text, each with a memory of its own."""
+        """Answers several questions in one pass over the text, each with a separate memory."""
         stream = self.stream(document, _several(questions), run_id=run_id)
         return self._finish(stream, on_event)
 
     async def aask_many(
         self, document: Source, questions: Sequence[str], *, run_id: str | None = None
     ) -> list[Result]:
-        """`ask_many`, awaited."""
+        """Async version of `ask_many`."""
         return await self.stream(document, _several(questions), run_id=run_id).finish()
 
     def resume(
         self, run_id: str, document: Source | None = None, *, on_event: OnEvent | None = None
     ) -> Result | list[Result]:
-        """Finishes a run of this agent: committed calls are not sent again.
+        """Resumes a run of this agent; committed calls are not sent again.
 
         Args:
             run_id: from `Result.run_id`, `error.run_id` or `memagent runs`.
-            document: the source again, unless it was a file.
+            document: the source, unless it was a file.
             on_event: called with each event, in this thread.
 
         Returns:
-            What the run was asked for: one result, or a list (`ask_many`).
+            One result, or a list if the run was started by `ask_many`.
 
         Raises:
             RunNotFound: the store has no such run.
@@ -172,7 +171,7 @@ class MemoryAgent(Agent[MemorySettings]):
         return results if len(results) > 1 else results[0]
 
     async def aresume(self, run_id: str, document: Source | None = None) -> Result | list[Result]:
-        """`resume`, awaited."""
+        """Async version of `resume`."""
         stream = await in_thread(self.resume_stream, run_id, document)
         results = await stream.finish()
         return results if len(results) > 1 else results[0]
@@ -189,15 +188,15 @@ class MemoryAgent(Agent[MemorySettings]):
     # --- before asking
 
     def estimate(self, document: Source, question: str | Sequence[str]) -> Estimate:
-        """What a reading will cost: reads and cuts the document, and sends nothing to the model.
+        """Estimates what a reading will cost: reads and cuts the document, but sends nothing to the model.
 
         Raises:
-            DocumentError: also for an iterator, which could not be read again for the run itself.
+            DocumentError: also for an iterator, which could not be read again for the run.
         """
         return run_sync(self.aestimate(document, question))
 
     async def aestimate(self, document: Source, question: str | Sequence[str]) -> Estimate:
-        """`estimate`, awaited."""
+        """Async version of `estimate`."""
         questions = (question,) if isinstance(question, str) else tuple(question)
         source = await in_thread(open_document, document)
         if not source.rereadable:
@@ -211,12 +210,12 @@ class MemoryAgent(Agent[MemorySettings]):
         """Asks the model for its window and counter, and divides the budget.
 
         Args:
-            questions: what is asked.
-            window: that of the run that is resumed.
+            questions: the questions to ask.
+            window: the resumed run's window.
 
         Raises:
             BudgetError: see `ContextBudget.divide`.
-            ModelError: the server had to be asked and did not answer.
+            ModelError: the server did not answer.
         """
         found = (MemoryPlan.make, questions, self.settings, self.prompts)
         return await self._resolve(*found, window="window", resumed=window)
@@ -235,7 +234,7 @@ class RunStream(EventStream[list[Result]]):
 
     @property
     def results(self) -> list[Result]:
-        """One result a question, in their order.
+        """One result per question, in order.
 
         Raises:
             ConfigError: the events were not consumed to the end.
@@ -244,7 +243,7 @@ class RunStream(EventStream[list[Result]]):
 
     @property
     def result(self) -> Result:
-        """The first (with one question, the only) result."""
+        """The first result; with one question, the only one."""
         return self.results[0]
 
 

@@ -1,4 +1,4 @@
-"""Memories that say nothing: a line over and over, or nearly nothing left of what was known."""
+"""Detects degenerate memories: one line over and over, or hardly anything left of the old memory."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 from collections import Counter
 
 LONGEST_PERIOD = 300
-"""Characters of a piece that is looked for over and over at the end of a text."""
+"""Length in characters of a piece that may repeat at the end of a text."""
 LEAST_TAIL = 80
-"""Characters that such pieces take together at least: a ruled line or three dots are no sign of anything."""
+"""Minimum characters that the repeats take together: a ruled line or three dots mean nothing."""
 TIMES = 4
 LEAST_WORDS = 8
-"""Of a memory that can collapse: a shorter one may well be rewritten whole."""
+"""Minimum size of a memory that can collapse: a shorter one may well be rewritten completely."""
 _WORD = re.compile(r"\w{4,}|\d+")
 
 
 def repetition(text: str) -> str | None:
-    """What a text says over and over, None if it doesn't: the same piece to its end, or most of its lines the same."""
+    """What a text repeats: the same piece up to its end, or mostly identical lines; None if it doesn't."""
     for period in range(1, min(LONGEST_PERIOD, len(text) // TIMES) + 1):
         if text[-1] != text[-1 - period]:
             continue
@@ -32,10 +32,10 @@ def repetition(text: str) -> str | None:
 
 
 def has_collapsed(old: str, new: str, chunk: str) -> bool:
-    """Whether a memory lost most of its words, unexplained by the chunk: few of the words that are left stand in it.
+    """Whether a memory lost most of its words, and few of the remaining ones are in the chunk.
 
-    A memory of suspects that becomes the culprit's name has the name from the chunk; one that becomes "nothing
-    relevant" has its words from nowhere.
+    If a list of suspects becomes the culprit's name, the name is in the chunk; if it becomes "nothing
+    relevant", those words come from nowhere.
     """
     if 2 * len(new) >= len(old):
         return False

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class MemoryLoop(Loop[list[Result]]):
-    """One run over one document, None for a run that needs nothing more of it, for one or more questions."""
+    """One run over one document, for one or more questions; no document if the run needs no more of it."""
 
     agent: ClassVar[str] = "memory"
 
@@ -58,7 +58,7 @@ class MemoryLoop(Loop[list[Result]]):
         self._make_plan, self._given = partial(host.plan, questions), document
         self._document: Document | None = None
         self._limit: str | None = None
-        """The usage limit that was reached."""
+        """The usage limit reached."""
 
     async def prepare(self, known: RunRecord | None) -> MemoryPlan:
         """See `Loop.prepare`."""
@@ -71,7 +71,7 @@ class MemoryLoop(Loop[list[Result]]):
         return self.plan
 
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> list[Result]:
-        """See `Loop.run`. A document other than the one that the run began with is a `RunMismatch`."""
+        """See `Loop.run`. Raises a `RunMismatch` if the document isn't the one that the run began with."""
         self._log, self._caller, plan = log, caller, self.plan
         if fresh:
             started = RunStarted(
@@ -100,13 +100,13 @@ class MemoryLoop(Loop[list[Result]]):
     # --- reading
 
     async def _read(self) -> None:
-        """Shows the chunks to the questions that want them."""
+        """Shows the chunks to the questions that need them."""
         log, unread = self._log, [s.next_chunk for s in filter(self._reads, self._states)]
         if self._document is None:
             if unread:
                 raise DocumentRequired(
-                    f"run {log.run_id!r} needs its document again: it came from no file that can "
-                    f"be opened; hand it in (document=..., or --document FILE)"
+                    f"run {log.run_id!r} needs its document again, which was not a file that can "
+                    f"be reopened; pass it (document=..., or --document FILE)"
                 )
             return
         furthest = -1 if self._last is None else self._last["chunk"]
@@ -147,7 +147,7 @@ class MemoryLoop(Loop[list[Result]]):
         return last is None or not last["last"] or state.next_chunk <= last["chunk"]
 
     async def _mark(self, chunk: int) -> dict[str, Any]:
-        """Where a chunk lies that was read: enough to continue behind it, and to recognise it."""
+        """The position of a chunk that was read: enough to continue after it and to recognise it."""
         body = await self._log.effect(f"chunk-{chunk}")
         assert body is not None, "an update is committed after its chunk"
         return body["mark"]
@@ -230,7 +230,7 @@ class MemoryLoop(Loop[list[Result]]):
         return body, events
 
     def _answer(self, state: State, *, so_far: bool = False) -> Exchange[Answer]:
-        """Asks for the answer from the memory, that of the whole document or the one so far."""
+        """Asks for the answer from the memory, of the whole document or of what was read so far."""
         plan, question = self.plan, state.question
         place = f"partial-{state.next_chunk}" if so_far else "answer"
         return Exchange(
@@ -259,7 +259,7 @@ class MemoryLoop(Loop[list[Result]]):
         return facts | {"conversation": conversation}, [answered]
 
     async def _ask(self, *exchanges: Exchange[Any], caller: Caller | None = None) -> None:
-        """Makes one exchange a question, all at once; what stops one stops that question, and the others continue."""
+        """Runs one exchange per question, concurrently; a failure stops only its question."""
         if len(exchanges) != 1:
             await together(self._ask(exchange, caller=caller) for exchange in exchanges)
             return
@@ -285,7 +285,7 @@ class MemoryLoop(Loop[list[Result]]):
         await self._log.add_stop(stopped, among=len(self._states))
 
     async def _stop_at_limit(self, detail: str) -> None:
-        """Stops the questions that still wait; answers from the memories so far where `Limits.answer` asks for it."""
+        """Stops the unfinished questions; with `Limits.answer`, answers them from the memories so far."""
         for state in filter(State.waits, self._states):
             await self._stop(state, StopReason.LIMIT, detail, Usage())
         limits = self.host.limits
@@ -299,16 +299,14 @@ class MemoryLoop(Loop[list[Result]]):
 
 
 def _problem(state: State, chunk: Chunk | None, reply: Update | Answer) -> str | None:
-    """Why a new memory, or without a chunk an answer, says nothing; None if it seems to say something."""
+    """Why a new memory (or, without a chunk, an answer) is degenerate; None if it looks fine."""
     what, text = (
         ("answer", reply.text) if isinstance(reply, Answer) else ("new memory", reply.memory)
     )
     if text is None:
         return None
     if (piece := repetition(text)) is not None:
-        return f"the {what} says {quote(piece)} over and over"
+        return f"the {what} repeats {quote(piece)} over and over"
     if chunk is not None and has_collapsed(state.memory, text, chunk.text):
-        return (
-            f"hardly a word of the memory is left, and the chunk does not explain it: {quote(text)}"
-        )
+        return f"hardly a word of the old memory is left, for no reason in the chunk: {quote(text)}"
     return None

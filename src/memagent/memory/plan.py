@@ -1,4 +1,4 @@
-"""What a reading resolves before its first call: settings, wording, and how the window is divided."""
+"""What a reading resolves before its first call: settings, wording, and the division of the window."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MemorySettings(Settings, ReadingSettings):
 
 @dataclass(frozen=True)
 class MemoryPlan(Plan):
-    """Everything that a reading needs to know."""
+    """Everything a reading needs to know."""
 
     questions: tuple[str, ...]
     settings: MemorySettings
@@ -49,7 +49,7 @@ class MemoryPlan(Plan):
         counter: TokenCounter,
         window: int | None,
     ) -> Self:
-        """Measures frames and questions, and divides the window that the model reports, None if it doesn't.
+        """Measures frames and questions, and divides the window that the model reports (None if it doesn't).
 
         Blocks: the counter may be a server.
 
@@ -58,7 +58,7 @@ class MemoryPlan(Plan):
             BudgetError: the window is unknown, too small, or cannot be divided as asked.
         """
         if not questions:
-            raise ConfigError("there is no question: give at least one")
+            raise ConfigError("no question was given: give at least one")
         for place, question in enumerate(questions):
             check_text(f"question {place}" if questions[1:] else "the question", question)
         whole = choose_window(model, settings.window, window)
@@ -123,7 +123,7 @@ class MemoryPlan(Plan):
     def render(
         self, kind: CallKind, question: int, memory: str, chunk: str = ""
     ) -> tuple[Message, ...]:
-        """The messages of a call. Chunk and memory are safe already; the question is made so here."""
+        """The messages of a call. Chunk and memory are neutralised already; the question is neutralised here."""
         return self.prompts.render(
             kind,
             question=self.neutraliser.safe(self.questions[question]),
@@ -134,12 +134,12 @@ class MemoryPlan(Plan):
         )
 
     def bound(self, kind: CallKind, question: int, memory: int, chunk: int = 0) -> int:
-        """Upper bound on the tokens of a prompt, from those of its memory (0 before the first) and chunk."""
+        """Upper bound on a prompt's tokens, given those of its memory (0 before the first) and chunk."""
         field = memory or self.empty_memory_tokens
         return self.frames[kind] + self.question_tokens[question] + field + chunk + JOINT_SLACK
 
     def parts(self, question: int, memory: str, chunk: str | None = None) -> dict[str, str]:
-        """The texts that a prompt is made of, for models that read those alone."""
+        """The texts that make up a prompt, for models that read only those."""
         prompts = self.prompts
         parts = {
             "question": self.questions[question],
@@ -154,16 +154,16 @@ class MemoryPlan(Plan):
         return parts
 
     def bound_memory(self, text: str, *, cut_off: bool) -> tuple[str, int, int]:
-        """Makes a memory safe to show again, and cuts it where a sentence ends within the budget. Blocks.
+        """Neutralises a memory, and cuts it at a sentence end within the budget. Blocks.
 
         Returns:
-            The memory, its tokens (at most the budget's), and the tokens that it had before.
+            The memory, its tokens (at most the budget's), and how many tokens it had before.
         """
         safe = self.neutraliser.safe(text)
         return within(safe, self.budget.memory, self.counter, cut_off=cut_off)
 
     async def estimate(self, document: Document) -> Estimate:
-        """Cuts the document, and bounds what reading it costs."""
+        """Cuts the document, and bounds the cost of reading it."""
         count = tokens = 0
         async with aclosing(chunks(document, self.chunker(), run=self.counting)) as stream:
             async for chunk in stream:

@@ -1,4 +1,4 @@
-"""How far the questions of a reading have come, as the store holds it, and the results that follow from that."""
+"""The progress of a reading's questions, as the store holds it, and the results derived from it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from memagent.trajectory import StopReason, Trajectory
 
 @dataclass
 class State:
-    """How far one question has come."""
+    """The progress of one question."""
 
     question: int
     next_chunk: int = 0
     memory: str = ""
     """Empty until the first update."""
     tokens: int = 0
-    """Of the memory."""
+    """Tokens of the memory."""
     carried: int | None = None
     """The update that wrote it."""
     settled: bool = False
@@ -31,17 +31,17 @@ class State:
     partial: bool = False
     """The answer is from the memory so far: a usage limit stopped the reading."""
     stopped: StopReason | None = None
-    """Why it stopped in this session."""
+    """Why it stopped, in this session."""
     detail: str = ""
-    """A sentence on that."""
+    """The stop reason as a sentence."""
 
     def waits(self) -> bool:
-        """Whether it wants an answer, or more of the document."""
+        """Whether it still needs an answer or more of the document."""
         return self.answer is None and self.stopped is None
 
 
 def restore(store: RunStore, run_id: str, questions: int) -> list[State]:
-    """How far each question of a run has come. Blocks for about 0.3 ms a question, however long the run is."""
+    """The progress of each question of a run. Blocks for about 0.3 ms per question, however long the run is."""
     states: list[State] = []
     for question in range(questions):
         states.append(state := State(question))
@@ -65,7 +65,7 @@ def read_results(
     states: Sequence[State],
     limits: Limits | None,
 ) -> list[Result]:
-    """One result a question, priced as the limits say. Blocks."""
+    """One result per question, priced by the limits. Blocks."""
     results: list[Result] = []
     for state in states:
         usage = store.usage(run_id, state.question)

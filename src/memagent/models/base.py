@@ -1,4 +1,4 @@
-"""The one seam: everything above sees a model as a `ChatModel`, everything below implements it."""
+"""The `ChatModel` protocol: agents see every model through it, and every model implements it."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ class ChatModel(Protocol):
         """Sends one request.
 
         Raises:
-            ContextOverflow: prompt and `max_tokens` do not fit the window together; nothing was sent, where the
+            ContextOverflow: prompt plus `max_tokens` do not fit the window; nothing was sent, if the
                 prompt can be counted.
-            ModelError: the call failed; never an empty `Completion` in its place.
-            LimitReached: a usage limit would be passed; nothing was sent.
+            ModelError: the call failed; an empty `Completion` is never returned instead.
+            LimitReached: a usage limit would be exceeded; nothing was sent.
         """
         ...
 
     async def counter(self) -> TokenCounter:
-        """The model's own token counter, or the best bound there is; a `ModelError` where its server is silent."""
+        """The model's own token counter, or the best bound. Raises a `ModelError` if its server doesn't answer."""
         ...
 
     async def window(self) -> int | None:
-        """Most tokens of prompt plus output, None where nobody says; a `ModelError` where its server is silent."""
+        """Maximum tokens of prompt plus output, None if unknown. Raises a `ModelError` if its server doesn't answer."""
         ...
 
     async def aclose(self) -> None:
-        """Frees connections; the model may not be used after it."""
+        """Releases connections; the model can't be used afterwards."""
         ...
 
 
 def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> None:
-    """Raises a `ContextOverflow` where the tokens of prompt and output do not fit the window together."""
+    """Raises a `ContextOverflow` if the tokens of prompt plus output do not fit the window."""
     if window is not None and prompt + output > window:
         raise ContextOverflow(
-            f"{who}: the prompt takes {prompt} tokens, with {output} for the output that is over its "
+            f"{who}: a prompt of {prompt} tokens plus {output} for the output exceeds its "
             f"window of {window}; nothing was sent. Use a smaller window (--window), a shorter prompt or fewer "
             f"max_tokens",
             attempts=0,
@@ -56,17 +56,17 @@ def refuse_overflow(who: str, prompt: int, output: int, window: int | None) -> N
 
 
 def refuse_tools(who: str, request: ChatRequest) -> None:
-    """Raises a `ConfigError` where a request has tools: what a model in this process says is not read for calls."""
+    """Raises a `ConfigError` if a request has tools: replies of in-process models aren't parsed for them."""
     if request.tools:
         names = [tool.name for tool in request.tools]
         raise ConfigError(
-            f"the model {who!r} runs in this process and its replies are not read for calls of the tools {names!r}; "
+            f"the model {who!r} runs in this process, where replies are not parsed for calls of the tools {names!r}; "
             f"{TEXT_PROTOCOL}, or serve it (vllm:, sglang:)"
         )
 
 
 class Unserved:
-    """Base of models without a server, which know their counter and window and hold nothing."""
+    """Base of models without a server, which know their counter and window and hold no resources."""
 
     name = ""
 
@@ -74,7 +74,7 @@ class Unserved:
         self._counter, self._window = counter, window
 
     def count_prompt(self, request: ChatRequest) -> int:
-        """Tokens of a prompt; a `ContextOverflow` where it does not fit the window with its output."""
+        """Tokens of a prompt. Raises a `ContextOverflow` if it does not fit the window with its output."""
         messages, thinking, tools = request.messages, request.thinking, request.tools
         prompt = self._counter.count_messages(messages, thinking=thinking, tools=tools)
         refuse_overflow(self.name, prompt, request.max_tokens, self._window)
@@ -85,18 +85,18 @@ class Unserved:
         return self._counter
 
     async def window(self) -> int | None:
-        """The window that it was made with."""
+        """The window that it was created with."""
         return self._window
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there are no resources."""
 
 
 class Wrapper:
-    """A model around another model: passes everything on. Subclasses override `complete`."""
+    """Wraps another model and passes everything on. Subclasses override `complete`."""
 
     opened_with: Mapping[str, Any] | None = None
-    """Arguments of `open_model` that are no secret, if it made this wrapper."""
+    """Non-secret arguments of `open_model`, if it made this wrapper."""
 
     def __init__(self, inner: ChatModel) -> None:
         self.inner = inner
@@ -108,12 +108,12 @@ class Wrapper:
 
     @property
     def policy(self) -> Policy:
-        """What the wrapped model says of how it wants to read."""
+        """The wrapped model's reading settings."""
         return policy_of(self.inner)
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What `open_model` needs to open the wrapped model again, without secrets."""
+        """What `open_model` needs to reopen the wrapped model, without secrets."""
         if self.opened_with is not None:
             return {"model": self.name, **self.opened_with}
         return getattr(self.inner, "recipe", {"model": self.name})

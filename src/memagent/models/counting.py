@@ -31,10 +31,10 @@ TEMPLATE_FIELDS = (
     "documents",
     "tools",
 )
-"""What a request's `extra_body` may say that changes the prompt."""
+"""Fields of a request's `extra_body` that change the prompt."""
 
 CUT_SHARE, CUT_TOKENS = 0.05, 32
-"""A prompt of which that much is missing was cut: servers' templates differ by less."""
+"""A prompt with at least this share missing was truncated: servers' templates differ by less."""
 
 
 def _is_cut(took: int, counted: int) -> bool:
@@ -42,7 +42,7 @@ def _is_cut(took: int, counted: int) -> bool:
 
 
 def _least(counter: TokenCounter, request: ChatRequest, took: int) -> int:
-    """The tokens that a prompt has at least, whatever the server's template writes around its texts. Blocks."""
+    """The minimum tokens of a prompt, whatever the server's template adds around its texts. Blocks."""
     try:
         whole = counter.count_messages(
             request.messages, thinking=request.thinking, tools=request.tools
@@ -57,16 +57,16 @@ def _least(counter: TokenCounter, request: ChatRequest, took: int) -> int:
 def local_counter(
     model: str, tokenizer: str | PathLike[str] | TokenCounter | None
 ) -> TokenCounter | None:
-    """The tokenizer that was asked for (else a `TokenizerError`), else the model's own, else None. Blocks.
+    """The requested tokenizer (or a `TokenizerError`), else the model's own, else None. Blocks.
 
-    The model's own is looked for where `model` is a folder, and in the local Hugging Face cache; nothing
+    The model's own is looked up in the folder `model`, if it is one, and in the local Hugging Face cache; nothing
     is downloaded.
     """
     if tokenizer is not None:
         return load_counter(tokenizer)
     folder = Path(model)
     try:
-        # Another file or folder that happens to have the name of a served model says nothing.
+        # An unrelated file or folder may happen to have the name of a served model.
         strange = folder.exists() and not (folder / "tokenizer.json").is_file()
         return None if strange else load_counter(model)
     except (TokenizerError, OSError, ValueError) as error:  # OSError, ValueError: it can be no path
@@ -75,7 +75,7 @@ def local_counter(
 
 
 class Counting:
-    """Finds a served model's counter, once. What asks the server raises a `ModelError` where it cannot be asked."""
+    """Finds a served model's counter, once. Methods that ask the server raise a `ModelError` if that fails."""
 
     def __init__(
         self,
@@ -91,16 +91,16 @@ class Counting:
         self._remote = Once(self._find_remote)
         self._counter = Once(self._find)
         self._wanted = False
-        """Whether anybody but this model has asked for the counter."""
+        """Whether anyone except this model has asked for the counter."""
 
     async def counter(self) -> TokenCounter:
-        """The best counter there is; a `TokenizerError` where the tokenizer that was given cannot be had."""
+        """The best counter available. Raises a `TokenizerError` if the given tokenizer can't be loaded."""
         counter = await self._counter.get()
         self._wanted = True
         return counter
 
     async def prompt(self, request: ChatRequest) -> int | None:
-        """Tokens of a request's prompt: what its sender counted, else the server. None where that does not count."""
+        """Tokens of a request's prompt as counted by its sender, else by the server; None if that doesn't count."""
         try:
             if await self._remote.get() is None:
                 return None
@@ -109,17 +109,17 @@ class Counting:
         return request.prompt_tokens or await self.exact(request)
 
     async def exact(self, request: ChatRequest) -> int:
-        """The same, whatever its sender counted; a `TokenizerError` where the chat template does not know its tools."""
+        """Like `tokens`, ignoring the sender's count. Raises a `TokenizerError` if the chat template has no tools."""
         count = (await self._counter.get()).count_messages
         return await in_thread(
             count, request.messages, thinking=request.thinking, tools=request.tools
         )
 
     async def compare(self, request: ChatRequest, counted: int | None, usage: Usage) -> None:
-        """Compares what was counted (`prompt`) with what the server says that a prompt took.
+        """Compares the count of a prompt (`prompt`) with the server's report.
 
-        A tokenizer may agree on the texts that it was tried with and not on others: a fine-tune may have
-        tokens of its own. The first time that shows, the server counts from then on.
+        A tokenizer may agree on the test texts and disagree on others: a fine-tune may have added
+        tokens. At the first mismatch, counting switches to the server.
 
         Raises:
             PromptTruncated: the prompt has far more tokens.
@@ -131,8 +131,9 @@ class Counting:
             remote = await self._remote.get()
             if remote and (whole := await self.exact(request)) < took and remote.distrust():
                 logger.warning(
-                    "%r: a prompt was counted as %d tokens and took %d: the tokenizer on this machine is another "
-                    "one, so the server is asked for every count from now on; name the model's own tokenizer",
+                    "%r: a prompt was counted as %d tokens, but the server reports %d: the tokenizer on this machine "
+                    "is a "
+                    "different one, so the server will be asked for every count; name the model's own tokenizer",
                     *(self._model, whole, took),
                 )
             return
@@ -148,10 +149,11 @@ class Counting:
         least = await in_thread(_least, counter, request, took)
         if _is_cut(took, least):
             raise PromptTruncated(
-                f"{self._model!r}: the server read {usage.prompt_tokens} tokens of a prompt of {least}: it cut the "
-                f"prompt and said nothing, so its context length is less than the window that is used. Give the "
+                f"{self._model!r}: the server read only {usage.prompt_tokens} tokens of a prompt of {least}: it "
+                f"silently "
+                f"truncated the prompt, so its context length is smaller than the window in use. Give the "
                 f"server a larger one (Ollama: num_ctx, OLLAMA_CONTEXT_LENGTH), or use a smaller window "
-                f"(--window). If {counter.name!r} is not the model's own tokenizer, name that (--tokenizer)"
+                f"(--window). If {counter.name!r} is not the model's tokenizer, name the right one (--tokenizer)"
             )
 
     async def _find(self) -> TokenCounter:
@@ -160,15 +162,15 @@ class Counting:
         local = await asyncio.to_thread(local_counter, self._model, self._tokenizer)
         if local is None:
             logger.warning(
-                "no tokenizer of %r lies on this machine, and its server does not count tokens: UTF-8 "
-                "bytes are counted, which is safe but makes about 4x the calls; name its tokenizer "
+                "there is no tokenizer for %r on this machine, and its server does not count tokens: counting UTF-8 "
+                "bytes instead, which is safe but makes about 4x the calls; name its tokenizer "
                 "(--tokenizer, tokenizer=) to avoid that",
                 self._model,
             )
         return local or ByteBound()
 
     async def _find_remote(self) -> ServerCounter | None:
-        """The servers' own counter, None where they have none."""
+        """The servers' own counter; None if they have none."""
         failures: list[ModelError] = []
         for server in self._router.servers:
             try:
@@ -192,8 +194,8 @@ class Counting:
         remote = ServerCounter(self._router.ask, self._model, self._template, local)
         if local is not None and remote.who == "server":
             logger.warning(
-                "the tokenizer %s does not count as the server of %r does, so the server is asked for every "
-                "count; name the model's own tokenizer to save the requests",
+                "the tokenizer %s disagrees with the server of %r, so the server is asked for every "
+                "count; name the model's own tokenizer to save those requests",
                 self._tokenizer if isinstance(self._tokenizer, (str, PathLike)) else local.name,
                 self._model,
             )
@@ -201,12 +203,12 @@ class Counting:
 
 
 class Counted(Wrapper):
-    """Counts with another tokenizer than the wrapped model's own: what `load_counter` takes, loaded on first use."""
+    """Replaces the wrapped model's counter by a tokenizer (see `load_counter`), loaded on first use."""
 
     def __init__(self, inner: ChatModel, tokenizer: str | PathLike[str] | TokenCounter) -> None:
         super().__init__(inner)
         self._loaded = Once(lambda: in_thread(load_counter, tokenizer))
 
     async def counter(self) -> TokenCounter:
-        """The counter that was given; a `TokenizerError` where it cannot be had."""
+        """The given counter. Raises a `TokenizerError` if it can't be loaded."""
         return await self._loaded.get()

@@ -1,4 +1,4 @@
-"""What each kind of server takes and gives beyond the common ground, and what one server refuses."""
+"""What each kind of server supports beyond the common subset, and what a particular server rejects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Speculation:
     """How a kind of server reports speculative decoding: regular expressions to search a page for."""
 
     path: str
-    """The page's, from the server's root."""
+    """The page's path, from the server's root."""
     on: str
     """Matches if speculation is on; a group in it captures the method."""
     off: str
@@ -36,32 +36,32 @@ class Speculation:
     flags: str
     """Command-line arguments that start the server with n-gram speculation."""
     wrong: str = r"(?!)"
-    """Matches where n-gram speculation is known to change replies."""
+    """Matches if n-gram speculation is known to change replies."""
     warning: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Dialect:
-    """How to speak to one kind of server. What is left out is what every server knows."""
+    """How to talk to one kind of server. The defaults are what every server supports."""
 
     name: DialectName
     engine: bool = False
-    """Serves models that are `owned_by` its name, which tells it from others. Counts at `/tokenize`, gives token ids
-    and takes `chat_template_kwargs`, an unknown field that is a 422 on some servers."""
+    """Its models are `owned_by` its name, which identifies it. Counts at `/tokenize`, returns token ids
+    and accepts `chat_template_kwargs`, which some other servers reject with a 422."""
     limit: str = "max_tokens"
-    """The field for the most tokens that may be generated."""
+    """The field for the maximum tokens to generate."""
     version: tuple[str, str] | None = None
-    """Path, from the server's root, and key of its version."""
+    """Path (from the server's root) and key of its version."""
     speculation: Speculation | None = None
     pattern: Callable[[str], Fields] | None = None
-    """Holds the reply to a regular expression."""
+    """Can constrain the reply to a regular expression."""
     continues: Fields = field(default_factory=dict[str, object])
-    """Has the reply go on where an assistant's message ends that comes last."""
+    """Can continue a final assistant message."""
     any_name: bool = False
-    """Answers to every model name with the one model that it has: a wrong name is only seen in its list."""
+    """Accepts any model name for its single model, so only its list reveals a wrong name."""
 
     def fields(self, request: ChatRequest, *, tokens: bool) -> dict[str, object]:
-        """What a request asks for beside its messages; `tokens`: ids and log-probabilities too."""
+        """A request's fields besides its messages; `tokens`: including ids and log-probabilities."""
         fields: dict[str, object] = {self.limit: request.max_tokens, **dict(request.sampling)}
         if request.seed is not None:
             fields["seed"] = request.seed
@@ -83,8 +83,9 @@ class Dialect:
 
 
 DIALECTS: dict[DialectName, Dialect] = {
-    # llama-server, Ollama, TGI, gateways: the fields that all of them know. Only llama-server has /slots. (Its /props
-    # says "none" even where it speculates: llama.cpp pull request 28119, open in August 2026.)
+    # llama-server, Ollama, TGI, gateways: the fields that all of them support. Only llama-server has /slots. (Its
+    # /props
+    # says "none" even if it speculates: llama.cpp pull request 28119, open in August 2026.)
     "plain": Dialect(
         "plain",
         speculation=Speculation(
@@ -94,7 +95,7 @@ DIALECTS: dict[DialectName, Dialect] = {
             flags="--spec-type ngram-mod",
         ),
     ),
-    # The OpenAI API refuses `max_tokens` for its newer models.
+    # The OpenAI API rejects `max_tokens` for its newer models.
     "openai": Dialect("openai", limit="max_completion_tokens"),
     # Checked with 0.32.
     "vllm": Dialect(
@@ -130,16 +131,16 @@ DIALECTS: dict[DialectName, Dialect] = {
         any_name=True,
     ),
 }
-"""All that are known, by name. A server that gives none of them away is spoken to plainly."""
+"""The known dialects, by name. A server that can't be identified gets the plain one."""
 
 
 def find_by_owner(owner: str | None) -> Dialect | None:
-    """The dialect of a server whose models are `owned_by` somebody, None where that says nothing."""
+    """The dialect of a server, from its models' `owned_by`; None if that doesn't identify it."""
     return next((d for d in DIALECTS.values() if d.engine and d.name == owner), None)
 
 
 def merge_fields(fields: Fields, extra: Fields) -> dict[str, object]:
-    """The fields with those of `extra_body`, which win; what both say to the chat template is joined."""
+    """The fields merged with those of `extra_body`, which win; chat template arguments are merged key by key."""
     both: list[Any] = [fields.get(TEMPLATE_KWARGS), extra.get(TEMPLATE_KWARGS)]
     joined = {TEMPLATE_KWARGS: both[0] | both[1]} if all(isinstance(b, dict) for b in both) else {}
     return {**fields, **extra, **joined}
@@ -148,8 +149,8 @@ def merge_fields(fields: Fields, extra: Fields) -> dict[str, object]:
 def write_message(message: Message) -> dict[str, Any]:
     """A message of a request's body.
 
-    Arguments that are no JSON object go as an empty one: SGLang and llama-server refuse the whole conversation for
-    them, and vLLM shows the model nothing else. What the call was refused for stands in its result.
+    Arguments that aren't a JSON object are sent as an empty one: SGLang and llama-server would reject the whole
+    conversation, and vLLM shows the model an empty one too. The call's result says why it was refused.
     """
     fields = message.to_openai()
     for call, form in zip(message.tool_calls, fields.get("tool_calls", ()), strict=False):
@@ -159,7 +160,7 @@ def write_message(message: Message) -> dict[str, Any]:
 
 
 OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-"""The two names of the most tokens that may be generated: new models take one, old servers the other."""
+"""The two names for the maximum tokens to generate: new models take one, old servers the other."""
 _CHANGED: dict[str, str | None] = {
     **OTHER_LIMIT,
     "seed": None,
@@ -171,24 +172,24 @@ _REFUSAL = re.compile(
     r"|extra (inputs|fields)|cannot both|only the default|deprecated",
     re.IGNORECASE,
 )
-"""How servers say that a parameter, or any value but its default, is not for this model; a value that is merely out
-of range is the user's."""
+"""How servers say that this model doesn't accept a parameter, or any value except its default; a value that is merely
+out of range is the user's to fix."""
 
 
 class Parameters:
-    """What one server was found to refuse."""
+    """What a particular server was found to reject."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._changed: dict[str, str | None] = {}
 
     def adapt(self, fields: Mapping[str, object]) -> dict[str, object]:
-        """A request's fields as this server takes them."""
+        """A request's fields, adapted to this server."""
         names = {name: self._changed.get(name, name) for name in fields}
         return {new: fields[name] for name, new in names.items() if new is not None}
 
     def learn(self, error: openai.APIError, sent: Mapping[str, object]) -> bool:
-        """Whether the request, sent with these (adapted) fields, is worth sending again without what was refused."""
+        """Whether a request, sent with these (adapted) fields, is worth retrying without what was rejected."""
         words = server_message(error.body)[:CLIP]
         said = _REFUSAL.search(f"{words} {error.code}")
         if not is_refusal(error) or said is None or overflows(error):
@@ -203,7 +204,7 @@ class Parameters:
         if name not in self._changed:
             self._changed[name] = new
             logger.warning(
-                "%s: refuses %s=%r (%s): it is %s from now on",
+                "%s: rejects %s=%r (%s): it will be %s from now on",
                 *(self._endpoint, name, sent[name], self._endpoint.quote(words)),
                 "left out" if new is None else f"sent as {new}",
             )

@@ -9,22 +9,22 @@ from memagent.models.extractive_score import Question, clip, sentences
 from memagent.tokens.byte_bound import ByteBound
 
 WINDOW = 8192
-"""That of the published system, though its tokens are bytes here."""
+"""The published system's window, though tokens are bytes here."""
 NOTHING_FOUND = "No sentence of the document matches the question."
 
 
 class ExtractiveModel(Unserved):
     """Answers from a document with its own sentences. No weights, no server, no network, and no understanding.
 
-    It scores sentences by the words they share with the question (case, accents and English endings aside) and by
-    whether they hold the kind of thing that is asked for (a date, a name, a place, a number), keeps the best within
-    the memory's budget, and answers with the best one. It cannot infer, resolve pronouns or join facts.
+    It scores sentences by the words they share with the question (ignoring case, accents and English endings) and by
+    whether they contain the kind of thing asked for (a date, a name, a place, a number), keeps the best within
+    the memory's budget, and answers with the best one. It cannot infer, resolve pronouns or combine facts.
 
     It reads `request.parts` and never the messages: `question`, `memory`, `chunk`, and the prompt set's
     `keep`, `empty_memory` and `answer_form`. The same request always gives the same reply.
 
     Args:
-        window: most bytes of prompt plus output; it only sets how large callers cut the chunks.
+        window: maximum bytes of prompt plus output; it only affects the size of callers' chunks.
     """
 
     name = "extractive"
@@ -33,7 +33,11 @@ class ExtractiveModel(Unserved):
         super().__init__(ByteBound(), window)
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Rewrites the memory (`update`) or answers (`answer`) in `max_tokens` UTF-8 bytes; else a `RequestRefused`."""
+        """Rewrites the memory (`update`) or answers (`answer`) in `max_tokens` UTF-8 bytes.
+
+        Raises:
+                    RequestRefused: the call is of another kind.
+        """
         prompt = self.count_prompt(request)
         if request.kind not in ("update", "answer"):
             raise RequestRefused(
@@ -60,7 +64,7 @@ def _update(request: ChatRequest) -> str:
     parts = request.parts
     question = Question.parse(parts.get("question", ""))
     old = _memory(request)
-    # dict: a sentence that overlapping chunks show twice is kept once, at its first place.
+    # dict: a sentence that overlapping chunks show twice is kept once, at its first position.
     candidates = list(dict.fromkeys([*old, *sentences(parts.get("chunk", ""))]))
     kept = _best(question, candidates, request.max_tokens)
     if kept == old or not kept:
@@ -70,12 +74,12 @@ def _update(request: ChatRequest) -> str:
 
 
 def _best(question: Question, candidates: list[str], budget: int) -> list[str]:
-    """The best sentences that fit `budget` UTF-8 bytes on a line each, in the order of the document."""
+    """The best sentences that fit `budget` UTF-8 bytes, one per line, in document order."""
     scores = list(map(question.score, candidates))
     matching = [place for place, score in enumerate(scores) if score > 0]
     kept: dict[int, str] = {}
     for place in sorted(matching, key=lambda place: -scores[place]):  # of equals the first
-        # Only the best sentence is worth having in part.
+        # Only the best sentence is worth keeping in part.
         text = candidates[place] if kept else clip(candidates[place], budget)
         size = ByteBound().count(text) + bool(kept)  # with its line end
         if text and size <= budget:
@@ -87,7 +91,7 @@ def _best(question: Question, candidates: list[str], budget: int) -> list[str]:
 def _answer(request: ChatRequest) -> str:
     question = Question.parse(request.parts.get("question", ""))
     memory = _memory(request)
-    # max keeps the first of equals.
+    # max returns the first of equals.
     best = max(memory, key=question.score, default="")
     answer = " ".join(best.split()) if question.score(best) > 0 else NOTHING_FOUND
     before, after = _FORMS.get(request.parts.get("answer_form", "plain"), ("", ""))

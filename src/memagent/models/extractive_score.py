@@ -12,7 +12,7 @@ from memagent.tokens.byte_bound import ByteBound
 
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _PARAGRAPH = re.compile(r"\n\s*\n")
-# Possessive, and tried only where a run of marks begins: a page of dots takes linear time.
+# Possessive, and tried only at the start of a run of marks: a page of dots takes linear time.
 _SENTENCE_END = re.compile(
     r"(?<![.!?…])[.!?…]++[\"'”’»)\]_]*+\s+|(?<![。！？])[。！？]++[”’」』）]*+\s*"
 )
@@ -25,7 +25,7 @@ _ABBREVIATIONS = frozenset(_SHORTENED.split())
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of hard-wrapped prose, white space collapsed; a blank line ends one, too."""
+    """The sentences of hard-wrapped prose, white space collapsed; a blank line also ends one."""
     return [
         sentence
         for paragraph in _PARAGRAPH.split(text)
@@ -55,7 +55,7 @@ def _ends_sentence(paragraph: str, end: re.Match[str]) -> bool:
 
 
 def clip(text: str, limit: int) -> str:
-    """The longest beginning of at most `limit` UTF-8 bytes, cut between words where there are any."""
+    """The longest prefix of at most `limit` UTF-8 bytes, cut between words if there are any."""
     chars = ByteBound().measure(text).chars_within(limit)
     if chars >= len(text):
         return text
@@ -67,10 +67,10 @@ def clip(text: str, limit: int) -> str:
 
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """One form for the forms of an English word, without case and accents.
+    """Stems an English word, ignoring case and accents.
 
-    Light on purpose (married, marries, marriage -> marri): it compares the words of a question with those
-    of a document, and both sides go through it. Other languages lose only case and accents, mostly.
+    Light on purpose (married, marries, marriage -> marri): both the question's and the document's words
+    go through it. In other languages it mostly just drops case and accents.
     """
     folded = unicodedata.normalize("NFKD", word.casefold())
     word = "".join(c for c in folded if not unicodedata.combining(c)).replace("’", "'")
@@ -111,7 +111,7 @@ _SUFFIXES = (
     ("ly", 3),
     ("al", 5),
 )
-"""Suffixes and how many letters must be left: fewer would run different words together."""
+"""Suffixes, and how many letters must remain: with fewer, different words would coincide."""
 _FORMS = """
     become became, begin began begun, bear bore born, break broke broken, bring brought, build built, buy
     bought, catch caught, choose chose chosen, die dying dead death deaths, drive drove driven, fall fell
@@ -120,25 +120,25 @@ _FORMS = """
     shoot shot, speak spoke spoken, steal stole stolen, take took taken, teach taught, tell told, think thought,
     wear wore worn, wife wives, win won, woman women, write wrote written, child children
 """
-"""Irregular words, each with its forms behind it."""
+"""Irregular words, each followed by its forms."""
 _IRREGULAR = {form: base for base, *forms in map(str.split, _FORMS.split(",")) for form in forms}
 
 
 NAME_WEIGHT = 2.0
 COMMON_WEIGHT = 0.6
-"""Words that most questions could hold say little about this one."""
+"""Words that could occur in most questions say little about this one."""
 LONG_WORD = 10
-"""Length in letters at which a word counts twice as much as a very short one: long words are rare."""
+"""Letters at which a word counts twice as much as a very short one: long words are rare."""
 EXPECTED_BONUS = 0.4
-"""What a sentence gains that holds the kind of thing asked for (a date, a place), as a share of all weights."""
+"""Bonus for a sentence that contains the kind of thing asked for (a date, a place), as a share of all weights."""
 QUESTION_FACTOR = 0.6
-"""Sentences that ask seldom answer."""
+"""Factor for questions, which seldom answer."""
 EASY_WORDS = 30
-"""Words a sentence may have before its length counts against it: about an average sentence of a novel."""
+"""Words in a sentence before its length counts against it: about an average sentence in a novel."""
 LENGTH_SCALE = 120
 """Words above `EASY_WORDS` that halve a score."""
 NEAR = 12
-"""Words between two matches at which they count as half unrelated."""
+"""Words between two matches that make them count as half unrelated."""
 
 _STOP_WORDS = """
     a about after all also am an and any are as at be because been before being but by can could did do does
@@ -201,10 +201,10 @@ class Question:
         return cls(weights=weights, asks=_kind(text))
 
     def score(self, sentence: str) -> float:
-        """How well the sentence may answer; 0 where no content word of the question is in it.
+        """How likely the sentence is to answer; 0 if it has no content word of the question.
 
         `sum of the weights of distinct matches * (0.5 + their share of all weights) * nearness`, plus a bonus
-        for the expected kind of answer in proportion to that share; less for long sentences and questions.
+        for the expected kind of answer, proportional to that share; less for long sentences and questions.
         """
         words = WORD.findall(sentence)
         matches = [(i, root) for i, root in enumerate(map(stem, words)) if root in self.weights]
@@ -220,7 +220,7 @@ class Question:
         return score / (1 + max(0, len(words) - EASY_WORDS) / LENGTH_SCALE)
 
     def _nearness(self, matches: list[tuple[int, str]]) -> float:
-        """1 where the distinct matches stand side by side, towards 0.5 the farther they are apart."""
+        """1 if the distinct matches are adjacent, approaching 0.5 the farther apart they are."""
         distinct = len({root for _, root in matches})
         if distinct == 1:
             return 1.0
@@ -234,7 +234,7 @@ class Question:
         return 0.5 + 0.5 / (1 + gap / NEAR)
 
     def _score_kind(self, sentence: str) -> float:
-        """From 0 to 1: does the sentence hold the kind of thing that is asked for?"""
+        """From 0 to 1: does the sentence contain the kind of thing asked for?"""
         if self.asks == "when":
             return 1.0 if _DATE.search(sentence) else 0.4 * bool(_TIME.search(sentence))
         if self.asks == "who":

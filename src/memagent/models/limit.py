@@ -1,4 +1,4 @@
-"""What calls take, and limits around a model: how many at once, and how much in all."""
+"""Usage accounting, and limits around a model: on concurrent calls, and on total usage."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
 PRICE_UNIT = 1_000_000
-"""Prices are for a million tokens, as providers list them."""
+"""Prices are per million tokens, as providers list them."""
 
 
 class ConcurrencyLimit(Wrapper):
-    """Lets at most `n` calls run at once; the others wait their turn. Each event loop has its own `n`.
+    """Lets at most `n` calls run at once; others wait. The limit applies per event loop.
 
-    Put it outside of a `UsageLimit`: a call is then checked when its turn comes, not when it queues.
+    Put it outside a `UsageLimit`: a call is then checked when its turn comes, not when it queues.
 
     Raises:
         ConfigError: `n` is below 1.
@@ -36,7 +36,7 @@ class ConcurrencyLimit(Wrapper):
     def __init__(self, inner: ChatModel, n: int) -> None:
         super().__init__(inner)
         if n < 1:
-            raise ConfigError(f"concurrency {n!r} would let no call through; give 1 or more")
+            raise ConfigError(f"concurrency must be at least 1, got {n!r}")
         self._turns = PerLoop(partial(asyncio.Semaphore, n))
 
     async def complete(self, request: ChatRequest) -> Completion:
@@ -45,53 +45,53 @@ class ConcurrencyLimit(Wrapper):
             return await self.inner.complete(request)
 
     def around(self, inner: ChatModel) -> ConcurrencyLimit:
-        """The same turns around another model: both together have at most `n` calls running."""
+        """Shares the limit with another model: together they run at most `n` calls."""
         shared = copy.copy(self)
         shared.inner = inner
         return shared
 
 
 class Limits(Options):
-    """How much may be spent. None sets no limit.
+    """How much may be spent. None means no limit.
 
     Raises:
-        ConfigError: a limit is unknown or negative, or `cost` comes without both prices.
+        ConfigError: a limit is unknown or negative, or `cost` is given without both prices.
     """
 
     calls: int | None = None
-    """Calls. One that is sent again by a `Retry` inside the limit counts once; of what earlier sessions of a run
-    made, every attempt counts."""
+    """Calls. A call that a `Retry` inside the limit repeats counts once; from earlier sessions of a run, every attempt
+    counts."""
     tokens: int | None = None
-    """Prompt and completion tokens together, with those of replies that were thrown away."""
+    """Prompt plus completion tokens, including those of discarded replies."""
     seconds: float | None = None
-    """Seconds of wall clock since the first call."""
+    """Wall-clock seconds since the first call."""
     cost: float | None = None
     """Money, in the currency of the prices."""
     prompt_price: float | None = None
-    """Price of a million prompt tokens. Cached ones count in full."""
+    """Price per million prompt tokens. Cached ones count in full."""
     completion_price: float | None = None
-    """Price of a million completion tokens."""
+    """Price per million completion tokens."""
     answer: bool = False
-    """When a limit stops a reading, make one more call a question to answer from the memory so far. Such an answer is
-    marked (`Result.partial`), and the run stays resumable."""
+    """If a limit stops a reading, make one more call per question to answer from the memory so far. Such an answer is
+    marked (`Result.partial`), and the run can still be resumed."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for name in set(type(self).model_fields) - {"answer"}:
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
-                raise ConfigError(f"limit {name}={value!r} is impossible; give a number from 0 on")
+                raise ConfigError(f"limit {name}={value!r} is invalid; give a number of at least 0")
         if self.cost is not None and None in (self.prompt_price, self.completion_price):
             raise ConfigError(
-                f"cost={self.cost!r} cannot be watched without prices; give prompt_price= and "
-                f"completion_price=, each for a million tokens in the currency of the cost"
+                f"cost={self.cost!r} needs prices; give prompt_price= and "
+                f"completion_price=, per million tokens in the currency of the cost"
             )
         return self
 
     def price(self, usage: Usage) -> float | None:
-        """What the calls cost, in the currency of the prices; None without both.
+        """The calls' cost, in the currency of the prices; None without both prices.
 
-        Tokens of replies that were thrown away count at the higher price, since they are not known apart.
+        Tokens of discarded replies count at the higher price, since prompt and completion aren't separated there.
         """
         prompt, completion = self.prompt_price, self.completion_price
         if prompt is None or completion is None:
@@ -101,13 +101,13 @@ class Limits(Options):
 
 
 class Metered(Wrapper):
-    """Completes the usage of replies, so that nothing is free because a server keeps it to itself.
+    """Completes the usage of replies, so that nothing is free just because a server doesn't report it.
 
-    Figures that a server leaves out, and impossible ones (below 0, no prompt), are counted: see `complete_usage`.
+    Missing and impossible figures (negative, or no prompt) are counted instead: see `complete_usage`.
     """
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Passes the request on; the reply says what it took."""
+        """Passes the request on; the reply has its full usage."""
         completion = await self.inner.complete(request)
         if min(completion.usage.prompt_tokens, completion.usage.completion_tokens) > 0:
             return completion
@@ -120,9 +120,9 @@ class Metered(Wrapper):
 def complete_usage(
     request: ChatRequest, completion: Completion, counter: TokenCounter
 ) -> Completion:
-    """The reply to `request` with a usage that has both figures, by the model's `counter`. Blocks.
+    """The reply to `request` with both usage figures, filled in with the model's `counter`. Blocks.
 
-    `request.prompt_tokens` are taken before the prompt is counted. Raises what the counter raises.
+    `request.prompt_tokens`, if given, saves counting the prompt. Raises what the counter raises.
     """
     usage = completion.usage
     prompt, output = usage.prompt_tokens, usage.completion_tokens
@@ -140,20 +140,20 @@ def complete_usage(
 
 
 class UsageLimit(Metered):
-    """Refuses calls once a limit is reached. What a server does not report is counted (`Metered`).
+    """Refuses calls once a limit is reached. Usage that a server does not report is counted (`Metered`).
 
-    Exactly `limits.calls` calls are let through; each counts from its start, also if it fails. Tokens, cost and
-    seconds are compared before a call: the call that reaches a limit is completed, as are those under way beside
-    it, so the amount can end above the limit by what these calls take. Calls that wait in a `ConcurrencyLimit`
-    inside of this wrapper are under way as well: put that one around it.
+    Exactly `limits.calls` calls are let through; each counts from its start, even if it fails. Tokens, cost and
+    seconds are checked before a call: the call that reaches a limit is completed, and so are concurrent ones,
+    so the total can exceed the limit by what these calls use. Calls that wait in a `ConcurrencyLimit`
+    inside this wrapper count as concurrent, so put that limit outside.
 
-    A retry inside this wrapper is paid for where the reply says what it took (`Usage.retry_tokens`, at the
-    higher of both prices); a call that failed for good adds a call, but no tokens.
+    A retry inside this wrapper is charged if the reply reports its tokens (`Usage.retry_tokens`, at the
+    higher price); a call that failed for good adds a call, but no tokens.
 
     Args:
         inner: the model to call.
         limits: how much may be spent.
-        spent: what an earlier part of the same run has spent; it counts.
+        spent: what an earlier part of the same run has spent; it counts too.
     """
 
     def __init__(self, inner: ChatModel, limits: Limits, *, spent: Usage | None = None) -> None:
@@ -161,12 +161,12 @@ class UsageLimit(Metered):
         self.limits = limits
         self._lock = threading.Lock()
         self._spent = spent or Usage()
-        # A call that led to nothing counted when it was made, so it counts when the run is resumed.
+        # A failed call counted when it was made, so it counts when the run is resumed.
         self._calls = self._spent.calls + self._spent.retries
         self._started: float | None = None
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Sends the request; a `LimitReached` in its place where a limit is reached."""
+        """Sends the request, or raises a `LimitReached` if a limit is reached."""
         with self._lock:
             self._check()
             self._calls += 1
@@ -188,5 +188,5 @@ class UsageLimit(Metered):
         ):
             if limit is not None and used >= limit:
                 raise LimitReached(
-                    f"the limit {name}={limit!r} is reached ({used!r} spent); raise it and resume the run"
+                    f"the limit {name}={limit!r} was reached ({used!r} spent); raise it and resume the run"
                 )

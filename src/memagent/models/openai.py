@@ -25,31 +25,31 @@ from memagent.tokens.base import TokenCounter
 
 
 class OpenAIModel:
-    """A model behind an OpenAI-compatible server, or behind several that serve the same.
+    """A model behind an OpenAI-compatible server, or behind several identical ones.
 
-    It asks a server what it is (`memagent probe` prints it): its window, its dialect, and whether it counts
-    tokens. Where it does, what it counts is what counts: a tokenizer on this machine is used if it
-    counts alike, and a request that would not fit the window is refused before it is sent.
+    It asks the server (`memagent probe` prints the answers) for its window, its dialect, and whether it counts
+    tokens. If it does, memagent trusts the server's counts: a tokenizer on this machine is used only if it
+    agrees, and a request that would not fit the window is refused before it is sent.
 
-    It sends each request once: put `Retry` around it, as `open_model` does. It keeps one client, with
-    its connections, for each event loop; `aclose` closes them, and so does the end of `asyncio.run`.
+    Each request is sent once: wrap it in `Retry`, as `open_model` does. There is one client, with
+    its connections, per event loop; `aclose` closes them, and so does the end of `asyncio.run`.
 
     Args:
         model: the name under which the server serves it.
-        base_url: up to and including `/v1`; a list for several servers (see `Router`). User and password in
-            it become basic authorisation.
-        api_key: the bearer token, None for servers that want none. The environment is not read here.
-        dialect: what a server is taken for that does not give itself away.
-        window: most tokens of prompt plus output, instead of what the server says (never above it).
-        tokenizer: what `load_counter` takes, instead of looking for the model's own.
-        timeout: seconds after which a call without a reply is given up.
+        base_url: URL up to and including `/v1`; a list for several servers (see `Router`). A user and password in
+            it are sent as basic authentication.
+        api_key: the bearer token; None for servers without one. The environment is not read here.
+        dialect: what to assume for a server that can't be identified.
+        window: maximum tokens of prompt plus output, instead of the server's (but never above it).
+        tokenizer: what `load_counter` accepts, instead of looking for the model's own.
+        timeout: seconds after which a call without a reply fails.
         default_headers: sent with every request; never shown.
-        extra_body: fields added to every chat request; they win over those that memagent sets. None leaves a
-            field out; for `max_tokens` it sends `max_completion_tokens` instead, and the other way round.
-        tokens: also asks for token ids and log-probabilities, where the server gives them.
+        extra_body: fields added to every chat request; they override those that memagent sets. None leaves a
+            field out; for `max_tokens` it sends `max_completion_tokens` instead, and vice versa.
+        tokens: also asks for token ids and log-probabilities, if the server supports it.
 
     Raises:
-        ConfigError: an argument cannot be right.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(
@@ -68,7 +68,9 @@ class OpenAIModel:
     ) -> None:
         urls = [base_url] if isinstance(base_url, str) else list(base_url)
         if not model.strip():
-            raise ConfigError(f"the model name {model!r} is empty; give the name that is served")
+            raise ConfigError(
+                f"the model name {model!r} is empty; give the name that the server uses"
+            )
         if window is not None and window < 1:
             raise ConfigError(f"window must be at least 1 token, got {window!r}")
         if not timeout > 0:
@@ -79,7 +81,7 @@ class OpenAIModel:
             extra_body or {}
         ):
             raise ConfigError(
-                f"extra_body={sorted(counted)!r} would replace what memagent sends and counts; leave it out"
+                f"extra_body={sorted(counted)!r} would replace fields that memagent counts; leave them out"
             )
         if not urls:
             raise ConfigError("base_url is an empty list; give at least one server")
@@ -99,16 +101,16 @@ class OpenAIModel:
 
     @property
     def servers(self) -> list[Server]:
-        """The servers behind it."""
+        """Its servers."""
         return self._router.servers
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Sends the request, once.
 
         Raises:
-            ContextOverflow: it does not fit the window; nothing was sent where the server counts.
-            TokenizerError: it has tools, and the model's chat template knows nothing of them.
-            ModelError: another of its subclasses for whatever went wrong.
+            ContextOverflow: it does not fit the window; nothing was sent if the server counts tokens.
+            TokenizerError: it has tools, but the model's chat template doesn't support them.
+            ModelError: the subclass says what went wrong.
         """
         prompt = await self._counting.prompt(request)
         tokens = (prompt or request.prompt_tokens or 0) + request.max_tokens
@@ -120,18 +122,18 @@ class OpenAIModel:
         return completion
 
     async def counter(self) -> TokenCounter:
-        """A counter that counts as the server does. Where it does not count, the tokenizer is taken as it is.
+        """A counter that agrees with the server. If the server doesn't count, the tokenizer is trusted.
 
-        Without one UTF-8 bytes are counted, an upper bound, and the logger `memagent` says so.
+        Without a tokenizer, UTF-8 bytes are counted as an upper bound, with a warning on the logger `memagent`.
 
         Raises:
-            TokenizerError: the tokenizer that was given cannot be had.
-            ModelError: the server cannot be asked.
+            TokenizerError: the given tokenizer can't be loaded.
+            ModelError: the server can't be asked.
         """
         return await self._counting.counter()
 
     async def window(self) -> int | None:
-        """The least that the servers' lists say or the constructor was given; a `ModelError` where nobody says it."""
+        """The smallest of the servers' and the constructor's windows. Raises a `ModelError` if none can be asked."""
         least = self._window
         failure: ModelError | None = None
         for server in self.servers:
@@ -144,7 +146,7 @@ class OpenAIModel:
         return least
 
     def only(self, server: Server) -> OpenAIModel:
-        """The same model at one of its servers; connections are shared."""
+        """The same model at one of its servers, sharing connections."""
         alone = copy.copy(self)
         alone._route([server])
         return alone
@@ -161,7 +163,7 @@ class OpenAIModel:
     async def _fields(
         self, request: ChatRequest, prompt: int | None, server: Server
     ) -> dict[str, object]:
-        """The request's body; a `ContextOverflow` where it does not fit this server's window."""
+        """The request's body. Raises a `ContextOverflow` if it does not fit this server's window."""
         dialect = await server.dialect()
         fields: dict[str, object] = {
             "model": self.model,
@@ -173,7 +175,7 @@ class OpenAIModel:
         fields = merge_fields(fields, self._extra_body)
         fields = {name: value for name, value in fields.items() if value is not None}
         if prompt:
-            # What is sent decides: extra_body may ask for more.
+            # Use the value that is sent: extra_body may ask for more.
             most = max((v for k in OTHER_LIMIT if isinstance(v := fields.get(k), int)), default=0)
             window = await self._known_window(server)
             if window is not None and prompt + most > window:
@@ -185,13 +187,13 @@ class OpenAIModel:
         return fields
 
     async def _known_window(self, server: Server) -> int | None:
-        """A server's window, None where its list cannot be had: then the chat request has its say."""
+        """A server's window; None if its list isn't available: then the chat request will report errors."""
         return _least(await server.known_window(), self._window)
 
     async def _check(
         self, request: ChatRequest, prompt: int | None, completion: Completion, server: Server
     ) -> None:
-        """Looks whether the server cut the prompt or the reply: vLLM clips what its window does not hold."""
+        """Checks whether the server truncated the prompt or the reply: vLLM clips what exceeds its window."""
         usage = completion.usage
         await self._counting.compare(request, prompt, usage)
         if (
@@ -206,9 +208,9 @@ class OpenAIModel:
             return
         if window is not None and usage.prompt_tokens + request.max_tokens > window:
             raise ContextOverflow(
-                f"{server.endpoint}: its window is {window} tokens now, too few for a prompt of "
-                f"{usage.prompt_tokens} and {request.max_tokens} for the output; start the server with the window "
-                f"that it had, or begin a new run with --window {window}"
+                f"{server.endpoint}: its window is now {window} tokens, too few for a prompt of "
+                f"{usage.prompt_tokens} and {request.max_tokens} for the output; start the server with its previous "
+                f"window, or start a new run with --window {window}"
             )
 
 

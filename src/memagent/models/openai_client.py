@@ -1,4 +1,4 @@
-"""The openai client as memagent uses it: one for each event loop, secrets kept out of sight."""
+"""The openai client as memagent uses it: one per event loop, secrets never shown."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     import openai
 
 NO_KEY = "EMPTY"
-"""Sent where a server wants no key: the client insists on one."""
+"""Sent if a server needs no key: the client requires one."""
 CLOSE_SECONDS = 2.0
-"""How long the end of another event loop's connections is waited for."""
+"""Seconds to wait for another event loop's connections to close."""
 CONNECT_SECONDS = 10.0
-"""A server that is up accepts a connection within this, also across the world."""
+"""Seconds: a running server accepts a connection within this time, even across the world."""
 KEEP_SECONDS = 2.0
-"""How long an idle connection is kept. The servers close theirs after 5 s (uvicorn's default, which vLLM and
-SGLang have) and the HTTP library keeps them as long: a request that is sent just then is lost."""
+"""Seconds that an idle connection is kept. Servers close theirs after 5 s (uvicorn's default, as in vLLM and
+SGLang), and so does the HTTP library by default: a request sent at that moment would be lost."""
 _LOSE_BODY = {HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.FOUND, HTTPStatus.SEE_OTHER}
 SECRET_CHARS = 6
-"""Shorter texts are no secrets, and blanking them out would garble messages."""
+"""Shorter texts aren't secrets, and redacting them would garble messages."""
 
 
 class Clients:
-    """Connections to one server of a model: a client for each event loop that calls, and one for worker threads.
+    """Connections to one server of a model: a client per calling event loop, and one for worker threads.
 
-    A user and password in the URL are sent as basic authorisation and appear nowhere else: the HTTP
+    A user and password in the URL are sent as basic authentication and appear nowhere else: the HTTP
     library logs URLs.
 
     Raises:
-        ConfigError: the URL or the key cannot be sent.
+        ConfigError: the URL or the key is invalid.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Clients:
         parts = _check_url(base_url)
         if api_key and parts.username is not None:
             raise ConfigError(
-                f"the base URL ...@{parts.hostname} names a user, and there is an API key too (api_key=, "
-                f"MEMAGENT_API_KEY or OPENAI_API_KEY); one request can carry one of them: take the user out of the "
-                f"URL, or do without the key (api_key='')"
+                f"the base URL ...@{parts.hostname} has a user name, but there is an API key too (api_key=, "
+                f"MEMAGENT_API_KEY or OPENAI_API_KEY), and a request can carry only one: remove the user from the "
+                f"URL, or switch the key off (api_key='')"
             )
         self._api_key = api_key or NO_KEY
         _check_sendable(
@@ -72,11 +72,11 @@ class Clients:
         for value in self._headers.values():
             # A server may echo the credentials with or without their scheme ("Bearer", "Basic").
             secrets |= {value.strip(), value.strip().partition(" ")[2].strip()}
-        # The longest first: one that holds another is blanked out whole.
+        # Longest first, so that a secret that contains another is redacted whole.
         secrets = sorted((s for s in secrets if len(s) >= SECRET_CHARS), key=len, reverse=True)
         url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
         self.endpoint = Endpoint(name, url, timeout, tuple(secrets))
-        """The server, as errors may name it. It may move to another base URL."""
+        """The server, as named in errors. Its base URL may change."""
         self._loops = PerLoop(_Slot)
         self._pid = os.getpid()
         self._mutex = threading.Lock()
@@ -88,7 +88,7 @@ class Clients:
         async with slot.lock:
             client = slot.client
             if client is None:
-                # Importing openai takes half a second, reading the certificates some more.
+                # Importing openai takes half a second, reading the certificates even longer.
                 client = slot.client = await asyncio.to_thread(self._connect, blocking=False)
                 slot.closer = _closing(client)
                 await anext(slot.closer)
@@ -96,15 +96,15 @@ class Clients:
         return client
 
     def timeout(self, seconds: float) -> Any:
-        """Time for a request as the client takes it, with less for the connection."""
+        """A request's timeout in the client's form, with less time for connecting."""
         import openai
 
         return openai.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
 
     def blocking(self) -> openai.OpenAI:
-        """The client for worker threads, which all of them share."""
+        """The client shared by all worker threads."""
         if self._pid != os.getpid():
-            # A fork: the connections are the parent's, and so may be the lock.
+            # After a fork, the connections belong to the parent, and it may hold the lock.
             self._pid, self._mutex, self._blocking = os.getpid(), threading.Lock(), None
         with self._mutex:
             client = self._blocking
@@ -113,7 +113,7 @@ class Clients:
             return client
 
     async def aclose(self) -> None:
-        """Closes the clients of all loops that still run."""
+        """Closes the clients of all running loops."""
         with self._mutex:
             blocking, self._blocking = self._blocking, None
         if blocking is not None:
@@ -126,16 +126,16 @@ class Clients:
                 await slot.closer.aclose()
             elif loop.is_running():
                 closing = asyncio.run_coroutine_threadsafe(_end(slot.closer), loop)
-                # That loop may be blocked, by whoever waits for this: it then closes when it can.
+                # That loop may be blocked by our caller: then it closes when it can.
                 await asyncio.wait([asyncio.wrap_future(closing)], timeout=CLOSE_SECONDS)
 
     def _connect(self, *, blocking: bool) -> Any:
-        """A client of openai's. A server on this machine is reached directly, whatever proxy is set."""
+        """An openai client. A server on this machine is reached directly, whatever proxy is set."""
         import openai
         from openai import DEFAULT_CONNECTION_LIMITS as LIMITS
 
         options: dict[str, Any] = {
-            # The client's own limits, of whichever HTTP library it uses, but for the time.
+            # The client's own limits, of whichever HTTP library it uses, except for the time.
             "limits": type(LIMITS)(
                 max_connections=LIMITS.max_connections,
                 max_keepalive_connections=LIMITS.max_keepalive_connections,
@@ -169,7 +169,7 @@ class Clients:
         return client
 
     async def _refuse_redirect(self, response: Any) -> None:
-        """Stops where the HTTP library would follow with a GET, and lose the request's body."""
+        """Stops at redirects that the HTTP library would follow with a GET, losing the request's body."""
         if response.request.method == "POST" and response.status_code in _LOSE_BODY:
             parts = urlsplit(str(response.url.join(response.headers.get("location", ""))))
             host = parts.netloc.rpartition("@")[2]
@@ -197,7 +197,7 @@ def speaks_tls(url: str) -> bool:
 
 
 def _explain(error: Exception) -> str:
-    """What is wrong with the environment, where no HTTP client can be made with it."""
+    """What is wrong with the environment if no HTTP client can be created."""
     certificates = isinstance(error, OSError)
     names = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY")
     if certificates:
@@ -208,10 +208,10 @@ def _explain(error: Exception) -> str:
     values = [f"{name}={value.rpartition('@')[2]!r}" for name, value in found]
     where = ", ".join(values[:1] if certificates else values) or "the system's settings"
     if certificates:
-        return f"the certificates cannot be read ({where}: {error}); correct or unset that variable"
+        return f"the certificates cannot be read ({where}: {error}); fix or unset that variable"
     if isinstance(error, ImportError):
         return (
-            f"the proxy is a SOCKS one ({where}), which takes the extra 'socks' of httpx: pip install "
+            f"the proxy is a SOCKS proxy ({where}), which needs the extra 'socks' of httpx: pip install "
             f"'httpx[socks]', or unset that variable"
         )
     return f"the proxy cannot be used ({where}); give one such as http://host:3128, or unset that variable"
@@ -227,7 +227,7 @@ class _Slot:
 
 
 async def _closing(client: openai.AsyncOpenAI) -> AsyncGenerator[None]:
-    """Closes the client when it ends: a loop that shuts down, as `asyncio.run` does, ends all its generators."""
+    """Closes the client when the loop shuts down: `asyncio.run`, for one, then ends all its generators."""
     try:
         yield
     finally:
@@ -253,12 +253,12 @@ def _check_url(base_url: str) -> SplitResult:
         )
     if parts.query or parts.fragment:
         raise ConfigError(
-            f"the base URL {safe.partition('?')[0].partition('#')[0]!r} goes on with a query or fragment, "
-            f"to which no path can be added; leave that out (keys go into api_key=)"
+            f"the base URL {safe.partition('?')[0].partition('#')[0]!r} is followed by a query or fragment, "
+            f"to which no path can be added; remove it (keys go into api_key=)"
         )
     if "," in parts.path:
         raise ConfigError(
-            f"the base URL that ends in {safe!r} has a comma in its path; begin each of several servers with "
+            f"the base URL that ends in {safe!r} has a comma in its path; if it lists several servers, start each with "
             f"http:// or https://"
         )
     return parts
@@ -268,10 +268,10 @@ _EXAMPLE = "give one such as 'http://localhost:8000/v1'"
 
 
 def _check_sendable(text: str, what: str, *, blanks: bool) -> None:
-    """Refuses a key or header, which the message does not show."""
+    """Rejects an invalid key or header, without showing it in the message."""
     if not (text.isascii() and text.isprintable()) or (" " in text and not blanks):
         raise ConfigError(
-            f"{what}, not shown) holds {'' if blanks else 'a blank, '}a line end or a character outside ASCII, "
+            f"{what}, not shown) contains {'' if blanks else 'a blank, '}a line end or a non-ASCII character, "
             f"which cannot be sent; copy it again"
         )
 

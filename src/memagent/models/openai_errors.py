@@ -1,4 +1,4 @@
-"""The one boundary where errors of the openai client become memagent's."""
+"""Translates errors of the openai client into memagent's."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     import openai
 
 CLIP = 500
-"""Characters kept of a server's own words: enough for every message seen, too little for a page of HTML."""
+"""Characters kept of a server's message: enough for every message seen, too few for a page of HTML."""
 SERVED_SHOWN = 8
-"""Served models named in an error before the rest becomes a number."""
+"""Served models named in an error; the rest are only counted."""
 
 _OVERFLOW_CODES = {"context_length_exceeded", "exceed_context_size_error"}
 _OVERFLOW = re.compile(
@@ -44,7 +44,7 @@ _OVERFLOW = re.compile(
     r"|(prompt|input)\b.{0,40}\btoo (long|many tokens)|tokens.{0,60}\bmust be <=",
     re.IGNORECASE | re.DOTALL,
 )
-"""How vLLM, SGLang, llama-server, TGI and OpenAI say that a request is over the window."""
+"""How vLLM, SGLang, llama-server, TGI and OpenAI say that a request exceeds the window."""
 _NO_MODEL = re.compile(
     r"\bmodel\b.{0,200}?\b(does not exist|not found|is not (served|available))|(unknown|invalid) model\b",
     re.IGNORECASE | re.DOTALL,
@@ -56,22 +56,22 @@ _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Which model is asked where, as errors may say it."""
+    """A model and its server, as named in errors."""
 
     name: str
     """The model as the user named it: `vllm:Qwen/Qwen3-4B`."""
     base_url: str
     """Without user, password and query."""
     timeout: float
-    """Seconds a request may take."""
+    """A request's timeout in seconds."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Texts that no message may hold, should a server echo them."""
+    """Texts that messages must not contain, even if a server echoes them."""
 
     def __str__(self) -> str:
         return f"{self.name} at {self.base_url}"
 
     def quote(self, text: str) -> str:
-        """A server's words on one line, without secrets, at most 500 characters."""
+        """A server's message on one line, without secrets, at most 500 characters."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         text = _UNPRINTABLE.sub(" ", text).strip()
@@ -88,7 +88,7 @@ class Endpoint:
 
 
 def server_message(body: object) -> str:
-    """The words in an error body: `error.message`, flat `message`, `detail`, or all of it."""
+    """The message in an error body: `error.message`, flat `message`, `detail`, or all of it."""
     if body is None:
         return ""
     if isinstance(body, str):
@@ -102,9 +102,9 @@ def server_message(body: object) -> str:
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds that the server asks to wait: `Retry-After` in (fractions of) seconds or as an HTTP date.
+    """Seconds that the server asks to wait: `Retry-After` in (fractional) seconds or as an HTTP date.
 
-    A date is compared with `now` (seconds since the epoch; default the clock's).
+    A date is compared with `now` (seconds since the epoch; default: the clock).
     """
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name, "")
@@ -121,13 +121,13 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 
 
 def is_refusal(error: openai.APIError) -> bool:
-    """True where the server takes the request for a wrong one."""
+    """Whether the server says that the request is invalid."""
     status = getattr(error, "status_code", None)
     return status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 def says_no_model(error: openai.APIError) -> bool:
-    """True where the server says that it has no such model (or no such URL: both are 404)."""
+    """Whether the server says that it has no such model (or no such URL: both are 404)."""
     if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
         return True
     words = server_message(error.body)[:CLIP]
@@ -135,7 +135,7 @@ def says_no_model(error: openai.APIError) -> bool:
 
 
 def overflows(error: openai.APIError) -> bool:
-    """True where the server says that a request is over the window."""
+    """Whether the server says that a request exceeds the window."""
     too_large = getattr(error, "status_code", None) == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     if not (too_large or is_refusal(error)):
         return False
@@ -147,7 +147,7 @@ def overflows(error: openai.APIError) -> bool:
 def translate(
     error: openai.APIError, endpoint: Endpoint, served: Sequence[str] | None = None
 ) -> ModelError:
-    """The memagent error for what the client raised; `served`: the ids that the server lists, where it was asked."""
+    """The memagent error for what the client raised; `served`: the ids that the server lists, if it was asked."""
     import openai
 
     if isinstance(error, openai.APIConnectionError):
@@ -161,22 +161,22 @@ def translate(
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return AuthenticationFailed(f"{said}; give its key as api_key= or in MEMAGENT_API_KEY")
     if _WANTS_TLS.search(words):
-        return TLSFailed(f"{said}; begin the base URL with https://")
+        return TLSFailed(f"{said}; start the base URL with https://")
     if says_no_model(error):
         return ModelNotFound(f"{said}; {where_models_are(endpoint, served)}")
     if overflows(error):
         return ContextOverflow(f"{said}; use a smaller window (--window) or a shorter question")
     if status == HTTPStatus.TOO_MANY_REQUESTS and error.code == "insufficient_quota":
-        return RequestRefused(f"{said}; waiting does not help, the account's quota is used up")
+        return RequestRefused(f"{said}; the account's quota is used up, so retrying won't help")
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        return ServerBusy(f"{said}; lower the number of calls at once", retry_after=wait)
+        return ServerBusy(f"{said}; send fewer calls at once", retry_after=wait)
     if status == HTTPStatus.REQUEST_TIMEOUT:
         return RequestTimeout(said, retry_after=wait)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return ServerFailed(f"{said}; its log says more", retry_after=wait)
+        return ServerFailed(f"{said}; see its log", retry_after=wait)
     if status < HTTPStatus.BAD_REQUEST:
-        return RequestRefused(f"{said}; the base URL leads elsewhere, give the server's own")
-    return RequestRefused(f"{said}; the server does not take this request as it is")
+        return RequestRefused(f"{said}; the base URL redirects, give the server's own")
+    return RequestRefused(f"{said}; the server rejects this request")
 
 
 def is_loopback(host: str) -> bool:
@@ -200,7 +200,7 @@ def _connection(error: openai.APIConnectionError, endpoint: Endpoint) -> ModelEr
     if isinstance(error, openai.APITimeoutError) and kind != "ConnectTimeout":
         return RequestTimeout(
             f"{endpoint}: no answer within {endpoint.timeout:g} s; "
-            f"allow more with timeout=, or send fewer calls at once"
+            f"raise timeout=, or send fewer calls at once"
         )
     detail = endpoint.quote(f"{kind}: {cause}" if cause is not None else str(error)).rstrip(": ")
     tls = endpoint.base_url.startswith("https:") and kind == "ConnectTimeout"
@@ -218,32 +218,32 @@ def _through_proxy(url: str) -> str:
     if proxy is None or is_loopback(host) or proxy_bypass(host):
         return ""
     shown = proxy.rpartition("@")[2].rpartition("://")[2]
-    return f" Requests go through the proxy {shown!r}: it has to run too, or be left out (NO_PROXY={host})"
+    return f" Requests go through the proxy {shown!r}: start it too, or bypass it (NO_PROXY={host})"
 
 
 def broke(error: openai.APIError) -> bool:
-    """True where somebody listens, and hung up before there was a reply."""
+    """Whether a server accepted the connection and closed it without a reply."""
     return type(error.__cause__).__name__ in ("ReadError", "RemoteProtocolError")
 
 
 def _tls_fault(error: BaseException | None) -> str | None:
-    """What is wrong with TLS, None where a failure may pass."""
+    """What is wrong with TLS; None if the failure may be temporary."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     if error is None or isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
         return None
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"the server's certificate is not trusted ({error.verify_message}); name the file of its authority in "
-            f"SSL_CERT_FILE"
+            f"the server's certificate is not trusted ({error.verify_message}); set SSL_CERT_FILE to the file of its "
+            f"certificate authority"
         )
     if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"):
-        return "the server does not speak TLS there; begin the base URL with http://"
+        return "the server does not speak TLS there; start the base URL with http://"
     return f"no TLS connection ({error})"
 
 
 def where_models_are(endpoint: Endpoint, served: Sequence[str] | None) -> str:
-    """What to name instead of a model that is not there."""
+    """Suggests what to name instead of a missing model."""
     if served:
         more = f" and {len(served) - SERVED_SHOWN} more" if len(served) > SERVED_SHOWN else ""
         names = ", ".join(repr(endpoint.quote(name)) for name in served[:SERVED_SHOWN])

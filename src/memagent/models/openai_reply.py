@@ -1,4 +1,4 @@
-"""Reads the bodies of chat completions and model lists, whichever server they come from."""
+"""Parses the bodies of chat completions and model lists from any server."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from memagent.messages import (
 from memagent.models.openai_errors import Endpoint, server_message
 
 _WITHHELD = ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal")
-"""Reasons that say the text is not what the model would have said (OpenAI, Gemini, Anthropic gateways)."""
+"""Finish reasons of filtered texts (OpenAI, Gemini, Anthropic gateways)."""
 _FINISH: dict[str, FinishReason] = {
     "length": FinishReason.LENGTH,
     "max_tokens": FinishReason.LENGTH,
     **dict.fromkeys(_WITHHELD, FinishReason.OTHER),
 }
-"""Any other reason is an ordinary end of turn: servers name it `stop`, `eos_token`, `end_turn`, or not at all."""
+"""Any other reason is an ordinary end of turn: servers call it `stop`, `eos_token`, `end_turn`, or leave it out."""
 _BROKEN_OFF = {"abort", "error"}
-"""vLLM and SGLang report a generation that the engine gave up on with status 200 and one of these."""
+"""vLLM and SGLang report an aborted generation with status 200 and one of these."""
 
 
 class _Part(BaseModel):
@@ -75,7 +75,7 @@ def _read_leniently(value: object, read: ValidatorFunctionWrapHandler) -> object
 
 
 _lenient = WrapValidator(_read_leniently)
-"""What is not as it should be counts as left out."""
+"""Malformed fields count as missing."""
 _Name = Annotated[str | None, _lenient]
 _Count = Annotated[Annotated[int, Field(strict=True, ge=0)] | None, _lenient]
 _Window = Annotated[Annotated[int, Field(strict=True, gt=0)] | None, _lenient]
@@ -111,7 +111,7 @@ class ServedModel(BaseModel):
 
     id: str
     owned_by: _Name = None
-    """Gives vLLM and SGLang away."""
+    """Identifies vLLM and SGLang."""
     max_model_len: _Window = None
     """vLLM, SGLang."""
     context_length: _Window = None
@@ -119,11 +119,11 @@ class ServedModel(BaseModel):
     n_ctx: _Window = Field(None, validation_alias=AliasPath("meta", "n_ctx"))
     """llama-server."""
     parent: _Name = None
-    """vLLM: the model that a LoRA adapter belongs to; adapters have no length of their own."""
+    """vLLM: the model that a LoRA adapter belongs to; adapters list no length."""
 
     @property
     def window(self) -> int | None:
-        """Most tokens of prompt plus output, None where the server does not say."""
+        """Maximum tokens of prompt plus output; None if the server doesn't report it."""
         return self.max_model_len or self.n_ctx or self.context_length
 
 
@@ -138,24 +138,24 @@ _anything: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
 def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Completion:
-    """A `Completion` from the body of a reply to `request`. Empty content is an empty text: the agent decides on it.
+    """A `Completion` from the body of a reply to `request`. Empty content becomes an empty text; the agent handles it.
 
     Raises:
-        NoReply: there is no text, but a refusal, or calls though the request has no tools.
-        BadResponse: not JSON, or no chat completion in it.
-        ServerFailed: the engine broke the generation off.
+        NoReply: there is a refusal instead of text, or calls although the request has no tools.
+        BadResponse: it is not JSON or not a chat completion.
+        ServerFailed: the engine aborted the generation.
     """
     try:
         reply = _Reply.model_validate_json(body)
     except ValidationError as error:
         raise BadResponse(
             f"{endpoint}: the reply is not a chat completion: {_excerpt(body, endpoint)}; "
-            f"does the base URL lead to an OpenAI-compatible server?"
+            f"is the base URL that of an OpenAI-compatible server?"
         ) from endpoint.cause(error)
     if reply.finish_reason in _BROKEN_OFF:
         raise ServerFailed(
-            f"{endpoint}: the engine broke the reply off (finish_reason {reply.finish_reason!r}); "
-            f"its log says more"
+            f"{endpoint}: the engine aborted the reply (finish_reason {reply.finish_reason!r}); "
+            f"see its log"
         )
     said = reply.message
     extra = read_extra(said, "role")
@@ -165,14 +165,14 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
     calls = read_calls(said.tool_calls or ())
     parts = said.content if isinstance(said.content, list) else [_Part(text=said.content or "")]
     text = "".join(part.text for part in parts)
-    # Asking again would be paid for, and answered the same.
+    # Asking again would cost money and get the same answer.
     if not text.strip() and said.refusal:
         raise NoReply(f"{endpoint}: the model refuses: {endpoint.quote(said.refusal)!r}")
     if not text.strip() and calls and not request.tools:
         wanted = ", ".join(f"{call.name}({call.arguments})" for call in calls)
         raise NoReply(
-            f"{endpoint}: the model says nothing and calls a tool, though it was given none: "
-            f"{endpoint.quote(wanted)!r}; switch off what the server reads calls with, or use another model"
+            f"{endpoint}: the reply has no text but calls a tool, although none was offered: "
+            f"{endpoint.quote(wanted)!r}; switch off the server's tool-call parser, or use another model"
         )
     return Completion(
         text=text,
@@ -191,11 +191,11 @@ def read_completion(body: bytes, endpoint: Endpoint, request: ChatRequest) -> Co
 
 
 def _tokens(reply: _Reply) -> TokenIds | None:
-    """Both kinds of ids, None unless the server sent both."""
+    """Both kinds of ids; None unless the server sent both."""
     if reply.prompt is None or reply.sampled is None:
         return None
     logprobs = tuple(entry.logprob for entry in reply.logprobs or ())
-    # Where the engine leaves out the end of the turn in one of them, they do not belong together.
+    # If the engine leaves the end-of-turn token out of one of them, they don't match.
     whole = reply.logprobs is not None and len(logprobs) == len(reply.sampled)
     return TokenIds(
         prompt=reply.prompt, sampled=reply.sampled, logprobs=logprobs if whole else None
@@ -203,13 +203,13 @@ def _tokens(reply: _Reply) -> TokenIds | None:
 
 
 def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
-    """The models that a server lists; a `BadResponse` where the body is no list."""
+    """The models that a server lists. Raises a `BadResponse` if the body isn't a list."""
     try:
         listed = _listing.validate_json(body)
     except ValidationError as error:
         failure = BadResponse(
             f"{endpoint}: the reply to GET /models is not a list of models: {_excerpt(body, endpoint)}; "
-            f"does the base URL lead to an OpenAI-compatible server?"
+            f"is the base URL that of an OpenAI-compatible server?"
         )
         failure.retryable = False  # it is a page of something else, and will be
         raise failure from endpoint.cause(error)
@@ -217,11 +217,11 @@ def read_models(body: bytes, endpoint: Endpoint) -> tuple[ServedModel, ...]:
 
 
 def served_window(model: str, listed: Sequence[ServedModel]) -> int | None:
-    """The window of a model in a server's list, None where the list does not say."""
+    """A model's window from a server's list; None if the list doesn't report it."""
     by_id = {entry.id: entry for entry in listed}
     entry = by_id.get(model)
     if entry is None:
-        # llama-server answers to any name: where only one model is served, it is that one.
+        # llama-server accepts any name: if it serves only one model, that is the one.
         return listed[0].window if len(listed) == 1 else None
     parent = by_id.get(entry.parent or "")
     return entry.window or (parent.window if parent else None)

@@ -1,4 +1,4 @@
-"""How a trained policy wants to read: the settings that its folder brings along."""
+"""How a trained policy reads: the settings in its folder."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from memagent.prompts import Gate, PromptSet
 
 Degenerate = Literal["retry", "keep", "take"]
 FILE = "memagent.toml"
-"""Where they are, beside the weights."""
+"""The settings file, next to the weights."""
 
 
 class ReadingSettings(Leaf):
-    """How a document is read, declared once: for the agent, the command line, the benchmarks and the trainer."""
+    """How a document is read; shared by the agent, the command line, the benchmarks and the trainer."""
 
     window: int | None = Field(default=None, gt=0)
     """Tokens of prompt plus output; default the smaller of the model's window and 8192."""
@@ -32,28 +32,28 @@ class ReadingSettings(Leaf):
     overlap: int = Field(default=0, ge=0)
     """Tokens of a chunk that the next one repeats."""
     gate: Gate = "off"
-    """`update` lets the model keep the memory in a few tokens, `exit` lets it stop early, `both`, `off`."""
+    """`update` lets the model keep the memory unchanged for a few tokens, `exit` lets it stop early, `both`, `off`."""
     degenerate: Degenerate = "retry"
-    """What becomes of a memory that says nothing: `retry` asks again, up to twice, before it is taken; `keep` keeps the
-    old one then; `take` takes it at once."""
+    """What happens to a degenerate memory: `retry` asks again, up to twice, then accepts it; `keep` asks again, then
+    keeps the old one; `take` accepts it at once."""
     trust: Literal["neutral", "exact"] = "neutral"
-    """`neutral` makes look-alikes of prompt fields and control tokens harmless; `exact` leaves field tags alone."""
+    """`neutral` neutralises look-alikes of prompt fields and control tokens; `exact` leaves field tags alone."""
 
 
 class Policy(ReadingSettings):
-    """What a policy was trained with: an agent takes what is set here wherever its user says nothing else."""
+    """The settings a policy was trained with: an agent uses them unless its user overrides them."""
 
     prompts: PromptSet | None = None
-    """In the file: the name of a prompt set beside it."""
+    """In the file: the name of a prompt set in the same folder."""
     sampling: Sampling | None = None
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """Reads the file of a folder; None where there is no such file.
+        """Reads a folder's settings file; None if there is none.
 
         Raises:
-            ConfigError: it cannot be read, or a key is wrong.
-            PromptSetError: the prompt set that it names is no good.
+            ConfigError: it can't be read, or a key is wrong.
+            PromptSetError: the prompt set that it names is invalid.
         """
         file = folder / FILE
         try:
@@ -61,7 +61,7 @@ class Policy(ReadingSettings):
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, or no TOML
-            raise ConfigError(f"{str(file)!r} cannot be read: {error}") from error
+            raise ConfigError(f"{str(file)!r} cannot be read: {error}; correct it") from error
         named = fields.get("prompts")
         if named is not None:
             if not isinstance(named, str) or Path(named).name != named:
@@ -80,10 +80,10 @@ class Policy(ReadingSettings):
             ) from error
 
     def reading(self, window: int | None = None) -> dict[str, Any]:
-        """The settings that are set, without the wording.
+        """The settings that are set, without the prompt set.
 
         Args:
-            window: the user's. Sizes of chunk and memory that cannot fit it are left out.
+            window: the user's window. Chunk and memory sizes that cannot fit it are left out.
         """
         sizes = (self.chunk_tokens or 0) + 2 * (self.memory_tokens or 0)
         too_large = isinstance(window, int) and sizes >= window
@@ -93,6 +93,6 @@ class Policy(ReadingSettings):
 
 
 def policy_of(model: object) -> Policy:
-    """What a model says of how it wants to read; nothing where it says nothing, as servers do."""
+    """A model's reading settings; empty if it has none, as with servers."""
     policy = getattr(model, "policy", None)
     return policy if isinstance(policy, Policy) else Policy()

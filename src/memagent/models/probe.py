@@ -22,21 +22,21 @@ OUTPUT = 32
 
 
 class TestCall(Leaf):
-    """One chat request, and what came of it."""
+    """One chat request and its outcome."""
 
     __test__ = False  # for pytest, which takes the name for a test's
 
     text: str
     prompt_tokens: int
-    """As the server says."""
+    """As reported by the server."""
     counted: int
-    """As memagent's counter says: above what the server says where it is a bound."""
+    """As counted by memagent: higher than the server's figure if the counter is a bound."""
     completion_tokens: int
     seconds: float
 
 
 class Probe(Leaf):
-    """What is known of one server."""
+    """What is known about one server."""
 
     model: str
     base_url: str
@@ -44,30 +44,30 @@ class Probe(Leaf):
     version: str | None
     window: int | None
     serves: tuple[str, ...] | None
-    """Names in its model list, None where it keeps none."""
+    """Names in its model list; None if it has no list."""
     counter: str
     """The counter's name."""
     counts: str
-    """Who counts: `tokenizer` (one on this machine, checked against the server where it counts), `server`,
+    """Who counts: `tokenizer` (one on this machine, checked against the server if that counts), `server`,
     `both` (texts here, conversations there) or `bytes` (an upper bound)."""
     token_ids: bool
-    """Gives token ids and log-probabilities when asked."""
+    """Returns token ids and log-probabilities on request."""
     thinking: bool
     """Reasoning can be switched off."""
     pattern: bool
-    """Replies can be held to a regular expression."""
+    """Replies can be constrained to a regular expression."""
     speculation: str | None
-    """Speculative decoding: `off`, its method, or `on` if the server does not name that; None if it reports nothing."""
+    """Speculative decoding: `off`, its method, or `on` if the method isn't reported; None if nothing is."""
     advice: str | None
     """How to start the server with n-gram speculation, or why not to."""
     call: TestCall
 
 
 async def probe(model: ChatModel) -> list[Probe | ModelError]:
-    """Asks each server behind a model what it is, and makes one test call to each.
+    """Asks each of a model's servers what it is, and makes one test call to each.
 
     Returns:
-        For each server what is known of it, or why that is nothing.
+        For each server, what is known about it, or the error.
 
     Raises:
         ConfigError: the model runs without a server.
@@ -124,7 +124,7 @@ async def _probe(model: OpenAIModel, server: Server) -> Probe:
 
 
 def server_version(server: Server, dialect: Dialect) -> str | None:
-    """The server's version, None where it does not say. Blocks."""
+    """The server's version; None if it doesn't report it. Blocks."""
     if dialect.version is None:
         return None
     path, key = dialect.version

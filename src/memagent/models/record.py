@@ -1,4 +1,4 @@
-"""Rebuilds conversations from the calls that pass by, whoever makes them."""
+"""Rebuilds conversations from the calls made through a model, whoever makes them."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ _Key = tuple[int, bytes]
 class Recorder(Wrapper):
     """Keeps every call as part of a `Conversation`.
 
-    A call continues the open conversation whose messages are a proper prefix of its own, the longest
-    one; without such a conversation it opens one. Where the engine gives token ids, they decide: a call
-    continues the conversation whose prompt and sampled ids its own prompt starts with. Messages that
-    extend a conversation whose ids they do not extend open a new one, and count as `retokenised`.
-    `Conversation.turns` holds the ids of each call for as long as every call of the conversation gave some: a
-    call without ids, which only its messages can place, leaves it without turns for good.
+    A call continues the conversation whose messages are the longest proper prefix of its messages;
+    if there is none, it opens a new one. If the engine returns token ids, they decide: a call
+    continues the conversation whose prompt and sampled ids are a prefix of its prompt. If messages
+    extend a conversation but ids do not, a new one is opened, and `retokenised` is incremented.
+    `Conversation.turns` holds the ids of each call as long as every call of the conversation returned ids: one
+    call without ids, matched by its messages, leaves it without turns for good.
 
-    Conversations stay in memory until `clear`. They are matched when the reply comes, in the
-    order of replies; failed calls leave no trace.
+    Conversations stay in memory until `clear`. They are matched when the reply arrives, in the
+    order of replies; failed calls aren't recorded.
     """
 
     def __init__(self, inner: ChatModel) -> None:
         super().__init__(inner)
         self.retokenised = 0
-        """Calls whose messages extended a conversation and whose ids did not."""
+        """Calls whose messages extended a conversation but whose ids did not."""
         self._lock = threading.Lock()
         self._conversations: list[Conversation] = []
         self._open: defaultdict[_Key, list[int]] = defaultdict(list)
-        """Places by the digests of a conversation's messages and ids, so that a call is not compared with each."""
+        """Indexes by the digests of a conversation's messages and ids, so a call isn't compared with every one."""
 
     @property
     def conversations(self) -> list[Conversation]:
-        """A copy of the list: what was said so far, in the order in which conversations were opened."""
+        """A copy of the conversations so far, in the order they were opened."""
         with self._lock:
             return list(self._conversations)
 
     def clear(self) -> None:
-        """Forgets everything; calls under way open new conversations."""
+        """Forgets everything; calls in flight open new conversations."""
         with self._lock:
             self._conversations.clear()
             self._open.clear()
             self.retokenised = 0
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Passes the request on and records it with its reply."""
+        """Passes the request on, and records it with its reply."""
         completion = await self.inner.complete(request)
         with self._lock:
             self._record(request, completion)
         return completion
 
     def note_call(self, place: int, request: ChatRequest, completion: Completion) -> None:
-        """Hears of each call that was recorded, in that order and one at a time; subclasses keep what they need of it.
+        """Called for each recorded call, in order and one at a time; subclasses store what they need.
 
-        `place` is the index in `conversations` of the one that the call opened or continued.
+        `place` is the index in `conversations` of the conversation that the call opened or continued.
         """
 
     def _record(self, request: ChatRequest, completion: Completion) -> None:
@@ -89,13 +89,13 @@ class Recorder(Wrapper):
         self.note_call(place, request, completion)
 
     def _find_continued(self, messages: Sequence[Message], tokens: TokenIds | None) -> int | None:
-        """Which conversation the call continues, None for a new one."""
+        """The conversation that the call continues; None for a new one."""
         if tokens is not None:
             lengths = sorted({length for length, _ in self._open})
             if found := self._find_extended(_id_digests(tokens.prompt[:-1], lengths)):
                 return found[0]
         extended = self._find_extended(list(_message_digests(messages))[:-1])  # a proper prefix
-        # Without ids on both sides nothing but the messages can decide.
+        # Without ids on both sides, only the messages can decide.
         for place in extended:
             if tokens is None or self._conversations[place].tokens is None:
                 return place
@@ -103,7 +103,7 @@ class Recorder(Wrapper):
         return None
 
     def _find_extended(self, prefixes: Iterable[_Key]) -> list[int]:
-        """Conversations that are one of the prefixes, the longest and of equals the latest first."""
+        """Conversations equal to one of the prefixes, longest first, then latest first."""
         longest_first = reversed(list(prefixes))
         return [place for key in longest_first for place in reversed(self._open.get(key, ()))]
 
@@ -117,7 +117,7 @@ def _keys(conversation: Conversation) -> Iterator[_Key]:
 
 
 def _turns(before: Conversation | None, tokens: TokenIds | None) -> tuple[TokenIds, ...]:
-    """The turns of a conversation with one more call; `before` is None where the call opens it."""
+    """The turns of a conversation with one more call; `before` is None if the call opens it."""
     if tokens is None:
         return ()
     if before is None:

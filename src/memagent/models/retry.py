@@ -1,4 +1,4 @@
-"""Sends a failed call again: the wrapper around every server model, and its twin for worker threads."""
+"""Retries failed calls: the wrapper around every server model, and its counterpart for worker threads."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FIRST_WAIT = 0.5
-"""Seconds before the second attempt, doubled each time: a restarting server is not hammered, a lost
-connection costs nearly nothing. The jitter takes up to half of it, so that callers do not come in step."""
+"""Seconds before the second attempt, doubled each time: a restarting server isn't hammered, and a lost
+connection costs almost nothing. Jitter removes up to half of it, so that callers don't retry in step."""
 
 LOST_WAIT = 10.0
-"""Most seconds between two looks for a server that is away: little beside the minute or more that a vLLM
-server takes to start."""
+"""Maximum seconds between two checks for a server that is down: little compared with the minute or more
+that a vLLM server takes to start."""
 
 FAILURES_KEPT = 20
-"""Failures that a `Completion` lists. Ten minutes of waiting are some 80 of them, for each call under way, and
-all become events of the run: what comes after is added up in the last entry."""
+"""Failures that a `Completion` lists. Ten minutes of waiting make about 80 of them per call in flight, and
+all become events of the run, so the last entry sums up the rest."""
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long a call is sent again while its error may pass (`ModelError.retryable`).
+    """How long a call is retried while its error may be temporary (`ModelError.retryable`).
 
-    The wait after the k-th failure is `0.5 * 2**(k - 1)` seconds with up to half of it taken away at random,
+    The wait after the k-th failure is `0.5 * 2**(k - 1)` seconds minus a random part of up to half,
     at least what the server asks for (`retry_after`), and at most `max_wait`.
 
-    A server that has answered before and now cannot be reached (`ConnectionFailed`), or is busy or loading
-    (`ServerBusy`), is waited for: such failures do not count as attempts for `patience` seconds.
+    If a server has answered before and now can't be reached (`ConnectionFailed`), or is busy or loading
+    (`ServerBusy`), the call waits for it: such failures don't count as attempts for `patience` seconds.
 
     Raises:
         ConfigError: fewer than one attempt, a negative time, or a deadline of 0.
     """
 
     attempts: int = 5
-    """How often a call is sent at most, without the patience."""
+    """Maximum number of attempts, not counting `patience`."""
     max_wait: float = 60.0
-    """Most seconds between two attempts."""
+    """Maximum seconds between two attempts."""
     deadline: float | None = None
-    """Seconds for a call with all its attempts and waits; None for no such limit."""
+    """Maximum seconds for a call with all its attempts and waits; None for no limit."""
     patience: float = 600.0
-    """Seconds from the first of such failures in a row. A vLLM server is back within one to ten minutes."""
+    """Seconds since the first of consecutive such failures. A vLLM server is back within one to ten minutes."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -67,14 +67,16 @@ class RetryPolicy:
                 f"max_wait {self.max_wait!r} and patience {self.patience!r} must be 0 seconds or more"
             )
         if self.deadline is not None and not self.deadline > 0:
-            raise ConfigError(f"deadline must be over 0 seconds or None, got {self.deadline!r}")
+            raise ConfigError(
+                f"deadline must be more than 0 seconds, or None, got {self.deadline!r}"
+            )
 
 
 class Retry(Wrapper):
-    """Sends a call again when its error may pass: see `RetryPolicy` for the arguments, and for when and how long.
+    """Retries a call if its error may be temporary; `RetryPolicy` documents the arguments, and when and how long.
 
-    The `Completion` that finally comes lists the failures, the later ones of a long wait as one.
-    `counter` and `window`, which may ask the server, are retried as well. Settings that `RetryPolicy` refuses are a
+    The final `Completion` lists the failures, the later ones of a long wait as one entry.
+    `counter` and `window`, which may ask the server, are retried too. Invalid settings raise a
     `ConfigError`.
     """
 
@@ -92,15 +94,15 @@ class Retry(Wrapper):
         self._answered = False  # only ever becomes true, so threads need no lock for it
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Sends the request until it succeeds or cannot.
+        """Sends the request until it succeeds or retrying is pointless.
 
         Raises:
             ModelError: the last attempt's error, with `.attempts` set.
-            RequestTimeout: the deadline came before the first attempt's end.
+            RequestTimeout: the deadline passed before the first attempt ended.
         """
         course = self._course()
         completion = await course.run(lambda: self.inner.complete(request))
-        # `window` and `counter` prove nothing: they may know their answer without the server.
+        # `window` and `counter` prove nothing: they may know the answer without the server.
         self._answered = True
         if not course.failures:
             return completion
@@ -125,9 +127,9 @@ class Retry(Wrapper):
 
 
 async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
-    """Calls until it succeeds or cannot, as `Retry` does for a server that has answered before.
+    """Calls until it succeeds or retrying is pointless, as `Retry` does for a server that has answered before.
 
-    For what asks a server outside of `complete`. `call` asks it once; the log names it `name`.
+    For requests outside `complete`. `call` asks once; the log uses the name `name`.
 
     Raises:
         ModelError: the last attempt's error, with `.attempts` set.
@@ -141,7 +143,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
 
 
 async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs work that counts tokens in a thread, again where the server that counts is away (see `patiently`)."""
+    """Runs token-counting work in a thread, and retries it if the counting server is down (see `patiently`)."""
     try:
         return await in_thread(work, *args, **kwargs)
     except ModelError as error:
@@ -160,13 +162,13 @@ class _Course:
         self._start = monotonic()
         self._last: ModelError | None = None
         self._used = 0
-        """Attempts that count."""
+        """Attempts that count towards the limit."""
         self._away = 0
-        """Failures in a row, up to the last one, of a server that is waited for."""
+        """The latest consecutive failures of a server being waited for."""
         self._away_since = 0.0
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Calls until it succeeds, cannot, or the deadline comes."""
+        """Calls until it succeeds, retrying is pointless, or the deadline passes."""
 
         async def attempt() -> T:
             self.sent += 1
@@ -193,17 +195,17 @@ class _Course:
                 raise self._final(last) from last.__cause__
             raise RequestTimeout(
                 f"{self._name}: no reply within the deadline of {self._policy.deadline:g} s; "
-                f"allow more with deadline=, or send fewer calls at once"
+                f"raise deadline=, or send fewer calls at once"
             ) from error
 
     def _final(self, error: ModelError) -> ModelError:
-        """The error that the caller gets: a copy (other tasks may hold it) that says more, unless it was sent once."""
+        """The caller's error: after several attempts a copy that says so, since other tasks may hold the original."""
         if self.sent == 1:
             return error
         over = monotonic() - self._start
         text = f"{error} (gave up after {self.sent} attempts over {over:.1f} s)"
-        logger.debug("%s: %s", self._name, text)  # the caller hears it from the error
-        # Not through the class or `copy`, which call an `__init__` whose arguments only its author knows.
+        logger.debug("%s: %s", self._name, text)  # the caller learns it from the error
+        # Not via the class or `copy`, which call an `__init__` with unknown arguments.
         final = ModelError.__new__(type(error), text)
         final.__dict__.update(vars(error))
         final.attempts = self.sent
@@ -226,7 +228,7 @@ class _Course:
         asked = 0.0 if self._last is None else self._last.retry_after or 0.0
         most = self._policy.max_wait
         cap = min(LOST_WAIT, most) if self._away else most
-        # The exponent is bounded because 2.0**1024 is an error.
+        # The exponent is bounded because 2.0**1024 overflows.
         longest = min(FIRST_WAIT * 2.0 ** min((self._away or self._used) - 1, 64), cap)
         jittered = longest * random.uniform(0.5, 1.0)
         return min(max(jittered, asked), most)
@@ -242,7 +244,7 @@ class _Course:
     def _note(self, state: RetryCallState) -> None:
         wait = state.upcoming_sleep
         text, waited = f"{type(self._last).__name__}: {self._last}", wait
-        # The caller hears all of it from the error.
+        # The error has all of it.
         same = bool(self.failures) and self.failures[-1].error == text
         why = "same error" if same else str(self._last).partition("; ")[0]
         if len(self.failures) == FAILURES_KEPT:

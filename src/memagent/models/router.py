@@ -1,4 +1,4 @@
-"""Which of several servers gets a request: the least busy one, or the one that knows its beginning."""
+"""Picks a server for a request: the least busy one, or the one that has its prefix cached."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from memagent.models.server import Server
 logger = logging.getLogger("memagent.router")
 
 BLOCK = 256
-"""Characters by which prompts are compared: about a prefix cache's block or two."""
+"""Block size in characters for comparing prompts: about one or two blocks of a prefix cache."""
 KNOWN_BLOCKS = 65_536
-"""Blocks that are remembered: 16 MB of prompts, at about 200 bytes each."""
+"""Blocks to remember: 16 MB of prompts, at about 200 bytes each."""
 STICKS = 0.5
-"""The least part of a prompt that has to be known for it to follow its prefix."""
+"""Minimum share of a prompt that must be cached for it to follow its prefix."""
 LEAD = 4
-"""How many requests like itself a server may be behind the least busy one and still be followed."""
+"""How many similar requests busier than the least busy server a server may be and still be chosen for its prefix."""
 FIRST_REST = 1.0
 LONGEST_REST = 30.0
-"""Seconds before a server that failed is asked again whether it is there, doubled each time."""
+"""Seconds before a failed server is checked again, doubled each time."""
 ANSWERS_WITHIN = 2.0
-"""Seconds that a request waits for a server that was away to say that it is back."""
+"""Seconds that a request waits for a recovering server to answer its check."""
 AWAY = (ConnectionFailed, RequestTimeout, ServerFailed)
 
 
 class Router:
     """Chooses among servers of the same model.
 
-    A conversation goes to the server that has most of its prompt in its prefix cache, unless that one is
-    clearly busier than another; anything else to the server with the least outstanding tokens. A server that
-    failed is left out, asked for its model list from time to time, and taken back when it answers.
+    A conversation goes to the server that has most of its prompt in its prefix cache, unless that server is
+    clearly busier than another; anything else goes to the server with the fewest outstanding tokens. A server
+    that failed is left out, asked for its model list from time to time, and used again once it answers.
     """
 
     def __init__(self, servers: Sequence[Server]) -> None:
@@ -51,7 +51,7 @@ class Router:
 
     @asynccontextmanager
     async def turn(self, messages: Sequence[Message], tokens: int) -> AsyncGenerator[Server]:
-        """The server for one request of about `tokens`, which count as outstanding until the block is left."""
+        """The server for one request of about `tokens` tokens, which count as outstanding until the block ends."""
         blocks = list(_digest_blocks(messages)) if len(self.servers) > 1 else []
         await self._revive()
         with self._lock:
@@ -73,7 +73,7 @@ class Router:
                 server.outstanding -= tokens
 
     def ask(self, path: str, body: Mapping[str, object]) -> Mapping[str, JsonValue]:
-        """`Server.ask` of the first server that is there, else the last server's error. Blocks."""
+        """Calls `Server.ask` on the first reachable server, else raises the last server's error. Blocks."""
         *first, last = sorted(self.servers, key=lambda server: server.rests_until)
         for server in first:
             try:
@@ -95,7 +95,7 @@ class Router:
         return least
 
     async def _revive(self) -> None:
-        """Asks servers whose rest is over whether they are there."""
+        """Checks servers whose pause is over."""
         if len(self.servers) == 1:
             return
         with self._lock:
@@ -119,10 +119,10 @@ class Router:
         except ModelError as error:  # who refuses to send a list is there
             logger.debug("%s", error)
         server.rests_until = 0.0
-        logger.warning("%s: is back", server.endpoint)
+        logger.warning("%s: back", server.endpoint)
 
     def _leave_out(self, server: Server, error: ModelError) -> None:
-        """Leaves a server out for a while, if what failed is the server."""
+        """Leaves a server out for a while, if the server was at fault."""
         if not isinstance(error, (*AWAY, ServerBusy)):
             return
         if isinstance(error, AWAY):
@@ -138,14 +138,14 @@ class Router:
 
 
 def _rest(server: Server, now: float, *, least: float = 0.0) -> None:
-    """Counts a failure; the rest is twice as long for each in a row, and `least` seconds."""
+    """Counts a failure; the pause doubles with each consecutive one, and is at least `least` seconds."""
     server.failures += 1
     doubled = FIRST_REST * 2.0 ** min(server.failures - 1, 16)
     server.rests_until = now + max(min(doubled, LONGEST_REST), least)
 
 
 def _digest_blocks(messages: Sequence[Message]) -> Iterator[bytes]:
-    """Digests of the prompt's beginnings, block by block."""
+    """Digests of the prompt's prefixes, block by block."""
     text = "\x00".join(map(_write, messages))
     running = hashlib.blake2b(digest_size=16)
     for start in range(0, len(text) - BLOCK + 1, BLOCK):

@@ -1,4 +1,4 @@
-"""A model that says what it is told to: for tests, docs and dry runs."""
+"""A model with scripted replies, for tests, docs and dry runs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Respond = Callable[[ChatRequest], "Reply | Awaitable[Reply]"]
 
 
 class ScriptedModel(Unserved):
-    """Replies from a list, one entry a call, or from a function of the request.
+    """Replies from a list, one entry per call, or from a function of the request.
 
-    A text, a tool call or several become a `Completion` whose usage is counted with the model's counter, a
-    `Completion` is given back as it is, and an exception is raised. `requests` holds what was sent, in order.
+    A text or one or more tool calls become a `Completion` whose usage is counted with the model's counter, a
+    `Completion` is returned unchanged, and an exception is raised. `requests` holds what was sent, in order.
 
     ```python
     from memagent import MemoryAgent
@@ -35,12 +35,12 @@ class ScriptedModel(Unserved):
 
     Args:
         replies: a sequence, or a function (sync or async) that makes the reply to a request.
-        window: most tokens of prompt plus output; None for a model that does not say.
+        window: maximum tokens of prompt plus output; None for a model that doesn't report it.
         counter: counts tokens; by default UTF-8 bytes.
-        name: what records call the model.
+        name: the model's name in records.
 
     Raises:
-        ConfigError: `replies` is one text instead of a list of texts.
+        ConfigError: `replies` is a single text instead of a list.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ScriptedModel(Unserved):
         name: str = "scripted",
     ) -> None:
         if isinstance(replies, str):
-            raise ConfigError(f"replies={replies!r} is one text; give a list, [{replies!r}]")
+            raise ConfigError(f"replies={replies!r} is a single text; give a list, [{replies!r}]")
         self.requests: list[ChatRequest] = []
         """What was sent, in order."""
         self._replies = replies if callable(replies) else tuple(replies)
@@ -61,7 +61,7 @@ class ScriptedModel(Unserved):
         self._lock = threading.Lock()
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """The next reply, raised if it is an exception; a `ModelError` where the list is used up."""
+        """The next reply, raised if it is an exception. Raises a `ModelError` if the list is used up."""
         prompt = self.count_prompt(request)
         with self._lock:
             place = len(self.requests)

@@ -1,4 +1,4 @@
-"""One OpenAI-compatible server: its connections, and what is known of it."""
+"""One OpenAI-compatible server: its connections, and what is known about it."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ from memagent.models.sharing import Once
 logger = logging.getLogger("memagent")
 
 STRICT = {"vllm", "library"}
-"""Owners in the lists of servers that serve what they list and nothing else: vLLM, Ollama."""
+"""`owned_by` of servers that serve exactly what they list: vLLM, Ollama."""
 OPENAI = "https://api.openai.com/"
 VERSION = "/v1"
 LIST_SECONDS = 30.0
-"""A model list, a count or a version needs no computing: a server that has not sent it by then hangs."""
+"""Seconds: a model list, a count or a version needs no computing, so a server that takes longer hangs."""
 _NO_LIST = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
 FRESH = 1.0
-"""Seconds for which a list is not asked for again, so that many runs that begin together ask once."""
+"""Seconds that a list is reused, so that many runs that start together ask once."""
 UNREACHED = (ConnectionFailed, RequestTimeout, ServerBusy)
-"""Errors after which a server may say another time what it was asked."""
+"""Errors after which a server may answer another time."""
 
 
 class Server:
-    """One server that serves one model. What asks it raises a `ModelError` where it cannot be reached."""
+    """One server of one model. Methods that ask it raise a `ModelError` if it can't be reached."""
 
     def __init__(self, model: str, clients: Clients, presumed: Dialect) -> None:
         self.model = model
@@ -63,36 +63,36 @@ class Server:
         self._presumed = presumed  # where it does not give itself away
         self._parameters = Parameters(self.endpoint)
         self.outstanding = 0
-        """Tokens of the requests that it is at: prompt plus the most that may be generated."""
+        """Tokens of its requests in progress: prompts plus the maximum that may be generated."""
         self.failures = 0
-        """In a row."""
+        """Consecutive failures."""
         self.rests_until = 0.0
-        """On the monotonic clock; 0 where it does not rest, or said after its rest that it is back."""
+        """Time on the monotonic clock when its pause ends; 0 if it isn't paused, or has answered a check since."""
         self._names: list[str] | None = None
-        """Models of the latest list."""
+        """Models in the latest list."""
         self._astray: str | None = None
-        """Why the base URL seems to lead elsewhere."""
+        """Why the base URL seems wrong."""
         self.forget()
 
     @property
     def endpoint(self) -> Endpoint:
-        """The server at the base URL that is used, as errors may name it."""
+        """The server and the base URL in use, as named in errors."""
         return self._clients.endpoint
 
     def forget(self) -> None:
-        """Asks again next time: after a restart a server may serve another model or window."""
+        """Drops what is cached: after a restart a server may have another model or window."""
         self._list = Once(self._ask_list)
         self._listed_at: float | None = None
         self._list_refused = False
 
     async def listing(self) -> tuple[ServedModel, ...] | None:
-        """Its model list, asked for once; None where it keeps none."""
+        """Its model list, requested once; None if it has none."""
         return await self._list.get()
 
     async def listing_if_any(self, *, required: bool = False) -> tuple[ServedModel, ...] | None:
-        """Its model list, None also where it refuses to send it: some gateways guard the list more than the chat.
+        """Its model list; None also if it refuses to send it: some gateways guard the list more than the chat.
 
-        A failure that may pass (`ServerFailed`) counts as no list this time, unless it is `required`.
+        A possibly temporary failure (`ServerFailed`) counts as no list this time, unless it is `required`.
         """
         if self._list_refused:
             return None
@@ -106,13 +106,13 @@ class Server:
             return None  # not remembered
         except ModelError as error:
             self._list_refused = True
-            logger.info("%s: taken for %s: %s", self.endpoint, self._presumed.name, error)
+            logger.info("%s: assumed to be %s: %s", self.endpoint, self._presumed.name, error)
             return None
 
     async def window(self) -> int | None:
-        """Most tokens of prompt plus output, None where the list does not say. Asked anew: it may have restarted.
+        """Maximum tokens of prompt plus output; None if the list doesn't report it. Not cached: it may have restarted.
 
-        Raises a `ModelNotFound` as `check_name` does, a `RequestRefused` where the base URL looks incomplete.
+        Raises a `ModelNotFound` like `check_name`, a `RequestRefused` if the base URL looks incomplete.
         """
         if self._listed_at is not None and time.monotonic() - self._listed_at > FRESH:
             self.forget()
@@ -125,19 +125,19 @@ class Server:
         return served_window(self.model, listed)
 
     async def known_window(self) -> int | None:
-        """Its window, None where its list does not come either: chat requests then have their say."""
+        """Its window; None also if the list isn't available: chat requests will then report errors."""
         return served_window(self.model, await self.listing_if_any() or ())
 
     async def dialect(self) -> Dialect:
-        """How to speak to it: as its list gives away, else as presumed."""
+        """Its dialect: identified by its list, else the assumed one."""
         owners = {entry.owned_by for entry in await self.listing_if_any() or ()}
         found = {dialect for owner in owners if (dialect := find_by_owner(owner)) is not None}
         return found.pop() if len(found) == 1 else self._presumed
 
     async def check_name(self, *, guess: bool = False) -> None:
-        """Raises a `ModelNotFound` where the list names other models only, and no other name (or every one) is taken.
+        """Raises a `ModelNotFound` if the model isn't listed and the server serves only listed names, or ignores names.
 
-        With `guess` also where other names than those in the list may do, as at gateways.
+        With `guess`, also if unlisted names may work, as with gateways.
         """
         listed = await self.listing_if_any()
         names = {entry.id for entry in listed or ()}
@@ -152,7 +152,7 @@ class Server:
             raise ModelNotFound(f"{self.endpoint}: no model of that name; {there}")
 
     async def _ask_list(self) -> tuple[ServedModel, ...] | None:
-        """The list as it is now. Where the base URL has none and `/v1` behind it has, that is the base URL."""
+        """The current list. If the base URL has none but adding `/v1` gives one, that becomes the base URL."""
         url = self.endpoint.base_url.rstrip("/")
         below = replace(self.endpoint, base_url=url + VERSION)
         failure: BadResponse | None = None
@@ -173,7 +173,7 @@ class Server:
                 self._move(below)
             else:
                 self._astray = (
-                    f"{self.endpoint}: neither GET {url}/models nor GET {below.base_url}/models gives a list of "
+                    f"{self.endpoint}: neither GET {url}/models nor GET {below.base_url}/models returns a list of "
                     f"models. Most base URLs end in /v1: correct it, or give the window (--window) if it is right"
                 )
         if listed is None:
@@ -212,15 +212,15 @@ class Server:
             raise translate(error, self.endpoint, served) from self.endpoint.cause(error)
         except UnicodeEncodeError as error:
             raise RequestRefused(
-                f"{self.endpoint}: the prompt holds half a surrogate pair "
+                f"{self.endpoint}: the prompt contains a lone surrogate "
                 f"({error.object[error.start]!r}), which cannot be sent; "
                 f"decode the document with errors='replace'"
             ) from None
 
     def ask(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, JsonValue]:
-        """Asks for something beside the chat, at a path from the server's root: a POST with `body`, or a GET. Blocks.
+        """Sends a request other than chat to a path from the server's root: a POST with `body`, or a GET. Blocks.
 
-        `ModelNotFound` means that there is no such path.
+        A `ModelNotFound` means that there is no such path.
         """
         try:
             reply = self._ask(path, body, object)
@@ -234,7 +234,7 @@ class Server:
         return cast("dict[str, JsonValue]", reply)
 
     def text(self, path: str) -> str:
-        """What a GET of a path from the server's root gives, whatever its form. Blocks; raises as `ask` does."""
+        """The body of a GET of a path from the server's root, in any format. Blocks; raises like `ask`."""
         return self._ask(path, None, str)
 
     def _ask(self, path: str, body: Mapping[str, object] | None, form: Any) -> Any:
@@ -259,12 +259,12 @@ class Server:
 
 
 def _hurry(endpoint: Endpoint) -> Endpoint:
-    """The server as it is asked for what needs no computing."""
+    """The endpoint with the short timeout for requests that need no computing."""
     return replace(endpoint, timeout=min(LIST_SECONDS, endpoint.timeout))
 
 
 async def _ask_at(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ...] | None:
-    """Asks for the list at a base URL, once; None where there is none, `BadResponse` where something else is."""
+    """Requests the list at a base URL, once; None if there is none. Raises `BadResponse` if it is something else."""
     client = await clients.get()
     import openai
 
@@ -278,14 +278,14 @@ async def _ask_at(clients: Clients, endpoint: Endpoint) -> tuple[ServedModel, ..
         if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
             said = endpoint.quote(server_message(error.body))
             raise RequestRefused(
-                f"{endpoint}: the server answered 500 to GET /models: {said}; give the window (--window) if "
-                f"it can do without its list"
+                f"{endpoint}: the server answered 500 to GET /models: {said}; give the window (--window) to "
+                f"do without its list"
             ) from endpoint.cause(error)
         raise translate(error, endpoint) from endpoint.cause(error)
     except openai.APIError as error:
         if broke(error) and await asyncio.to_thread(speaks_tls, endpoint.base_url):
             raise TLSFailed(
-                f"{endpoint}: the server speaks TLS there; begin the base URL with https://"
+                f"{endpoint}: the server speaks TLS there; start the base URL with https://"
             ) from None
         raise translate(error, quick) from endpoint.cause(error)
     return read_models(raw.content, endpoint)

@@ -1,4 +1,4 @@
-"""Counting as the server counts: a tokenizer on this machine where both count alike, else requests to it."""
+"""Counts like the server: with a tokenizer on this machine if both agree, else by asking it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ logger = logging.getLogger("memagent")
 Ask = Callable[[str, Mapping[str, object]], Mapping[str, JsonValue]]
 
 COUNTING_THREADS = 8
-"""Worker threads where the server counts: they wait for it and use no core."""
+"""Worker threads if the server counts: they wait for it and use no core."""
 PROBES = (
     "The old prince's house, 1805! 'Tis there; they'll go.\n\n  “Yes,” said Natásha.",
     "日本語と中文，한국어。 naïve café e\u0301 🙂🏽 \u00a0\u200b 12345 1,000.50",
     "def f(x):\n\treturn {'a': x ** 2}  # <|im_start|>user <|\u2060im_end|> [INST] </s> <think>\n",
     " leading and trailing ",
 )
-"""Texts by which a tokenizer at hand is compared with the server's."""
+"""Texts for comparing a local tokenizer with the server's."""
 CONVERSATIONS = (
     (Message(role="user", content="Which year?"),),
     (
@@ -45,7 +45,7 @@ CONVERSATIONS = (
         Message(role="user", content=" And where? "),
     ),
 )
-"""Conversations by which chat templates are compared; without a system message, which some refuse."""
+"""Conversations for comparing chat templates; without a system message, which some reject."""
 TOOLS = (
     ToolSpec(
         name="born",
@@ -72,23 +72,23 @@ TOOL_TALK = (
     *_turn("call00000", "I look.", '{"name":"Nat\\u00e1sha","among":[1, {}]}', "In 1792."),
     *_turn("call00001", "", "", "Error: who?"),
 )
-"""The same for tools, with one call at a time: Llama's templates know no others."""
+"""The same for tools, with one call at a time: Llama's templates support no more."""
 _MEMO = 256
-"""Counts of prompts that are remembered: each prompt is looked at twice."""
+"""Cached prompt counts: each prompt is counted twice."""
 
 
 class ServerCounter:
-    """Counts as a server does: with a tokenizer at hand as far as it counts alike, else by its `/tokenize`.
+    """Counts like a server: with a local tokenizer as far as it agrees, else with the server's `/tokenize`.
 
-    Each count at the server is a request, sent once; who counts may send it again. The name is the server's,
-    whoever counts: they count alike, and a run can be resumed with either.
+    Each count by the server is one request, which callers may retry. The name is the server's
+    either way: both agree, and a run can be resumed with either.
 
-    `ask` is `Server.ask`, `template` what chat requests say of the prompt (`chat_template_kwargs`, `tools`, ...),
-    `local` a tokenizer that may be the server's.
+    `ask` is `Server.ask`, `template` holds the chat request fields that affect the prompt (`chat_template_kwargs`,
+    `tools`, ...), `local` is a tokenizer that may be the server's.
 
     Raises:
-        ModelError: here and from each of the methods, where the server cannot be asked; `BadResponse` where it
-            answers and does not count.
+        ModelError: here and from each method, if the server can't be asked; `BadResponse` if it
+            answers but doesn't count.
     """
 
     exact = True
@@ -106,8 +106,8 @@ class ServerCounter:
         seen = [self._ids(text) for text in PROBES]
         prompts = [self._ask(messages) for messages in CONVERSATIONS]
         if not (all(seen) and all(prompts)):
-            raise BadResponse(f"{model}: /tokenize finds no tokens in texts that have some")
-        # Not of the conversations: some templates write the date, and a run may go on tomorrow.
+            raise BadResponse(f"{model}: /tokenize returns no tokens for non-empty texts")
+        # Not of the conversations: some templates include the date, and a run may continue tomorrow.
         self.name = f"server:{hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:12]}"
         alike = local is not None and list(map(local.count, PROBES)) == list(map(len, seen))
         self._texts = local if alike else None
@@ -120,7 +120,7 @@ class ServerCounter:
         self._tools: TokenCounter | None = None
         self._tools_compared = False
         self.control_tokens = self._texts.control_tokens if self._texts else frozenset[str]()
-        """Without a tokenizer at hand none: the forms that are in use are made harmless all the same."""
+        """None without a local tokenizer: the common forms are neutralised anyway."""
         if self._messages is None:
             widen(COUNTING_THREADS)
 
@@ -142,7 +142,7 @@ class ServerCounter:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of the prompt that the server makes of the messages; a `TokenizerError` if it shows no tools."""
+        """Tokens of the server's prompt for the messages. Raises a `TokenizerError` if its template has no tools."""
         texts = repr((thinking, *messages, *tools)).encode()
         key = hashlib.blake2b(texts, digest_size=16).digest()
         if (found := self._memo.get(key)) is None:
@@ -158,14 +158,14 @@ class ServerCounter:
         return found
 
     def measure(self, text: str) -> Measured:
-        """Tokenises `text` once; at the server its prefixes are tokenised when they are asked for."""
+        """Tokenises `text` once; if the server counts, prefixes are tokenised on demand."""
         if self._texts is not None:
             return self._texts.measure(text)
         text = repair_surrogates(text)
         return _ServerMeasured(text, self._ids(text), self)
 
     def distrust(self) -> bool:
-        """Lets the server count from now on; False where it did so already."""
+        """Switches to the server's counts; False if it had been switched before."""
         if self._texts is None:
             return False
         self._texts = self._messages = self._tools = None
@@ -174,15 +174,15 @@ class ServerCounter:
         return True
 
     def text(self, ids: Sequence[int]) -> str | None:
-        """The text of token ids, None where the server does not say: a gateway may let `/tokenize` through alone."""
+        """The text of token ids; None if the server can't tell: a gateway may expose only `/tokenize`."""
         if self._cannot_detokenize:
             return None
-        # SGLang leaves control tokens out unless it is told not to; vLLM never does.
+        # SGLang drops control tokens unless told not to; vLLM never does.
         asked = {"model": self._model, "tokens": list(ids), "skip_special_tokens": False}
         try:
             reply = self._send("/detokenize", asked)
         except (AuthenticationFailed, ModelNotFound, RequestRefused) as error:
-            logger.info("%s: cuts are guessed and counted again: %s", self._model, error)
+            logger.info("%s: cuts are estimated and recounted: %s", self._model, error)
             self._cannot_detokenize = True
             return None
         for key in ("prompt", "text"):
@@ -200,14 +200,14 @@ class ServerCounter:
             return False
 
     def _find_tools_counter(self) -> TokenCounter | None:
-        """Who counts conversations with tools, None for the server. Found when the first comes: most runs have none."""
+        """Who counts conversations with tools, None for the server. Determined on first use: most runs have none."""
         if not self._tools_compared:
             try:
                 asked = self._ask(TOOL_TALK[:1], tools=TOOLS)
                 alike = self._counts_alike(self._messages, TOOL_TALK, tools=TOOLS)
             except RequestRefused as error:
                 raise TokenizerError(
-                    f"the server's chat template refuses tools: {error}; {TEXT_PROTOCOL}"
+                    f"the server's chat template rejects tools: {error}; {TEXT_PROTOCOL}"
                 ) from error
             if asked == self._ask(TOOL_TALK[:1]):
                 raise TokenizerError(unseen(TOOLS))
@@ -230,7 +230,7 @@ class ServerCounter:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of the prompt that the server would make of the messages."""
+        """Tokens of the server's prompt for the messages."""
         fields: dict[str, object] = {
             "messages": [write_message(message) for message in messages],
             "add_generation_prompt": True,
@@ -250,7 +250,7 @@ class ServerCounter:
 
 
 class _ServerMeasured:
-    """A text whose tokens the server knows."""
+    """A text tokenised by the server."""
 
     def __init__(self, text: str, ids: Sequence[int], counter: ServerCounter) -> None:
         self._text, self._ids, self._counter = text, ids, counter
@@ -267,11 +267,11 @@ class _ServerMeasured:
         if head is None:
             return guess
         if not self._text.startswith(head):
-            # A character that the last token ends inside of comes back as U+FFFD.
+            # A character cut by the last token comes back as U+FFFD.
             head = head.rstrip("\ufffd")
         if self._text.startswith(head):
             return len(head)
-        # The tokenizer normalises: the place is a guess, which the count of the prefix puts right.
+        # The tokenizer normalises: the position is a guess, corrected by counting the prefix.
         return min(len(head), guess)
 
     def tokens_of_prefix(self, chars: int) -> int:

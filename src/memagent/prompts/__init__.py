@@ -1,4 +1,4 @@
-"""State -> messages, replies -> state: wording as data, fields kept from being closed by their content."""
+"""State -> messages, replies -> state: wording is data, and content can't close its field."""
 
 from memagent.prompts.neutral import Neutraliser
 from memagent.prompts.promptset import Gate, PromptSet

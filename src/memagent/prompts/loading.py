@@ -1,4 +1,4 @@
-"""Wording from TOML files: reading one, compiling its templates, and writing one anew."""
+"""Prompt sets from TOML files: reading, compiling templates, and writing."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 MARK = " \ue000{}\ue001 \u2060<b class='x'>\"{{{{ 1 }}}}\" &amp; \\\\  ÉtÉ\r\n\n\t" + "x " * 50_000
-"""A text that each change to a text would change; longer than the fields of any window in use."""
+"""A text that any transformation would change; longer than the fields of any window in use."""
 
 
 class Wording(Leaf):
-    """A set of texts that stands in a TOML file."""
+    """A set of texts in a TOML file."""
 
     built_in: ClassVar[tuple[str, ...]] = ()
-    """Names of the shipped sets, the usual one first."""
+    """Names of the shipped sets, the default first."""
     name: str = Field(min_length=1)
     _read: str = PrivateAttr(default="")
-    """The TOML text that this set was read from, normalised; empty where it was made otherwise."""
+    """The TOML text that this set was read from, normalised; empty if it wasn't read from TOML."""
 
     @classmethod
     def load(cls, spec: str | PathLike[str] | Self | None = None) -> Self:
-        """Loads a shipped set by name (None: the usual one) or any set by path. A set is checked, like a file.
+        """Loads a shipped set by name (None: the default) or any set by path. A set object is checked like a file.
 
         Raises:
-            PromptSetError: no such set, broken TOML, missing fields, or a template that does not show
-                each field exactly once.
+            PromptSetError: there is no such set, or it has invalid TOML, missing fields, or a template that does not
+                show each field exactly once.
         """
         if isinstance(spec, cls):
             return cls.parse(spec.source.encode(), name=spec.name)
@@ -52,7 +52,7 @@ class Wording(Leaf):
             raw = Path(path).read_bytes()
         except (OSError, ValueError) as error:  # ValueError: it can be no path
             raise PromptSetError(
-                f"no prompt set {path!r}: give a TOML file that can be read, "
+                f"no prompt set {path!r}: give a readable TOML file, "
                 f"or one of {', '.join(cls.built_in)} ({getattr(error, 'strerror', error)})"
             ) from error
         return cls.parse(raw, name=path)
@@ -76,14 +76,14 @@ class Wording(Leaf):
         return wording
 
     def check(self, name: str) -> None:
-        """Refuses templates that would break budgets with a `PromptSetError`; `name` is that of the file."""
+        """Raises a `PromptSetError` for templates that would break budgets; `name` is the file's name."""
 
     @property
     def source(self) -> str:
-        """The set as TOML: the text that it was read from, or one written anew where it has changed since.
+        """The set as TOML: the text that it was read from, or new text if it has changed since.
 
         Raises:
-            PromptSetError: a field holds what TOML cannot.
+            PromptSetError: a field has a value that TOML can't express.
         """
         try:
             fields = self.model_dump(warnings=False)
@@ -97,18 +97,18 @@ class Wording(Leaf):
 
     @property
     def hash(self) -> str:
-        """First 16 hex digits of the SHA-256 of the normalised TOML bytes. Raises as `source`."""
+        """First 16 hex digits of the SHA-256 of the normalised TOML bytes. Raises like `source`."""
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]
 
 
 def check_shown(who: str, render: Callable[..., str], times: Mapping[str, int]) -> None:
-    """Checks how often a text shows each field as it is, and that nothing else depends on it.
+    """Checks how often a template shows each field verbatim, and that nothing else depends on the fields.
 
-    Budgets add the fields to a frame that is rendered with empty ones, so a template that shows one twice, changes it,
-    or says more because of it would overflow.
+    Budgets add the fields to a frame rendered with empty ones, so a template that shows a field twice, changes it,
+    or adds text because of it would overflow.
 
     Raises:
-        PromptSetError: it does otherwise; the message begins with `who`.
+        PromptSetError: a check failed; the message begins with `who`.
     """
     marks = {field: MARK.format(field) for field in times}
     rendered = render(**marks)
@@ -116,19 +116,19 @@ def check_shown(who: str, render: Callable[..., str], times: Mapping[str, int]) 
         if (found := rendered.count(mark)) != times[field]:
             raise PromptSetError(
                 f"{who} shows {field!r} {found} times, not {times[field]} "
-                f"(as it is: a filter or slice that changes it does not count)"
+                f"(verbatim: a filter or slice that changes it does not count)"
             )
         rendered = rendered.replace(mark, "")
     if rendered != render(**dict.fromkeys(times, "")):
         raise PromptSetError(
-            f"{who} says something else because of what a field holds; "
+            f"{who} changes with the content of a field; "
             f"show each field once, and let nothing else depend on it"
         )
 
 
 @lru_cache(maxsize=64)
 def compile_template(template: str) -> Template:
-    """A Jinja template, in a sandbox."""
+    """A sandboxed Jinja template."""
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

@@ -1,16 +1,16 @@
 """Keeps texts from closing a prompt field or becoming a control token (promise 6).
 
-A look-alike gets U+2060 (word joiner: invisible, zero width) after its first character. What is no
-look-alike stays byte-identical.
+A look-alike gets U+2060 (word joiner: invisible, zero width) after its first character. Everything
+else stays byte-identical.
 
-Look-alikes may overlap: `<|[INST]|>` holds one inside another, and breaking the outer one alone would leave
-the inner one whole. So every start is looked at by itself, and each gets its joiner.
+Look-alikes may overlap: `<|[INST]|>` has one inside another, and breaking only the outer one would leave
+the inner one intact. So every start is checked separately, and each gets its joiner.
 
-Whether a look-alike starts at a place depends on the text up to its end and on nothing behind it. So a
-text without any has none in its prefixes, which the chunker relies on.
+Whether a look-alike starts at a position depends only on the text up to its end. So the prefixes of a
+text without look-alikes have none either, which the chunker relies on.
 
-A control token of one character cannot be broken, and is left alone: nothing that keeps the text
-byte-identical could change it. `TokenizerFile` names such tokens in a warning when it is loaded.
+A control token of one character can't be broken up, and is left alone.
+`TokenizerFile` names such tokens in a warning when it is loaded.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from itertools import pairwise
 from memagent.prompts.promptset import Tags
 from memagent.tokens.base import JOINER
 
-# Control tokens of the model families in use, by form, since most tokenizers are not on this machine. In angle
-# brackets: sentence marks, reasoning and tool-call marks.
+# Control tokens of common model families, by form, since most tokenizers aren't on this machine. In angle
+# brackets: sentence, reasoning and tool-call markers.
 _WORDS = (
     r"s bos eos eot eod eop eom eoa sop pad unk mask sep cls think thinking tools? tool_calls? toolcall "
     r"function_calls? answer image audio video ref box quad (?:unused|special|reserved)\d{1,5} mask:\d{1,5} "
     r"(?:seed|minimax):\w{1,64}"
 )
-# In square brackets, where code and prose have much of their own, by name alone (Mistral, BERT, GLM, Kimi, InternLM),
-# and as the tokens are written: x[mask] is an index.
+# In square brackets, which are common in code and prose, only by name (Mistral, BERT, GLM, Kimi, InternLM),
+# and in the tokens' exact case: x[mask] is an index.
 _NAMES = (
     r"INST SYSTEM_PROMPT MODEL_SETTINGS AVAILABLE_TOOLS TOOL_[A-Z]{1,32} ARGS CALL_ID THINK PREFIX MIDDLE SUFFIX "
     r"IMG IMG_[A-Z]{1,32} AUDIO BEGIN_AUDIO TRANSCRIBE STREAMING_[A-Z]{1,32} BOS EOS EOT CLS SEP MASK PAD UNK "
     r"[gs]MASK unused\d{1,5} UNUSED_TOKEN_\d{1,5} control_\d{1,5} SPECIAL_\d{1,5} extra_id_\d{1,5} "
     r"(?:start|end)_header_id"
 )
-# First character, and what has to follow it. No repetition crosses the next first character or gives back what
-# it took (`++`), so that a text of nothing but first characters is scanned in linear time.
+# First character, and what must follow it. No repetition crosses the next first character or backtracks
+# (`++`), so a text of nothing but first characters is scanned in linear time.
 _CONTROL_FORMS = (
     ("<", r"\|[^<>\n]{2,}+(?<=\|)>"),  # <|...|>: ChatML, Llama 3, Harmony, Phi, DeepSeek
     ("<", r"\|[^<>\s|][^<>\s]*+>"),  # <|turn> and <turn|>: Gemma 4
@@ -60,7 +60,7 @@ _CONTROL_FORMS = (
     ("/", r"nothink"),  # GLM
     ("◁", r"/?\w{1,32}▷"),  # Kimi-VL
 )
-# Where Unicode has forms of an ASCII character that NFKC (and for two of them NFC) makes that character.
+# Unicode forms of an ASCII character that NFKC (and for two of them NFC) maps to that character.
 _COMPATIBLE = (
     "\xa0-\xba\u017f\u02b0-\u02e3\u037e\u1d2c-\u1dbb\u1fef-\u202f\u205f-\u209c\u2102-\u217f\u2460-\u24ea\u2c7c\u2c7d"
     "\u3000\ua7f2-\ua7f4\ufb29\ufe10-\ufe6b\uff01-\uff5e\U000107a5\U0001d400-\U0001d7ff\U0001f12b-\U0001f149"
@@ -69,15 +69,15 @@ _COMPATIBLE = (
 
 
 class Neutraliser:
-    """Makes look-alikes of field tags and control tokens harmless.
+    """Neutralises look-alikes of field tags and control tokens.
 
-    Tokenizers that normalise their texts read full-width letters and brackets as plain ones, so these are
-    looked at as plain ones here.
+    Tokenizers that normalise their input read full-width letters and brackets as plain ones, so they are
+    treated as plain ones here.
 
     Args:
         tags: the prompt set's field tags, or the names of tags; None leaves tags alone (`trust="exact"`,
             for checkpoints that were trained on untouched text).
-        control_tokens: further texts that the model's tokenizer reads as control tokens.
+        control_tokens: other texts that the model's tokenizer reads as control tokens.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ class Neutraliser:
         """Neutralises `text`.
 
         Returns:
-            The safe text, and for each joiner that was put in the position in `text` of the character
-            before it, ascending. Without look-alikes the text itself and an empty list.
+            The safe text, and for each inserted joiner the position in `text` of the character
+            before it, ascending. Without look-alikes, the text itself and an empty list.
         """
         plain = _plain(text)
         if not any(map(plain.__contains__, self._firsts)):  # forty times faster than the search
@@ -111,17 +111,17 @@ class Neutraliser:
         return JOINER.join(text[start:end] for start, end in pairwise(cuts)), places
 
     def safe(self, text: str) -> str:
-        """The safe text alone."""
+        """The safe text only."""
         return self(text)[0]
 
 
 def _starts(forms: Iterable[tuple[str, str]]) -> tuple[re.Pattern[str], Iterable[str]]:
-    """Matches the first characters of look-alikes, which are named too, and looks at what follows without taking it."""
+    """Matches the first characters of look-alikes, given by name too, with a look-ahead for the rest."""
     following: defaultdict[str, list[str]] = defaultdict(list)
     for first, rest in forms:
         for char in {first, *first.lower()[:1], *first.upper()[:1]}:
             following[char].append(rest)
-    # The literal in front, under no flag, lets the search skip what no look-alike begins with.
+    # The leading literal, outside any flag, lets the search skip everything that can't begin a look-alike.
     patterns: list[str] = []
     for char, forms_after in following.items():
         patterns.append(rf"{re.escape(char)}(?i:(?={'|'.join(forms_after)}))")
@@ -129,7 +129,7 @@ def _starts(forms: Iterable[tuple[str, str]]) -> tuple[re.Pattern[str], Iterable
 
 
 def _plain(text: str) -> str:
-    """The text as tokenizers that normalise it read it, as far as that keeps each character's place."""
+    """The text as seen by normalising tokenizers, as far as that preserves each character's position."""
     if text.isascii():
         return text
     forms, plain = _compatible()
@@ -138,11 +138,11 @@ def _plain(text: str) -> str:
 
 @cache
 def _compatible() -> tuple[re.Pattern[str], dict[int, str]]:
-    """What the forms of ASCII characters look like, and the characters that they are forms of."""
+    """The Unicode forms of ASCII characters, and the characters that they stand for."""
     spans = re.findall("(.)(?:-(.))?", _COMPATIBLE)
     chars = [chr(i) for a, b in spans for i in range(ord(a), ord(b or a) + 1)]
     plain = {ord(char): unicodedata.normalize("NFKC", char) for char in chars}
     plain = {i: char for i, char in plain.items() if len(char) == 1 and char.isascii()}
-    # Beyond the first plane single characters would be tried one after the other, so it is one range there.
+    # Beyond the first plane, single characters would be tried one by one, so one range is used.
     near = re.escape("".join(chr(i) for i in plain if i < 0x10000))
     return re.compile(f"[{near}\U00010000-\U0001fbff]"), plain

@@ -13,12 +13,12 @@ from memagent.messages import CallKind, Leaf, Message, Role
 from memagent.prompts.loading import Wording, check_shown, compile_template
 
 Gate = Literal["off", "update", "exit", "both"]
-"""Which literals the model may answer with: keep (update gate), done (exit gate), both, or none."""
+"""Which literals the model may reply with: keep (update gate), done (exit gate), both, or none."""
 AnswerForm = Literal["plain", "boxed", "sentence"]
 WIDEST_WORDS = 99999
 """Stands for `memory_words` when frames are measured: no real number takes more tokens."""
 WORDS_PER_TOKEN = 0.7
-"""English takes 1.3-1.4 tokens a word; the prompt names words because models cannot count tokens."""
+"""English takes 1.3-1.4 tokens per word; the prompt limits words because models cannot count tokens."""
 
 
 class Tags(Leaf):
@@ -30,7 +30,7 @@ class Tags(Leaf):
 
 
 class Stop(Leaf):
-    """Strings that end a reply; what stands behind the first of them is dropped. OpenAI takes four at most."""
+    """Strings that end a reply; everything after the first of them is dropped. OpenAI accepts at most four."""
 
     update: tuple[str, ...] = Field(default=(), max_length=4)
     answer: tuple[str, ...] = Field(default=(), max_length=4)
@@ -39,7 +39,7 @@ class Stop(Leaf):
     @classmethod
     def _not_empty(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if "" in value:
-            raise ValueError("must not hold an empty string")
+            raise ValueError("must not contain an empty string")
         return value
 
 
@@ -55,7 +55,7 @@ class PromptSet(Wording):
 
     Templates see `question`, `memory`, `chunk` (update only), `tags`, `keep`, `done`, `can_keep`,
     `can_done` and `memory_words`, in a Jinja sandbox; each of the first three must be shown exactly once,
-    as it is, and nothing else may depend on their contents.
+    verbatim, and nothing else may depend on their contents.
     """
 
     built_in: ClassVar[tuple[str, ...]] = ("plain", "boxed", "small")
@@ -63,11 +63,11 @@ class PromptSet(Wording):
     update: tuple[Turn, ...] = Field(min_length=1)
     answer: tuple[Turn, ...] = Field(min_length=1)
     empty_memory: str = Field(min_length=1)
-    """Shown where the memory is still empty."""
+    """Shown while the memory is empty."""
     keep: str = Field(default="[keep]", min_length=1)
-    """A whole reply equal to this carries the memory verbatim (update gate)."""
+    """A reply of exactly this keeps the memory unchanged (update gate)."""
     done: str = Field(default="[done]", min_length=1)
-    """Alone on the last line, this ends the reading (exit gate)."""
+    """If the last line is exactly this, the reading ends (exit gate)."""
     answer_form: AnswerForm = "plain"
     stop: Stop = Stop()
 
@@ -75,7 +75,7 @@ class PromptSet(Wording):
     @classmethod
     def _one_line(cls, value: str) -> str:
         if value != value.strip() or "\n" in value:
-            raise ValueError("must be one line without white space around it")
+            raise ValueError("must be one line without leading or trailing white space")
         return value
 
     def render(
@@ -88,15 +88,15 @@ class PromptSet(Wording):
         gate: Gate = "off",
         memory_words: int = WIDEST_WORDS,
     ) -> tuple[Message, ...]:
-        """Turns the state of a reading into the messages of its next call.
+        """Renders the state of a reading as the messages of its next call.
 
         Args:
             kind: "update" or "answer".
             question: neutralised question.
-            memory: neutralised memory; the caller gives `empty_memory` where there is none.
+            memory: neutralised memory; callers pass `empty_memory` if there is none.
             chunk: neutralised chunk (update only).
             gate: which literals the prompt offers.
-            memory_words: how many words the memory may take, as told to the model.
+            memory_words: the memory's size limit in words, as told to the model.
 
         Raises:
             PromptSetError: a template fails.

@@ -1,4 +1,4 @@
-"""A model's reply -> the next state. Literals are compared exactly; nothing is guessed."""
+"""Parses a model's reply into the next state. Literals are compared exactly; nothing is guessed."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ _OPEN, _CLOSE = "<think>", "</think>"
 
 @dataclass(frozen=True)
 class Update:
-    """What an update reply says."""
+    """The content of an update reply."""
 
     memory: str | None
-    """The new memory; None carries the old one."""
+    """The new memory; None keeps the old one."""
     done: bool
-    """The reading may stop here."""
+    """Whether the reading may stop here."""
     cut_off: bool
-    """The reply ended at its token limit, in the middle of the memory."""
+    """Whether the reply was cut off by its token limit, in the middle of the memory."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What an answer reply says."""
+    """The content of an answer reply."""
 
     text: str
     form_found: bool
-    """False when the answer form was not in the reply; `text` is then the whole reply."""
+    """False if the reply lacks the answer form; `text` is then the whole reply."""
     truncated: bool
-    """The reply ended at its token limit."""
+    """Whether the reply was cut off by its token limit."""
 
 
 class UnusableReply(Exception):
-    """The reply is empty, ends in its reasoning, was stopped half-way or answers nothing; the message says which."""
+    """The reply is empty, ends in its reasoning, was aborted or isn't an answer; the message says which."""
 
 
 def visible(completion: Completion, stops: Sequence[str] = ()) -> str:
     """The reply without its reasoning, up to the first stop sequence, stripped.
 
-    A server that separates reasoning (`Completion.reasoning`) has done so: its text is taken whole. Else
-    reasoning is what `<think>` begins at the very start, or what ends with a `</think>` that no `<think>`
-    stands before (templates may open it in the prompt), up to the last `</think>` of that kind. Further on,
-    both are words that the reply mentions.
+    If the server separates reasoning (`Completion.reasoning`), its text is used whole. Otherwise
+    reasoning starts with `<think>` at the very start, or ends with a `</think>` without a `<think>`
+    before it (templates may open it in the prompt), up to the last such `</think>`. Anywhere else,
+    both are ordinary text.
 
     Raises:
-        UnusableReply: nothing is left, or the engine stopped the reply for a reason that is neither the
-            model's end of turn nor the token limit.
+        UnusableReply: nothing remains, or the engine stopped the reply for a reason other than the
+            model's end of turn or the token limit.
     """
     if completion.finish_reason is FinishReason.OTHER:
         raise UnusableReply("the reply was stopped by the engine (by a content filter, say)")
@@ -80,8 +80,8 @@ def visible(completion: Completion, stops: Sequence[str] = ()) -> str:
 def read_update(completion: Completion, prompts: PromptSet, gate: Gate) -> Update:
     """Reads the reply to an update call.
 
-    A whole reply equal to `keep`, or `done` alone, carries the memory; `done` alone on the last line is
-    removed and ends the reading. Literals that the gate does not offer are ordinary text.
+    A reply of exactly `keep` or `done` keeps the memory; `done` alone on the last line is
+    removed and ends the reading. Literals that the gate doesn't offer are ordinary text.
 
     Raises:
         UnusableReply: see `visible`.
@@ -103,11 +103,11 @@ def read_answer(completion: Completion, prompts: PromptSet) -> Answer:
     """Reads the reply to an answer call: its answer in the set's form, else the whole text.
 
     Raises:
-        UnusableReply: see `visible`; or it is `keep` or `done`, which answer nothing.
+        UnusableReply: see `visible`; or it is `keep` or `done`, which aren't answers.
     """
     text = visible(completion, prompts.stop.answer)
     if text in (prompts.keep, prompts.done):
-        raise UnusableReply(f"the reply is {text!r} and no answer")
+        raise UnusableReply(f"the reply is {text!r}, which is not an answer")
     found = find_answer(text, prompts.answer_form)
     limited = completion.finish_reason is FinishReason.LENGTH
     return Answer(
@@ -118,9 +118,9 @@ def read_answer(completion: Completion, prompts: PromptSet) -> Answer:
 
 
 def find_answer(text: str, form: AnswerForm) -> str | None:
-    r"""The answer in a reply, None where it is not in that form.
+    r"""The answer in a reply; None if the reply doesn't have the form.
 
-    It is the whole text, the last `\boxed{...}`, or what follows the last "Therefore, the answer is".
+    It is the whole text, the content of the last `\boxed{...}`, or what follows the last "Therefore, the answer is".
     """
     if form == "boxed":
         return _last_box(text)
@@ -134,7 +134,7 @@ def find_answer(text: str, form: AnswerForm) -> str | None:
 
 
 def _last_box(text: str) -> str | None:
-    """What stands in the last box that is closed."""
+    """The content of the last closed box."""
     opened: list[int | None] = []
     last: tuple[int, int] | None = None
     for match in _BRACES.finditer(text):

@@ -1,4 +1,4 @@
-"""The wording of tool sessions: one TOML file for frames, summary, continuation and what stands for texts that left."""
+"""The wording of tool sessions: one TOML file for frames, summary, continuation and placeholders for removed texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memagent.prompts.loading import Wording, check_shown, compile_template
 from memagent.prompts.reply import UnusableReply, visible
 
 WIDEST = 9_999_999_999
-"""Stands for a number when lines are measured: no real one takes more tokens."""
+"""Stands in for a number when lines are measured: no real one takes more tokens."""
 _FIELDS = {
     "native": (),
     "text": ("tools",),
@@ -22,58 +22,58 @@ _FIELDS = {
     "continuation": ("stage", "summary", "ledger"),
     "again": ("shown",),
 }
-"""What each template shows exactly once. The others may show what they are given as often as they want."""
+"""Fields that a template must show exactly once. The other templates may show theirs any number of times."""
 
 
 class SessionTags(Leaf):
     """The names of the tags around the fields of a session's prompts."""
 
     summary: str = Field(pattern=r"^[A-Za-z][\w-]*$")
-    # What `memagent.tools.protocol` reads and writes.
+    # The tags of `memagent.tools.protocol`.
     result: Literal["result"] = "result"
     call: Literal["call"] = "call"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them: what tool output and summaries must not hold."""
+        """All tags, which tool output and summaries must not contain."""
         return self.summary, self.result, self.call
 
 
 class SessionPrompts(Wording):
-    """Wording, as data. All but the name, the tags and the empty texts are Jinja templates, which also see `tags`."""
+    """Wording, as data. All fields except name, tags and empty texts are Jinja templates, which also see `tags`."""
 
     built_in: ClassVar[tuple[str, ...]] = ("session",)
     tags: SessionTags
     native: str
-    """The system message where calls travel in fields of their own."""
+    """The system message for native tool calls."""
     text: str
-    """The system message where they travel in the text: shows `tools`, the tools' description."""
+    """The system message for calls in the text: shows `tools`, the tools' description."""
     instruction: str = Field(min_length=1)
-    """Asks for a summary: shows `words`, how many it may take."""
+    """Asks for a summary: shows `words`, its size limit."""
     continuation: str
-    """Stands behind the task: shows `stage`, `summary` and `ledger`."""
+    """Follows the task: shows `stage`, `summary` and `ledger`."""
     empty_summary: str = Field(min_length=1)
     empty_ledger: str = Field(min_length=1)
     again: str
-    """Stands behind the continuation: shows `shown`, what was not summarised."""
+    """Follows the continuation: shows `shown`, the part that was not summarised."""
     stale: str = Field(min_length=1)
-    """For a result that a later call has replaced. `call`: tool and arguments; `handle`, `can_read`: see `clipped`."""
+    """Replaces a superseded result. `call`: tool and arguments; `handle`, `can_read`: see `clipped`."""
     duplicate: str = Field(min_length=1)
-    """For a result whose text a later `call` gave as well; otherwise as `stale`."""
+    """Replaces a result that a later `call` returned again; otherwise like `stale`."""
     clipped: str = Field(min_length=1)
-    """For the characters `start` to `end` of a text that is kept as `handle`; `can_read`: there is a tool for that."""
+    """Replaces characters `start` to `end` of a text archived as `handle`; `can_read`: there is a tool to read it."""
     missing: str = Field(min_length=1)
-    """For the result of a call that never had one."""
+    """Stands in for the result of a call that never returned."""
     stray: str = Field(min_length=1)
-    """Stands before a result without a call."""
+    """Precedes a result without a call."""
     step: str = Field(min_length=1)
-    """Stands before a turn that is summarised as one text, since it is too long to be shown as messages."""
+    """Precedes a turn that is summarised as one text because it is too long to show as messages."""
 
     def render(self, template: str, **fields: object) -> str:
-        """Fills a template of this set, named by its field.
+        """Renders a template of this set, given by its field name.
 
         Raises:
-            PromptSetError: it fails.
+            PromptSetError: rendering fails.
         """
         try:
             return compile_template(getattr(self, template)).render(tags=self.tags, **fields)
@@ -98,10 +98,10 @@ class SessionPrompts(Wording):
                         raise PromptSetError(f"{name!r}: {template!r} does not show {field!r}")
 
     def read_summary(self, completion: Completion) -> str:
-        """The summary that a reply holds: what stands in its summary tags, all of it without tags.
+        """The summary in a reply: the content of its summary tags, or all of it without tags.
 
         Raises:
-            UnusableReply: see `memagent.prompts.reply.visible`; or there are calls in its place, or nothing.
+            UnusableReply: see `memagent.prompts.reply.visible`; or it has calls instead of a summary, or is empty.
         """
         text = visible(completion) if completion.text.strip() or not completion.tool_calls else ""
         tag = re.escape(self.tags.summary)

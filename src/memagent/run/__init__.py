@@ -1,1 +1,1 @@
-"""What every run needs, whatever agent it is of: its log, its exchanges with the model, its stream of events."""
+"""What every kind of agent's runs share: the log, the exchanges with the model, the stream of events."""

@@ -1,4 +1,4 @@
-"""What every agent holds: a model, limits, a run store, and their ends."""
+"""What every agent has: a model, limits, a run store, and how they are closed."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ OnEvent = Callable[[Event], object]
 
 
 class Agent(ABC, Generic[S]):
-    """Opens its store when it is first needed, and closes what it opened.
+    """Opens its store on first use, and closes what it opened.
 
-    Args: as `MemoryAgent` has them.
+    Args: see `MemoryAgent`.
 
     Raises:
-        ConfigError: `limits` is something else.
+        ConfigError: `limits` is not a `Limits`.
         NoModel: no model was named or found.
     """
 
@@ -56,7 +56,7 @@ class Agent(ABC, Generic[S]):
         store: RunStore | str | Path | None,
     ) -> None:
         if limits is not None and not isinstance(cast("object", limits), Limits):
-            raise ConfigError(f"limits={limits!r}: give a memagent.Limits")
+            raise ConfigError(f"limits must be a memagent.Limits, got {limits!r}")
         self.model = ConcurrencyLimit(open_model(model), concurrency)
         self.limits = limits
         self._concurrency = concurrency
@@ -78,7 +78,7 @@ class Agent(ABC, Generic[S]):
 
     @abstractmethod
     def recipe(self) -> dict[str, Any]:
-        """What is needed to make this agent again, as plain data: kept with each run, and never a secret."""
+        """What is needed to recreate this agent, as plain data without secrets; stored with each run."""
 
     @property
     def store(self) -> RunStore:
@@ -90,9 +90,9 @@ class Agent(ABC, Generic[S]):
             return self._opened
 
     def with_model(self, model: ChatModel, *, seed: int | None = None) -> Self:
-        """The same agent over another model, which the new agent closes; the store stays this one's.
+        """The same agent with another model, which the new agent closes; the store still belongs to this one.
 
-        Cheap: nothing is read or checked again. The seed is by default this agent's.
+        Cheap: nothing is read or checked again. The seed defaults to this agent's.
         """
         other = copy.copy(self)
         other.model = ConcurrencyLimit(model, self._concurrency)
@@ -102,19 +102,19 @@ class Agent(ABC, Generic[S]):
         return other
 
     async def aclose(self) -> None:
-        """Closes the model's connections. The store is closed when no result of this agent needs it any more."""
+        """Closes the model's connections. The store is closed once no result of this agent needs it."""
         await self.model.aclose()
         self._opened = None
 
     def close(self) -> None:
-        """`aclose` for sync callers."""
+        """Sync version of `aclose`."""
         run_sync(self.aclose())
 
     async def reported_window(self, given: int | None) -> int | None:
-        """What the model reports of its window, None if it doesn't, and may not where one was given.
+        """The window that the model reports; None if it doesn't.
 
         Raises:
-            ModelError: the server had to be asked and did not answer.
+            ModelError: the server did not answer.
         """
         try:
             return await self.model.window()
@@ -132,9 +132,9 @@ class Agent(ABC, Generic[S]):
         window: str,
         resumed: int | None,
     ) -> R:
-        """The plan of a run, made in a thread once the model has said what its window and counter are.
+        """The plan of a run, made in a thread once the model's window and counter are known.
 
-        `window` names the window among the settings. That of a run that is resumed is used unless this agent was given
+        `window` is the name of the window's setting. A resumed run's window is used unless this agent was given
         one: a server's window may have grown since.
         """
         given = getattr(settings, window)
@@ -146,7 +146,7 @@ class Agent(ABC, Generic[S]):
         return await in_thread(make, what, settings, *more)
 
     def _finish(self, stream: EventStream[R], on_event: OnEvent | None = None) -> R:
-        """Runs a stream from sync code, events heard in the caller's thread; an interruption says how to resume."""
+        """Runs a stream from sync code, events delivered in the caller's thread; an interruption says how to resume."""
         try:
             if on_event is None:
                 return run_sync(stream.finish())

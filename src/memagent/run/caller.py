@@ -1,4 +1,4 @@
-"""Messages in, usable reply out: room, seed, retries and cost of a call, committed where a run keeps a log."""
+"""Messages in, usable reply out: handles a call's room, seed, retries and cost, and commits it if the run has a log."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from memagent.threads import in_thread
 from memagent.tokens import TokenCounter
 
 UNUSABLE_RETRIES = 2
-"""How often a call is sent again when its reply is empty, cut off inside its reasoning, or not what was asked for."""
+"""How many times a call is retried if its reply is empty, cut off in its reasoning, or otherwise unusable."""
 NOT_EMPTY = r"\S[\s\S]*"
-"""What a reply has to match after one that was unusable."""
+"""The pattern that a reply must match after an unusable one."""
 WARM = Sampling()
-"""For a reply that is doubted: a greedy one would be the same again."""
+"""Temperature for retrying a doubted reply: a greedy retry would return the same."""
 T = TypeVar("T")
 
 
 class Caller:
-    """Makes the exchanges of one run. Safe to use for several at once.
+    """Makes the exchanges of one run. Safe for concurrent use.
 
-    The window is the most tokens of prompt plus output; seeds of calls are derived from the seed. A log commits each
-    reply, and returns it instead of sending the request when a run is replayed; None keeps nothing.
+    The window is the maximum tokens of prompt plus output; calls' seeds are derived from the seed. A log commits each
+    reply, and returns it instead of sending the request when a run is replayed; None stores nothing.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Caller:
         self._trusts_bounds = True
 
     def over(self, model: ChatModel) -> Caller:
-        """The same caller over another model."""
+        """The same caller with another model."""
         other = copy.copy(self)
         other.model = model
         return other
@@ -60,7 +60,7 @@ class Caller:
         """Sends a request until its reply is usable, and commits that.
 
         Raises:
-            Unusable: it never was.
+            Unusable: no reply was usable.
             ModelError: the call failed.
             LimitReached: it was not sent.
             ContextOverflow: the prompt leaves no room for a reply.
@@ -118,8 +118,8 @@ class Caller:
             if room < least:  # whatever the parts were counted as, promise 1 is kept here
                 raise ContextOverflow(
                     f"{exchange.key}: the prompt takes {prompt} tokens of a window of {self._window}, which leaves "
-                    f"{max(room, 0)} for the reply, and {least} are needed: the counter {self._counter.name!r} does "
-                    f"not count as this model does; name the model's own with --tokenizer",
+                    f"{max(room, 0)} for the reply, which needs {least}: the counter {self._counter.name!r} does "
+                    f"not match this model; name the model's own with --tokenizer",
                     attempts=0,
                 )
         except ModelError as error:  # nothing was sent
@@ -131,7 +131,7 @@ class Caller:
             sampling=WARM if exchange.warm and not self._sampling.temperature else self._sampling,
             seed=seed_of(self._seed, exchange.key, attempt),
             thinking=thinking,
-            # With calls of the server's own, a pattern would keep the model from making them.
+            # With native tool calls, a pattern would prevent the model from making them.
             pattern=NOT_EMPTY if attempt and not exchange.tools else None,
             stop=exchange.stop,
             tools=exchange.tools,
@@ -156,9 +156,9 @@ class Caller:
         return completion
 
     async def _count(self, exchange: Exchange[Any], thinking: bool | None) -> int:
-        """Tokens of the prompt: an upper bound from its parts where that leaves all the room, else counted."""
+        """Tokens of the prompt: an upper bound from its parts if that leaves enough room, else counted."""
         bound = exchange.bound
-        # Some templates write more where reasoning is turned off.
+        # Some templates add text if reasoning is turned off.
         relies = thinking is None and self._trusts_bounds
         if relies and bound is not None and bound + exchange.most + exchange.near <= self._window:
             return bound
@@ -176,7 +176,7 @@ class Caller:
     async def _fail(
         self, exchange: Exchange[Any], why: str, attempts: int, *, wasted: int = 0
     ) -> None:
-        """Commits what a call cost that led to nothing: it is still to be made, unless its failure is kept."""
+        """Commits the cost of a failed call; the call is still pending, unless its failure is committed."""
         if self.log is not None and exchange.keeps_failure:
             body = {"failed": why, "attempts": attempts}
             await self.log.commit(exchange.key, body, exchange.unsaved, exchange.retried)
@@ -184,7 +184,7 @@ class Caller:
             await self._spend(exchange, wasted=wasted, again=False)
 
     async def _spend(self, exchange: Exchange[Any], *, wasted: int, again: bool) -> None:
-        """Commits what led to nothing so far, so that a kill forgets none of it."""
+        """Commits the cost of failed attempts so far, so that a kill loses none of it."""
         if self.log is not None:
             spent, exchange.unsaved = exchange.unsaved, Usage()
             events, exchange.retried = exchange.retried, []
@@ -201,18 +201,18 @@ class Caller:
         without = {"text", "tokens"} if "conversation" in more else set[str]()
         dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=without)
         tried = {"attempt": reply.attempt} if reply.attempt else {}
-        # What a summary stands for depends on counts: a replay that comes to other turns has to notice.
+        # Which turns a summary covers depends on token counts, so a replay must notice a difference.
         asked = {"prompt": digest(exchange.messages)} if exchange.kind == "summary" else {}
         return {"reply": dump, **tried, **asked, **more}, (*exchange.retried, *events)
 
     def _replay(self, exchange: Exchange[T], body: Mapping[str, Any]) -> Reply[T]:
-        """The reply that was committed; raises the failure that was, or `RunMismatch` if it was for other messages."""
+        """The committed reply; raises the committed failure, or `RunMismatch` if it was for other messages."""
         if "failed" in body:
             raise ModelError(body["failed"], attempts=body["attempts"])
         if exchange.kind == "summary" and body.get("prompt") != digest(exchange.messages):
             raise RunMismatch(
-                f"{exchange.key} of this run summarises other turns than are to be summarised now: the run was made by "
-                f"an earlier version of memagent, or tokens are counted otherwise; begin another run"
+                f"{exchange.key} of this run summarises different turns than a replay would: the run was made by "
+                f"an earlier version of memagent, or tokens are counted differently; start a new run"
             )
         said = body["reply"]
         if "conversation" in body:
@@ -231,7 +231,7 @@ class Caller:
 
 
 def waste(usage: Usage) -> Usage:
-    """What a reply cost that is thrown away."""
+    """The cost of a discarded reply."""
     return Usage(
         retries=usage.retries + 1,
         retry_tokens=usage.retry_tokens + usage.prompt_tokens + usage.completion_tokens,
@@ -239,12 +239,12 @@ def waste(usage: Usage) -> Usage:
 
 
 def digest(messages: tuple[Message, ...]) -> str:
-    """Tells prompts apart: 64 bits in hex."""
+    """Identifies a prompt: 64 bits in hex."""
     raw = "\0".join(message.model_dump_json() for message in messages).encode()
     return hashlib.blake2b(raw, digest_size=8).hexdigest()
 
 
 def seed_of(run_seed: int, key: str, attempt: int) -> int:
-    """The engine's seed for one call: 31 bits, the same in every process and on every resume."""
+    """The engine's seed for one call: 31 bits, the same in every process and after every resume."""
     digest = hashlib.blake2b(f"{run_seed}:{key}:{attempt}".encode(), digest_size=4).digest()
     return int.from_bytes(digest) & 0x7FFFFFFF

@@ -1,4 +1,4 @@
-"""One wish for a usable reply, and the reply."""
+"""One request for a usable reply, and the reply."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from memagent.messages import CallKind, Completion, Message, ToolSpec, Usage
 from memagent.trajectory import Conversation
 
 NEAR = 64
-"""Tokens below the limit from which a prompt is counted whole instead of bounded by its parts (ADR 0014)."""
+"""Margin in tokens below the limit within which a prompt is counted instead of bounded by its parts (ADR 0014)."""
 T = TypeVar("T")
 Record = tuple[Mapping[str, Any], Sequence[Event]]
-"""What is committed beside a reply, and what is said of it."""
+"""What is committed with a reply, and the events about it."""
 
 
 class Unusable(Exception):
@@ -26,15 +26,15 @@ class Reply(Generic[T]):
     """A usable reply."""
 
     value: T
-    """What `Exchange.read` made of it."""
+    """The result of `Exchange.read`."""
     completion: Completion
     usage: Usage
-    """Of the exchange in this session: with what led to nothing before."""
+    """Usage of the exchange in this session, including failed attempts."""
     messages: tuple[Message, ...]
-    """What it replies to."""
+    """The messages it replies to."""
     kind: CallKind
     attempt: int
-    """Unusable replies before it, in earlier sessions too: after the first, requests ask for no reasoning."""
+    """Unusable replies before it, including earlier sessions: after the first, requests disable reasoning."""
 
     def conversation(self, chunk: int | None = None) -> Conversation:
         """Prompt and reply as one conversation.
@@ -53,64 +53,64 @@ class Reply(Generic[T]):
 
 @dataclass
 class Exchange(Generic[T]):
-    """One wish for a usable reply.
+    """One request for a usable reply.
 
-    What it costs adds up in `usage` and `retried`, whatever happens.
+    Its cost accumulates in `usage` and `retried`, whatever happens.
     """
 
     key: str
-    """Names it in the run's log, and makes its seed: `update-12/q0`."""
+    """Its key in the run's log, from which its seed is derived: `update-12/q0`."""
     kind: CallKind
     messages: tuple[Message, ...]
     read: Callable[[Completion], T]
-    """What the reply says; raises `UnusableReply` if it is none."""
+    """Parses the reply; raises `UnusableReply`."""
     most: int
-    """Most tokens of output."""
+    """Maximum tokens of output."""
     least: int | None = None
-    """Fewest tokens of output that are worth sending the call for; default half of `most`."""
+    """Minimum tokens of output that make the call worthwhile; default half of `most`."""
     bound: int | None = None
-    """Upper bound on the tokens of the prompt, where its parts were counted; None: it is counted whole."""
+    """Upper bound on the prompt's tokens, if its parts were counted; None: count the whole prompt."""
     count: Callable[..., int] | None = None
-    """Counts the messages in place of the counter where more is known of the prompt. Takes `thinking`; may block."""
+    """Counts the messages instead of the counter if more is known about the prompt. Takes `thinking`; may block."""
     near: int = NEAR
-    """Tokens below the limit from which `bound` is not relied on, and the prompt counted whole."""
+    """Margin in tokens below the limit within which `bound` isn't relied on and the prompt is counted."""
     stop: tuple[str, ...] = ()
     """Strings that end the reply."""
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: Literal["none"] | None = None
-    """`none`: the tools stand in the prompt, and may not be called; they are left out once a reply calls one."""
+    """`none`: the tools are in the prompt but may not be called; they are left out once a reply calls one."""
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
     record: Callable[[Reply[T]], Record] | None = None
-    """What is committed with the reply, in the same transaction. It runs in a thread and may block."""
+    """Returns what to commit with the reply, in the same transaction. Runs in a thread and may block."""
     rejects: Callable[[T], str | None] | None = None
-    """Why a reply is committed and yet asked for again, under another key: it counts as wasted. None: it doesn't."""
+    """Why a reply is committed but requested again under another key, and counts as wasted; None if it isn't."""
     doubts: Callable[[T], str | None] | None = None
-    """Why a usable reply is asked for again while attempts are left; the last one is taken. None: it isn't."""
+    """Why a usable reply is requested again while attempts remain (the last one is accepted); None if it isn't."""
     keeps_failure: bool = False
-    """A failure is committed too, and met again by a replay."""
+    """Whether a failure is committed too, and raised again by a replay."""
     attempts: int = 0
     """Attempts made before under another key."""
     warm: bool = False
     """A reply was doubted."""
     question: int = 0
     chunk: int | None = None
-    """For the events of what was sent again."""
+    """The chunk for the events about retries."""
     usage: Usage = field(default_factory=Usage)
-    """What it cost in this session; of a reply that was committed before, what that took."""
+    """Its cost in this session; for a reply committed earlier, the cost recorded then."""
     unsaved: Usage = field(default_factory=Usage)
-    """The part of it that is not committed yet."""
+    """The uncommitted part of it."""
     retried: list[Event] = field(default_factory=list[Event])
     """Events that are not committed yet."""
     reasons: list[str] = field(default_factory=list[str])
-    """Why it was sent again in this session."""
+    """Why it was retried in this session."""
 
     def charge(self, usage: Usage) -> None:
-        """Adds to what it cost."""
+        """Adds to its cost."""
         self.usage += usage
         self.unsaved += usage
 
     def note(self, reason: str, waited: float = 0.0) -> None:
-        """Says that the call is sent again."""
+        """Records that the call is retried."""
         again = Retried(question=self.question, chunk=self.chunk, reason=reason, waited=waited)
         self.retried.append(again)
         self.reasons.append(reason)

@@ -1,4 +1,4 @@
-"""The log of one run: effects under keys, each begun, then committed with its events before anybody hears of it."""
+"""The log of one run: effects under keys, each begun, then committed with its events before they are delivered."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from memagent.threads import in_thread
 P = ParamSpec("P")
 NOTHING = Usage()
 FOLLOWING = ("budget.prompt", "budget.question", "budget.frame")
-"""Parts of a binding that follow from others: a difference in them explains nothing."""
+"""Parts of a binding that follow from others, so that listing a difference in them doesn't help."""
 
 
 Outlet = asyncio.Queue[Event | None]
-"""Where a run's events go, and None behind the last one. The run waits until they are taken."""
+"""Receives a run's events, then None. The run waits until they are consumed."""
 
 
 class Log:
-    """One run that is in the store, held by one loop.
+    """One stored run, held by one loop.
 
-    Its events go to the outlet, if there is one, in the order in which they were committed.
+    Its events go to the outlet, if there is one, in the order they were committed.
     """
 
     def __init__(self, store: RunStore, run_id: str, outlet: Outlet | None = None) -> None:
@@ -50,13 +50,13 @@ class Log:
         source: dict[str, Any],
         outlet: Outlet | None = None,
     ) -> AsyncGenerator[Log]:
-        """Creates the run, or takes up an existing one with the same binding, and holds it.
+        """Creates the run, or opens an existing one with the same binding, and holds it.
 
-        Errors that pass through carry the run's id, and leave it resumable; a new run that failed before its
-        first effect is dropped, and so is one whose model was not found before its first reply.
+        Errors that pass through get the run's id, and leave it resumable; a new run that failed before its
+        first effect is dropped, as is one whose model was not found before its first reply.
 
         Raises:
-            RunMismatch: the id belongs to a run with another binding; the message names what differs.
+            RunMismatch: the id belongs to a run with another binding; the message lists the differences.
             RunBusy: another task or process is working on it.
         """
         lock = store.hold(run_id)
@@ -75,7 +75,7 @@ class Log:
                 try:
                     yield cls(store, run_id, outlet)
                 except MemagentError as error:
-                    # An empty or missing document is no run, nor is a wrong address: there is nothing to resume.
+                    # With an empty or missing document or a wrong URL, there is nothing to resume.
                     wrong = isinstance(error, ModelNotFound)
                     if found is None:
                         dropped = await in_thread(store.drop_unread, run_id, unanswered=wrong)
@@ -85,7 +85,7 @@ class Log:
             raise
 
     async def replay(self) -> int:
-        """Hands out the events committed so far, verbatim, and returns how many there were."""
+        """Delivers the events committed so far, verbatim, and returns their number."""
         events = self.store.events(self.run_id)
         count = 0
         while (event := await in_thread(next, events, None)) is not None:
@@ -96,15 +96,15 @@ class Log:
         return count
 
     async def effect(self, key: str) -> dict[str, Any] | None:
-        """What was committed under a key, None if nothing was."""
+        """The body committed under a key; None if there is none."""
         return await in_thread(self.store.effect, self.run_id, key)
 
     async def count(self, kind: str) -> int:
-        """How many effects of a kind are committed."""
+        """Number of committed effects of a kind."""
         return await in_thread(self.store.count, self.run_id, kind)
 
     async def begin(self, key: str) -> Begun:
-        """Commits that an effect is about to be made, or returns what it was."""
+        """Commits that an effect is about to be made, or returns the committed one."""
         return await in_thread(self.store.begin, self.run_id, key)
 
     async def commit(
@@ -122,7 +122,7 @@ class Log:
         await self.write(self.store.log, events)
 
     async def add_stop(self, stopped: Stopped, *, among: int = 1) -> None:
-        """Commits that a question stopped, unless that is among the last events: it was resumed for nothing."""
+        """Commits that a question stopped, unless the last events say so already: resuming it achieved nothing."""
 
         def last() -> list[Event]:
             return list(self.store.events(self.run_id, self.store.last_seq(self.run_id) - among))
@@ -135,10 +135,10 @@ class Log:
     async def write(
         self, work: Callable[Concatenate[str, P], list[Event]], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Calls a method of the store that commits events, and hands them out."""
+        """Calls a method of the store that commits events, and delivers them."""
 
         def write() -> None:
-            # Under a lock, and here: several effects may be committed at once, or by a task that is cancelled.
+            # Under a lock, and here: several effects may be committed concurrently, or by a cancelled task.
             with self._order:
                 self._news.extend(work(self.run_id, *args, **kwargs))
 
@@ -152,12 +152,12 @@ class Log:
 
 
 def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
-    """Compares a stored run with what is asked now.
+    """Compares a stored run with the current request.
 
     Raises:
         RunMismatch: they differ; the message says where.
     """
-    # Through JSON, as the stored one was: tuples are lists there.
+    # Through JSON, like the stored one: it turns tuples into lists.
     before, after = _flatten(record.binding), _flatten(json.loads(json.dumps(binding)))
     if before == after:
         return
@@ -169,13 +169,13 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
             f"or another run_id= (--run-id)"
         )
     raise RunMismatch(
-        f"run {record.id!r} was made with other settings: {list_differences(*parts)}. "
+        f"run {record.id!r} was made with different settings: {list_differences(*parts)}. "
         f"Use the same ones to resume it, or another run_id= (--run-id)"
     )
 
 
 def _flatten(binding: dict[str, Any], within: str = "") -> dict[str, Any]:
-    """The binding with nested fields by their path, `budget.memory`."""
+    """The binding with nested fields flattened to paths such as `budget.memory`."""
     flat: dict[str, Any] = {}
     for key, value in binding.items():
         if isinstance(value, dict):

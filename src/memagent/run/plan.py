@@ -1,4 +1,4 @@
-"""What every run resolves before its first call: settings, the counter, the window, the wording's limits."""
+"""What every run resolves before its first call: settings, counter, window and limits."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class Settings(Leaf, strict=True):
-    """An agent's settings as plain data: kept with each run, so that the same agent can be made again."""
+    """An agent's settings as plain data, stored with each run so that the agent can be recreated."""
 
     sampling: Sampling = Sampling()
     seed: int = 0
 
     @classmethod
     def choose(cls, policy: dict[str, Any], **given: Any) -> Self:
-        """What was given and is not None, else what the model's policy wants, else the defaults.
+        """The given settings that aren't None, else the model's policy settings, else the defaults.
 
         Raises:
             ConfigError: a setting has a bad value.
@@ -48,50 +48,52 @@ class Plan(ABC):
     """The model's name."""
     counter: TokenCounter
     window: int
-    """Most tokens of prompt plus output of a call."""
+    """Maximum tokens of prompt plus output per call."""
     sampling: Sampling
     seed: int
-    """Of the run; the seed of each call is derived from it."""
+    """Seed of the run; each call's seed is derived from it."""
 
     @abstractmethod
     def binding(self) -> dict[str, Any]:
-        """What a run is bound to, besides its document: all that shapes its prompts and replies."""
+        """What a run is bound to besides its document: everything that shapes its prompts and replies."""
 
     async def counting(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs work that counts tokens in a thread. Where a server counts and is away, it is waited for.
+        """Runs token-counting work in a thread; if a counting server is down, waits for it.
 
         Raises:
-            ModelError: the server cannot be asked.
+            ModelError: the server can't be asked.
         """
         return await count_in_thread(self.model, work, *args, **kwargs)
 
 
 def choose_window(model: str, asked: int | None, reported: int | None, name: str = "window") -> int:
-    """The window of a run: what was asked for by argument `name`, else the smaller of the model's and 8192 tokens.
+    """The window of a run: the argument `name` if given, else the smaller of the model's and 8192 tokens.
 
     Raises:
         WindowUnknown: neither is known.
-        ConfigError: more was asked for than the model has.
+        ConfigError: the requested window exceeds the model's.
     """
     if asked is None and reported is None:
         raise WindowUnknown(
-            f"the model {model!r} does not report the size of its window: give it ({name}=, --window)"
+            f"the model {model!r} does not report its window: give it ({name}=, --window)"
         )
     if asked is not None and reported is not None and asked > reported:
-        raise ConfigError(f"{name}={asked!r} is over the {reported} tokens that {model!r} reports")
+        raise ConfigError(
+            f"{name}={asked!r} exceeds the {reported} tokens that {model!r} reports; lower it"
+        )
     return asked or min(reported or DEFAULT_WINDOW, DEFAULT_WINDOW)
 
 
 def check_text(what: str, text: str) -> str:
-    """A question or a task: text that is not empty and can be encoded.
+    """Checks a question or a task: it must be non-empty text that can be encoded.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: it isn't.
     """
     if not isinstance(cast("object", text), str) or not text.strip():
-        raise ConfigError(f"{what} is {quote(text)}: give a text that is not empty")
+        raise ConfigError(f"{what} must be a non-empty text, got {quote(text)}")
     if repair_surrogates(text) != text:
         raise ConfigError(
-            f"{what} {quote(text)} holds half a surrogate pair, which cannot be encoded"
+            f"{what} {quote(text)} contains a lone surrogate, which cannot be encoded; remove it"
         )
     return text

@@ -1,4 +1,4 @@
-"""What an agent hands back: results and estimates, good to look at in a terminal and a notebook."""
+"""What an agent returns: results and estimates, readable in a terminal and a notebook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memagent.trajectory import StopReason, Trajectory
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class RunResult(ABC):
-    """What every run comes to. It can be pickled, and turned into a dictionary."""
+    """The result of a run. It can be pickled, and converted to a dictionary."""
 
     answer: str | None
     """None if the run stopped before the answer; `stop_reason` says why."""
@@ -24,16 +24,16 @@ class RunResult(ABC):
     trajectory: Trajectory = field(repr=False)
     """Read from the run store as it is indexed."""
     detail: str = ""
-    """A sentence on what stopped the run, empty if it ended with an answer."""
+    """Why the run stopped, as a sentence; empty if it ended with an answer."""
     truncated: bool = False
     """The answer was cut off by its token limit."""
     partial: bool = False
-    """The answer is from what was read before a usage limit stopped the run (`Limits.answer`)."""
+    """The answer is based on what was read before a usage limit stopped the run (`Limits.answer`)."""
     cost: float | None = None
-    """Money, in the currency of the prices that `Limits` names; None without prices."""
+    """Cost in the currency of the prices in `Limits`; None without prices."""
 
     _counted: ClassVar[dict[str, str]]
-    """Fields that a line about the result gives, besides the answer, and what one of it is called."""
+    """Fields shown in a line about the result, besides the answer, and their singular names."""
 
     @property
     @abstractmethod
@@ -41,7 +41,7 @@ class RunResult(ABC):
         """The question or task."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON can hold them, without the trajectory."""
+        """All fields as JSON values, without the trajectory."""
         flat = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "trajectory"}
         return flat | {"stop_reason": self.stop_reason.value, "usage": self.usage.model_dump()}
 
@@ -82,9 +82,9 @@ class Result(RunResult):
 
     question: str
     memory: str
-    """The last memory, empty before the first update."""
+    """The last memory; empty before the first update."""
     chunks: int
-    """Chunks that were read for this question."""
+    """Chunks read for this question."""
     _counted: ClassVar[dict[str, str]] = {"chunks": "chunk"}
 
     @property
@@ -103,7 +103,7 @@ class SessionResult(RunResult):
 
     task: str
     steps: int
-    """Replies of the model that called tools."""
+    """Replies that called tools."""
     summaries: int
     _counted: ClassVar[dict[str, str]] = {"steps": "step", "summaries": "summary"}
 
@@ -115,22 +115,22 @@ class SessionResult(RunResult):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a reading will cost, known before any call. Retries come on top."""
+    """What a reading will cost, computed before any call. Retries cost extra."""
 
     chunks: int
     document_tokens: int
-    """Tokens of all chunks together."""
+    """Total tokens of all chunks."""
     calls_min: int
-    """Equal to `calls_max` unless the exit gate is open: then one chunk may settle a question."""
+    """Equal to `calls_max` unless the exit gate is on: then one chunk may settle a question."""
     calls_max: int
     prompt_tokens: int
     """Upper bound on the prompt tokens of all calls."""
     completion_tokens: int
     """Upper bound on the generated tokens of all calls."""
     window: int
-    """Tokens of the window that the calls stay within."""
+    """Tokens of the window, which no call exceeds."""
     counter: str
-    """Name of the token counter; `utf8-bytes` overstates tokens about four times."""
+    """Name of the token counter; `utf8-bytes` overstates tokens about fourfold."""
 
     def __repr__(self) -> str:
         calls = plural(self.calls_max, "call")

@@ -1,4 +1,4 @@
-"""One run as an async iterator of its events, whatever agent it is of."""
+"""One run of any agent as an async iterator of its events."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ from memagent.threads import in_thread
 
 R = TypeVar("R")
 _running: set[asyncio.Task[Any]] = set()
-"""Keeps the tasks of runs alive: an event loop alone would not."""
+"""Keeps the tasks of runs alive: an event loop alone wouldn't."""
 
 
 class Loop(ABC, Generic[R]):
-    """What an agent does in one run: a coroutine that is a function of its effects."""
+    """What an agent does in one run: a coroutine determined by its effects."""
 
     agent: ClassVar[str]
     """Names the kind of agent in the binding."""
     host: Agent[Any]
     """Whose run it is."""
     source: dict[str, Any]
-    """What is kept about the document: `name`, `path`, `options`."""
+    """What is stored about the document: `name`, `path`, `options`."""
 
     @abstractmethod
     async def prepare(self, known: RunRecord | None) -> Plan:
-        """Resolves everything that is needed before the first call; `known` is the run, if it is stored already."""
+        """Resolves everything needed before the first call; `known` is the run, if it is already stored."""
 
     @abstractmethod
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> R:
-        """Runs to the end. It is `fresh` where nothing was committed before; else those events were handed out.
+        """Runs to the end. The run is `fresh` if nothing was committed before; else those events were delivered.
 
         Raises:
-            ModelError: a call failed for good; the run stays resumable.
+            ModelError: a call failed for good; the run can still be resumed.
             StoreError: a step could not be committed.
         """
 
 
 async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
-    """Runs a loop to its end, or to what stops it; an existing run with the same binding is finished."""
+    """Runs a loop until it ends or stops; an existing run with the same binding is resumed."""
     host = loop.host
     store: RunStore = await in_thread(getattr, host, "store")
     known = await in_thread(store.find, run_id)
-    # A run of another agent has other numbers, and is refused for what it is.
+    # A run of another kind of agent has other numbers, and is refused because of its kind.
     same = known if known is not None and known.binding["agent"] == loop.agent else None
     plan = await loop.prepare(same)
     opened = Log.open(
@@ -77,10 +77,10 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
 
 
 class EventStream(Generic[R]):
-    """One run as an async iterator of events, and what came of it at the end.
+    """One run as an async iterator of events, and its result at the end.
 
-    Leaving a loop early stops the run when the stream is closed: use `async with`, or `aclose`. A stream that is only
-    dropped stops its run too, with a `ResourceWarning`.
+    After leaving the loop early, closing the stream stops the run: use `async with`, or `aclose`. A stream that is
+    just dropped stops its run too, with a `ResourceWarning`.
     """
 
     def __init__(self, loop: Loop[R], run_id: str | None) -> None:
@@ -119,7 +119,7 @@ class EventStream(Generic[R]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stops the run where it is; it stays resumable."""
+        """Stops the run; it can be resumed."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
@@ -130,7 +130,7 @@ class EventStream(Generic[R]):
 
     @property
     def outcome(self) -> R:
-        """What came of the run.
+        """The result of the run.
 
         Raises:
             ConfigError: the events were not consumed to the end.
@@ -140,7 +140,7 @@ class EventStream(Generic[R]):
         return self._outcome
 
     async def finish(self) -> R:
-        """Consumes the remaining events, and returns what came of the run."""
+        """Consumes the remaining events, and returns the result."""
         if self._task is None and not self._closed:  # nobody listens: no task is needed
             self._closed = True
             self._outcome = await drive(self._loop, self.run_id)
@@ -151,7 +151,7 @@ class EventStream(Generic[R]):
         return self.outcome
 
     def _start(self) -> None:
-        # The task holds the events, not the stream: so it shows when nobody holds the stream any more.
+        # The task refers to the events, not the stream, so that a dropped stream can be detected.
         events = self._events = Outlet()
         work = drive(self._loop, self.run_id, events)
         self._task = asyncio.create_task(work, name=f"memagent run {self.run_id}")
@@ -163,12 +163,12 @@ class EventStream(Generic[R]):
 
 
 def _stop_abandoned(task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop, run_id: str) -> None:
-    """Stops the run of a stream that nobody holds any more."""
+    """Stops the run of a dropped stream."""
     if task.done() or loop.is_closed():
         return
     loop.call_soon_threadsafe(task.cancel)
     warnings.warn(
-        f"the stream of run {run_id!r} was dropped before its end: use `async with`, or close it with aclose()",
+        f"the stream of run {run_id!r} was dropped before it ended: use `async with`, or close it with aclose()",
         ResourceWarning,
         stacklevel=2,
     )

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 async def prefetch(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
-    """The same items, the next one being made while the current one is used."""
+    """The same items, with the next one prepared while the current one is used."""
     upcoming = asyncio.ensure_future(anext(items, None))
     try:
         while (item := await upcoming) is not None:
@@ -30,9 +30,9 @@ async def prefetch(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Awaits all at once, and returns their results in order.
+    """Awaits all concurrently, and returns their results in order.
 
-    After a failure the others still finish, then the first one is raised; cancelling cancels all.
+    After a failure the others still finish, then the first failure is raised; cancelling cancels all.
     """
     coroutines = list(work)
     if len(coroutines) == 1:  # the usual case; a task would cost it 0.05 ms
@@ -57,9 +57,10 @@ def check_run_id(run_id: str) -> str:
     """A run id that is safe as a file name.
 
     Raises:
-        ConfigError: empty, over 64 characters, or with characters other than letters, digits, `.`, `_`, `-`.
+        ConfigError: it is empty, longer than 64 characters, or has characters other than letters, digits, `.`, `_`,
+        `-`.
     """
-    # A leading '-' would read as an option of the command, a leading '.' as a hidden file.
+    # A leading '-' would look like a command-line option, a leading '.' would make a hidden file.
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", str(run_id)):
         raise ConfigError(
             f"run id {run_id!r}: use 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit"

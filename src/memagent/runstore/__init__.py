@@ -1,4 +1,4 @@
-"""Runs on disk: every step is committed before anybody hears of it, so any run resumes."""
+"""Runs on disk: every step is committed before its events are delivered, so any run can be resumed."""
 
 from memagent.runstore.lock import hold_folder, run_lock
 from memagent.runstore.records import Begun, RunRecord, list_differences, split_key

@@ -1,4 +1,4 @@
-"""Conversations in the store: without the chunk's text, which is kept once, and read back one by one."""
+"""Conversations in the store: saved without the chunk's text, which is stored once, and read back one by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def without_text(body: dict[str, Any], text: str) -> dict[str, Any]:
-    """An effect's body whose conversation lacks the chunk's text; `hole` says where that goes: `message:character`."""
+    """An effect's body whose conversation lacks the chunk's text; `hole` is its position: `message:character`."""
     messages = list(body["conversation"]["messages"])
     for place, message in enumerate(messages if text else ()):
         before, found, after = message["content"].partition(text)
@@ -24,7 +24,7 @@ def without_text(body: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 def with_text(conversation: Conversation, hole: str, text: str) -> Conversation:
-    """The conversation as it was sent, to the character."""
+    """The conversation exactly as it was sent."""
     place, at = map(int, hole.split(":"))
     messages = list(conversation.messages)
     rest = messages[place].content
@@ -35,13 +35,13 @@ def with_text(conversation: Conversation, hole: str, text: str) -> Conversation:
 class StoredConversations(Sequence[Conversation]):
     """The committed conversations of one question in order: its updates, or the segments of a session, and its answer.
 
-    Each is read from disk as it is indexed, so a run of any length costs no memory until it is walked.
+    Each is read from disk when indexed, so a run of any length takes no memory until you iterate over it.
     """
 
     def __init__(self, store: RunStore, run_id: str, question: int) -> None:
         self._store, self._run_id = store, run_id
         self._counts: dict[str, int] = {}
-        """How many there are by key; they were committed in the order of the numbers."""
+        """How many there are per key; they were committed in numerical order."""
         segments = ["segment-%d"] if question == 0 else []
         for key in (f"update-%d/q{question}", *segments, f"answer-%d/q{question}"):
             last = store.latest(run_id, key.replace("-%d", ""))
@@ -72,7 +72,7 @@ class StoredConversations(Sequence[Conversation]):
         raise IndexError(index)
 
     def __reduce__(self) -> tuple[type, tuple[list[Conversation]]]:
-        """A copy holds the conversations themselves."""
+        """A copy contains the conversations themselves."""
         return list, (list(self),)
 
     def __repr__(self) -> str:

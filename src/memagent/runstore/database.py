@@ -1,4 +1,4 @@
-"""The SQLite file beneath the run store: opening, checking, transactions, translated errors."""
+"""The run store's SQLite file: opening, checking, transactions, translated errors."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from memagent.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly, 
 from memagent.runstore.migration import APPLICATION_ID, SCHEMA, VERSION, make_file, migrate
 
 BUSY_SECONDS = 30
-"""How long a writer waits for another process's transaction (each lasts about a millisecond)."""
+"""Seconds that a writer waits for another process's transaction (each takes about a millisecond)."""
 
 
 class Database:
-    """One SQLite connection behind a mutex; foreign errors leave as `StoreError`s.
+    """One SQLite connection behind a mutex; SQLite's errors become `StoreError`s.
 
-    Without a path it is SQLite's temporary database: on disk beyond a small cache, gone on close.
+    Without a path it is a temporary SQLite database: on disk beyond a small cache, deleted on close.
     """
 
     def __init__(self, path: Path | None, *, durable: bool) -> None:
@@ -42,7 +42,7 @@ class Database:
             except BaseException:
                 self._db.close()
                 raise
-        # What reads from the file, such as a result's trajectory, may outlive the store object.
+        # Readers of the file, such as a result's trajectory, may outlive the store object.
         weakref.finalize(self, self._db.close)
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Generator[sqlite3.Connection]:
-        """A transaction: committed as a whole, or not at all."""
+        """A transaction, committed as a whole or not at all."""
         with self._hold():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -71,11 +71,11 @@ class Database:
 
     @contextmanager
     def _hold(self) -> Generator[None]:
-        """Holds the connection, and translates what goes wrong with it."""
+        """Holds the connection, and translates its errors."""
         # SQLite connections do not survive a fork, and a second one to the same file would share their state.
         if self._pid != os.getpid():
             raise StoreError(
-                f"{self._where} was opened before this process was forked off: close it before the fork, "
+                f"{self._where} was opened before this process was forked: close it before the fork, "
                 f"or start processes with 'spawn'"
             )
         try:
@@ -87,21 +87,21 @@ class Database:
             raise _translate(error, self._where) from error
 
     def _prepare(self, durable: bool) -> None:
-        # One statement: another process may be making the same file right now.
+        # One statement, since another process may be creating the same file.
         application, version, tables = self._db.execute(
             "SELECT application_id, user_version, (SELECT COUNT(*) FROM sqlite_master) "
             "FROM pragma_application_id, pragma_user_version"
         ).fetchone()
         if application != APPLICATION_ID and (application or version or tables):
             raise StoreCorrupt(
-                f"{self._where} is another program's SQLite file; name another --store"
+                f"{self._where} is an SQLite file of another program; name another --store"
             )
         if version > VERSION:
             raise StoreTooNew(
                 f"{self._where} was written by a newer memagent (store version {version}, this one reads "
                 f"{VERSION}): upgrade memagent, or name another --store"
             )
-        # Unlike all else, switching a new file to WAL does not wait for others that do the same.
+        # Unlike everything else, switching a new file to WAL doesn't wait for others that do the same.
         give_up = time.monotonic() + BUSY_SECONDS
         while True:
             try:
@@ -129,7 +129,7 @@ def _translate(error: sqlite3.DatabaseError | OSError, where: str) -> StoreError
     full = primary == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE
     if full or getattr(error, "errno", 0) == errno.ENOSPC:
         return StoreFull(
-            f"no room to write {where} ({error}): free some space and resume; what was committed is intact"
+            f"no room to write {where} ({error}): free some space and resume; committed steps are intact"
         )
     refused = primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
     if refused or isinstance(error, OSError):
@@ -139,5 +139,7 @@ def _translate(error: sqlite3.DatabaseError | OSError, where: str) -> StoreError
             f"{where} is damaged or not a run store ({error}): name another --store"
         )
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreError(f"{where} stayed locked by another process for {BUSY_SECONDS} s")
+        return StoreError(
+            f"{where} has been locked by another process for {BUSY_SECONDS} s; wait, then try again"
+        )
     return StoreError(f"{where}: {error}")

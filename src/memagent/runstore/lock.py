@@ -1,4 +1,4 @@
-"""One run or folder, one worker: a lock that the operating system drops when its process dies."""
+"""One worker per run or folder: a lock that the operating system releases when its process dies."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from memagent.errors import RunBusy, StoreReadOnly
 
 
 def lock_path(store: Path, run_id: str) -> Path:
-    """The lock file of a run, beside its store."""
+    """The lock file of a run, next to its store."""
     return store.with_name(store.name + ".locks") / f"{run_id}.lock"
 
 
 def busy(run_id: str) -> RunBusy:
-    """The error for a run that somebody else holds."""
+    """The error for a run that another worker holds."""
     return RunBusy(
-        f"run {run_id!r} is being worked on by another process or task: wait for it, or start another with --run-id"
+        f"run {run_id!r} is in use by another process or task: wait for it, or start another with --run-id"
     )
 
 
 def run_lock(store: Path, run_id: str) -> AbstractContextManager[None]:
-    """Holds a run of a store file for one worker alone.
+    """Holds a run of a store file for one worker.
 
     Raises:
-        RunBusy: another process, or another task of this one, is at the run.
-        StoreReadOnly: the lock file cannot be made.
+        RunBusy: another process, or another task of this one, has the run.
+        StoreReadOnly: the lock file can't be created.
     """
     return _hold_file(lock_path(store, run_id), busy(run_id))
 
 
 def hold_folder(folder: Path) -> AbstractContextManager[None]:
-    """Holds a folder of results for one process alone.
+    """Holds a folder of results for one process.
 
     Raises:
         RunBusy: another process holds it.
-        StoreReadOnly: the lock file cannot be made.
+        StoreReadOnly: the lock file can't be created.
     """
     message = f"another process is writing to {str(folder)!r}: wait for it, or use another --out"
     return _hold_file(folder / ".lock", RunBusy(message))
@@ -53,7 +53,9 @@ def _hold_file(path: Path, taken: RunBusy) -> Generator[None]:
     except Timeout as error:
         raise taken from error
     except OSError as error:
-        raise StoreReadOnly(f"cannot make the lock file {str(path)!r}: {error.strerror}") from error
+        raise StoreReadOnly(
+            f"cannot create the lock file {str(path)!r}: {error.strerror}"
+        ) from error
     try:
         yield
     finally:
@@ -61,6 +63,6 @@ def _hold_file(path: Path, taken: RunBusy) -> Generator[None]:
 
 
 def remove_lock(store: Path | None, run_id: str) -> None:
-    """Removes the lock file of a run that is gone; its caller holds the lock."""
+    """Removes the lock file of a deleted run; the caller holds the lock."""
     if store is not None:
         lock_path(store, run_id).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The tables of a run store, and the files of earlier versions rewritten: a copy first, then one transaction."""
+"""The tables of a run store, and the migration from earlier versions: a copy first, then one transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memagent.runstore.records import split_key
 APPLICATION_ID = 0x6D656D61
 """`mema` in ASCII: marks the SQLite file as a run store."""
 VERSION = 3
-"""2 had tables of chunks and steps, and effects for tool sessions alone; 1 had no effects."""
+"""Version 2 had tables of chunks and steps, and effects only for tool sessions; version 1 had no effects."""
 EFFECTS = """
 CREATE TABLE IF NOT EXISTS effects (
   place INTEGER PRIMARY KEY, run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, kind TEXT NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS effects (
   UNIQUE (run, kind, number)
 ) STRICT
 """
-"""What runs got from outside. Their `place` is in the order in which they were begun."""
+"""What runs got from outside. `place` is the order in which they were begun."""
 SCHEMA = (
     """
     CREATE TABLE IF NOT EXISTS runs (
@@ -42,12 +42,12 @@ SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
 )
-"""Another process may have made the same tables a moment ago."""
+"""Another process may just have created the same tables."""
 _BOOLEAN = "json(CASE WHEN {} THEN 'true' ELSE 'false' END)"
 _CUT_OFF = json.dumps(
     {"text": "", "reasoning": "(not kept)", "finish_reason": "length", "usage": {"calls": 0}}
 )
-"""Stands for a reply that was cut off, of which version 2 kept no more than that: as `act-N`."""
+"""Stands for a cut-off reply, of which version 2 stored only the fact: as `act-N`."""
 _LAST_SEGMENT = (
     "(SELECT {} FROM effects2 AS segment WHERE segment.run = effects2.run AND key GLOB 'segment-*' "
     "ORDER BY place DESC LIMIT 1)"
@@ -60,7 +60,7 @@ _REWRITE = (
     """,
     "ALTER TABLE effects RENAME TO effects2",
     EFFECTS,
-    # Chunks. Tables are dropped as early as can be, since what comes next takes their room.
+    # Chunks. Tables are dropped as early as possible, to make room for what follows.
     """
     INSERT INTO effects (run, kind, number, sent, committed, body)
     SELECT run, 'chunk', chunk, 1, runs.created, json_object('mark', json(mark), 'text', text)
@@ -88,7 +88,7 @@ _REWRITE = (
     )
     ORDER BY place
     """,
-    # Answers; how they were read stands in the events.
+    # Answers; how they were parsed is in the events.
     f"""
     INSERT INTO effects (run, kind, number, sent, wasted, committed, usage, body)
     SELECT steps.run, 'answer/q' || steps.question, 0, sent, unusable, committed, usage,
@@ -105,7 +105,7 @@ _REWRITE = (
     WHERE chunk = -1 ORDER BY steps.rowid
     """,
     "DROP TABLE steps",
-    # A reply that was cut off was paid for and forgotten, and `room-N` said that it was: it becomes `act-N`, and what
+    # A cut-off reply was paid for but not stored, only marked by `room-N`: it becomes `act-N`, and what
     # came after it `act-N/room`.
     """
     UPDATE effects2 SET key = 'act' || substr(key, 5) || '/room', (sent, committed, body, usage) = (
@@ -120,8 +120,8 @@ _REWRITE = (
       SELECT 1 FROM effects2 AS room WHERE room.run = effects2.run AND room.key = effects2.key || '/room'
     )
     """,
-    # The last conversation of a session belongs to its answer. Without an answer it is told from one that a
-    # compaction ended by that compaction's event.
+    # The last conversation of a session belongs to its answer. Without an answer, the compaction's event
+    # distinguishes it from one that a compaction ended.
     f"""
     UPDATE effects2 SET body = json_set(
       body, '$.truncated', {_BOOLEAN.format("json_extract(body, '$.truncated')")}, '$.form_found', json('true'),
@@ -161,13 +161,13 @@ _REWRITE = (
 
 
 def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
-    """Makes the store a file of this version, unless another process was faster.
+    """Migrates the store to this version, unless another process was faster.
 
-    The caller commits the transaction, and lets go of the locks that `held` takes behind that. A copy of the file is
-    left beside it, with `.version` and the version behind its name.
+    The caller commits the transaction, then releases the locks that `held` takes. A copy of the file is
+    left next to it, with `.version` and the version appended to its name.
 
     Raises:
-        RunBusy: a run is being worked on.
+        RunBusy: a run is in use.
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version >= VERSION:
@@ -178,11 +178,11 @@ def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
                 lock.enter_context(run_lock(path, run_id))
             except RunBusy as error:
                 raise RunBusy(
-                    f"the run store {str(path)!r} has to be rewritten for this version of memagent, and run {run_id!r} "
-                    f"in it is being worked on: finish or stop it first"
+                    f"the run store {str(path)!r} must be migrated to this version of memagent, but its run {run_id!r} "
+                    f"is in use: finish or stop it first"
                 ) from error
             lock.callback(remove_lock, path, run_id)
-            # Of finished runs there may be thousands, more than a process may have files open.
+            # There may be thousands of finished runs, more than a process's limit on open files.
             if status != "finished":
                 held.enter_context(lock.pop_all())
     _back_up(path, path.with_name(f"{path.name}.version{version}"))
@@ -193,19 +193,21 @@ def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Makes the file with mode 0600 before SQLite would make it with the umask's (WAL files inherit it)."""
+    """Creates the file with mode 0600 before SQLite would create it with the umask's (WAL files inherit it)."""
     if path.name == ":memory:":
-        raise StoreError("':memory:' would be a file of that name; None is the temporary store")
+        raise StoreError(
+            "':memory:' would create a file of that name; pass None for a temporary store"
+        )
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def _back_up(path: Path, copy: Path) -> None:
-    """Copies a store as a whole; a copy that is there is replaced once the new one is complete."""
+    """Copies a whole store; an existing copy is replaced once the new one is complete."""
     part = copy.with_name(f"{copy.name}.part")
     make_file(part)
     try:
-        # By a connection of its own: SQLite copies nothing for one that is in a transaction.
+        # With a separate connection: SQLite can't copy within a transaction.
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(part)) as target:
             source.backup(target)
             target.execute("PRAGMA journal_mode = DELETE")  # one plain file
@@ -216,13 +218,13 @@ def _back_up(path: Path, copy: Path) -> None:
 
 
 def _key_part(key: str, place: int) -> str | int:
-    """Kind or number of a key of version 2."""
+    """Kind or number of a version 2 key."""
     return split_key("answer/q0" if key == "answer" else key)[place]
 
 
 def _reply_of(conversation: str | None) -> str | None:
-    """What is left of the reply that a conversation ends with."""
-    # Not by json_extract, which ends a text at its first NUL.
+    """What remains of the reply that a conversation ends with."""
+    # Not with json_extract, which ends a text at its first NUL.
     if conversation is None:
         return None
     return json.dumps({"text": json.loads(conversation)["messages"][-1]["content"]})

@@ -1,4 +1,4 @@
-"""What the run store holds: runs, what each is bound to, and effects under keys."""
+"""What the run store holds: runs with their bindings, and effects under keys."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ class RunRecord:
     binding: dict[str, Any]
     """What the run is bound to: model, questions, prompt set, counter, budget, cuts, seed."""
     settings: dict[str, Any]
-    """What is needed to make the same agent again."""
+    """What is needed to recreate the agent."""
     source: dict[str, Any]
     """The document's name, path and options."""
 
 
 @dataclass(frozen=True)
 class Begun:
-    """An effect that is about to be made, or was made already."""
+    """An effect about to be made, or already made."""
 
     body: dict[str, Any] | None
-    """What was committed, None where it is still to be made."""
+    """The committed body; None if the effect is still pending."""
     sent: int
-    """How often it was begun before without an outcome: it was in flight when a session ended."""
+    """How often it was begun without an outcome: it was in flight when a session ended."""
     wasted: int
-    """How often it was made and came to nothing."""
+    """How often it was made but unusable."""
 
 
 def split_key(key: str) -> tuple[str, int]:
-    """The kind and the number of an effect's key: `update-12/q0` is number 12 of kind `update/q0`.
+    """The kind and number of an effect's key: `update-12/q0` is number 12 of kind `update/q0`.
 
     Without a number it is 0: `answer/q0`. What follows the number is part of the kind: `tool-3-1`, the second call of
     step 3, is number 3 of kind `tool-1`.
 
     Raises:
-        ValueError: it does not begin with the name of a kind.
+        ValueError: it does not start with the name of a kind.
     """
     found = re.match(r"([a-z]+)(?:-(\d+))?", key)
     if found is None:
-        raise ValueError(f"effect key {key!r}: begin it with the name of a kind in small letters")
+        raise ValueError(f"effect key {key!r} must start with the name of a kind in lower case")
     return found[1] + key[found.end() :], int(found[2] or 0)
 
 
 def list_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Says which values two mappings do not share; empty where they are the same."""
+    """Lists the values in which two mappings differ; empty if they are the same."""
     return "; ".join(
         f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
         for name in sorted({*before, *now})

@@ -1,4 +1,4 @@
-"""The run store: runs, their effects and their events as rows, every step one transaction."""
+"""The run store: runs, effects and events as rows, each step one transaction."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _SUMS = ", ".join(
 
 
 class RunStore:
-    """A file of runs. Thread-safe; several processes may use one file. Methods block for about 0.1 ms.
+    """A file of runs. Thread-safe; several processes may share a file. Methods block for about 0.1 ms.
 
-    A run is made of effects: what its loop gets from outside, each under a key (`split_key`). An effect is begun, then
-    committed together with its events; what commits events returns them with their places in the log.
+    A run consists of effects: what its loop gets from outside, each under a key (`split_key`). An effect is begun, then
+    committed together with its events; methods that commit events return them with their positions in the log.
 
     Args:
-        path: the SQLite file, made with mode 0600 where it is missing; None is a temporary store that
+        path: the SQLite file, created with mode 0600 if missing; None is a temporary store that
             disappears with this object (SQLite keeps it on disk beyond a small cache, so memory stays flat).
         durable: True survives a power cut without losing the last steps (synchronous=FULL); False survives
-            kill -9, and a power cut without damage.
+            kill -9, and a power cut without corruption.
 
     Raises:
-        StoreError: the file cannot be opened as a run store (see its subclasses).
-        RunBusy: the file is of an earlier version, and a run in it is being worked on.
+        StoreError: the file can't be opened as a run store (see its subclasses).
+        RunBusy: the file is from an earlier version, and a run in it is in use.
     """
 
     def __init__(self, path: str | Path | None, *, durable: bool = False) -> None:
@@ -59,7 +59,7 @@ class RunStore:
         return platformdirs.user_state_path("memagent") / "runs.sqlite"
 
     def close(self) -> None:
-        """Closes the file; a temporary store is gone."""
+        """Closes the file; deletes a temporary store."""
         self._db.close()
 
     # --- runs
@@ -67,7 +67,7 @@ class RunStore:
     def create(
         self, run_id: str, binding: dict[str, Any], settings: dict[str, Any], source: dict[str, Any]
     ) -> None:
-        """Makes a run.
+        """Creates a run.
 
         Raises:
             RunMismatch: the id is taken.
@@ -83,12 +83,12 @@ class RunStore:
                 raise RunMismatch(f"run id {run_id!r} is taken; choose another --run-id") from error
 
     def find(self, run_id: str) -> RunRecord | None:
-        """The run of that id, or None."""
+        """The run with that id, or None."""
         found = self._db.read("SELECT * FROM runs WHERE id = ?", (run_id,))
         return _record(found[0]) if found else None
 
     def get(self, run_id: str) -> RunRecord:
-        """The run of that id.
+        """The run with that id.
 
         Raises:
             RunNotFound: there is none.
@@ -96,15 +96,17 @@ class RunStore:
         record = self.find(run_id)
         if record is None:
             where = "a temporary store" if self.path is None else str(self.path)
-            raise RunNotFound(f"no run {run_id!r} in {where}; `memagent runs` lists what there is")
+            raise RunNotFound(
+                f"no run {run_id!r} in {where}; `memagent runs` lists the stored runs"
+            )
         return record
 
     def runs(self, *, limit: int | None = None, status: str | None = None) -> list[RunRecord]:
         """The runs, newest first.
 
         Args:
-            limit: at most so many; None lists all.
-            status: only those with it (`RunRecord.status`).
+            limit: maximum number of runs; None lists all.
+            status: only runs with this status (`RunRecord.status`).
         """
         found = self._db.read(
             "SELECT * FROM runs WHERE ?1 IS NULL OR status = ?1 ORDER BY created DESC, id DESC LIMIT ?2",
@@ -113,7 +115,7 @@ class RunStore:
         return [_record(row) for row in found]
 
     def set_status(self, run_id: str, *, at_work: bool) -> None:
-        """Marks a run `running`, or as what it is without a worker: `finished` or `stopped`."""
+        """Marks a run as `running` or, without a worker, as `finished` or `stopped`."""
         status = (
             "'running'" if at_work else f"CASE WHEN {_ANSWERED} THEN 'finished' ELSE 'stopped' END"
         )
@@ -124,15 +126,15 @@ class RunStore:
             )
 
     def is_answered(self, run_id: str) -> bool:
-        """Whether every question of the run has its answer."""
+        """Whether every question of the run has an answer."""
         return bool(self._db.read(f"SELECT 1 FROM runs WHERE id = ? AND {_ANSWERED}", (run_id,)))
 
     def remove(self, run_id: str) -> None:
-        """Forgets a run and all its steps.
+        """Deletes a run and all its steps.
 
         Raises:
             RunNotFound: there is none.
-            RunBusy: somebody is working on it.
+            RunBusy: it is in use.
         """
         self.get(run_id)
         with self.hold(run_id):
@@ -141,7 +143,7 @@ class RunStore:
             remove_lock(self.path, run_id)
 
     def drop_unread(self, run_id: str, *, unanswered: bool = False) -> bool:
-        """Forgets a run without effects (or without replies), and returns whether it was one; its caller holds it."""
+        """Deletes a run if it has no effects (or no replies), and returns whether it did; the caller holds the run."""
         kept = "AND kind != 'chunk' AND committed IS NOT NULL" if unanswered else ""
         with self._db.write() as db:
             gone = db.execute(
@@ -154,16 +156,16 @@ class RunStore:
 
     @contextmanager
     def hold(self, run_id: str) -> Generator[None]:
-        """Holds a run for one worker alone.
+        """Holds a run for one worker.
 
         Raises:
-            RunBusy: somebody else holds it: a process, a thread or a task.
+            RunBusy: another process, thread or task holds it.
         """
         if self.path is not None:
             with run_lock(self.path, run_id):
                 yield
             return
-        # A temporary store has no file to lock, and no rivals but those who share this object.
+        # A temporary store has no file to lock, and no rivals except those that share this object.
         if run_id in self._held:
             raise busy(run_id)
         self._held.add(run_id)
@@ -175,7 +177,7 @@ class RunStore:
     # --- effects and events
 
     def begin(self, run_id: str, key: str) -> Begun:
-        """Commits that an effect is about to be made, unless it is committed; returns what became of it before."""
+        """Commits that an effect is about to be made, unless it is committed already; returns its state before."""
         place = (run_id, *split_key(key))
         with self._db.write() as db:
             found = db.execute(
@@ -200,15 +202,15 @@ class RunStore:
         usage: Usage = _NOTHING,
         events: Sequence[Event] = (),
     ) -> list[Event]:
-        """Commits what an effect was, with its events, all or nothing; nothing is done where it is committed.
+        """Commits an effect with its events, all or nothing; does nothing if it is already committed.
 
         Args:
             run_id: the run.
-            key: of the effect.
-            body: JSON values. The text of the chunk that its `conversation` shows is cut out of that, and `hole` says
+            key: the effect's key.
+            body: JSON values. The chunk's text is cut out of its `conversation`, and `hole` records
                 where it was.
-            usage: what it cost, beside what was spent on it before.
-            events: what to log with it.
+            usage: its cost, apart from what was spent on it before.
+            events: events to log with it.
         """
         place = (run_id, *split_key(key))
         with self._db.write() as db:
@@ -218,7 +220,7 @@ class RunStore:
             if conversation.get("chunk") is not None:
                 chunk = self.effect(run_id, f"chunk-{conversation['chunk']}") or {"text": ""}
                 body = without_text(body, chunk["text"])
-            # Most scripts are not ASCII, and an escape takes six bytes. SQLite refuses half a surrogate pair without.
+            # Most scripts aren't ASCII, and an escape takes six bytes. SQLite rejects unescaped lone surrogates.
             raw = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
             db.execute(
                 "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) ON "
@@ -237,15 +239,15 @@ class RunStore:
         wasted: int = 0,
         again: bool = False,
     ) -> list[Event]:
-        """Commits what an effect cost that led to nothing, with its events; it stays to be made.
+        """Commits the cost of failed attempts at an effect, with events; the effect is still pending.
 
         Args:
             run_id: the run.
-            key: of the effect.
-            usage: what it cost since this was last committed.
-            events: what to log with it.
-            wasted: how many replies came to nothing since then.
-            again: it is about to be made again; False: it is not in flight any more.
+            key: the effect's key.
+            usage: its cost since the last commit.
+            events: events to log with it.
+            wasted: how many replies were unusable since then.
+            again: whether it is about to be retried; False means that it is no longer in flight.
         """
         with self._db.write() as db:
             place = (run_id, *split_key(key))
@@ -265,7 +267,7 @@ class RunStore:
     # --- reading back
 
     def effect(self, run_id: str, key: str) -> dict[str, Any] | None:
-        """What was committed under a key, None where nothing was."""
+        """The body committed under a key; None if there is none."""
         found = self._db.read(
             "SELECT body FROM effects WHERE run = ? AND kind = ? AND number = ? AND body IS NOT NULL",
             (run_id, *split_key(key)),
@@ -289,7 +291,7 @@ class RunStore:
         )[0][0]
 
     def usage(self, run_id: str, question: int | None = None) -> Usage:
-        """What the run's calls cost, for one question or all. A tool session is one question."""
+        """The cost of the run's calls, for one question or all. A tool session is one question."""
         where, values = "FROM effects WHERE run = ?", [run_id]
         if question is not None:
             of_session = "OR kind NOT GLOB '*/q[0-9]*'" if question == 0 else ""
@@ -306,12 +308,12 @@ class RunStore:
             after = found[-1][0]
 
     def last_seq(self, run_id: str) -> int:
-        """The `seq` of the run's last event, -1 where there is none."""
+        """The `seq` of the run's last event; -1 if there is none."""
         seq = self._db.read("SELECT MAX(seq) FROM events WHERE run = ?", (run_id,))[0][0]
         return -1 if seq is None else seq
 
     def conversations(self, run_id: str, question: int = 0) -> Sequence[Conversation]:
-        """The question's conversations in order, read from disk as they are indexed; that of chunk i is the ith."""
+        """The question's conversations in order, read from disk when indexed; the one about chunk i has index i."""
         return StoredConversations(self, run_id, question)
 
 
@@ -321,7 +323,7 @@ def _record(row: tuple[Any, ...]) -> RunRecord:
 
 
 def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:
-    """Writes events behind those of the run's log; returns them with their places in it."""
+    """Appends events to the run's log; returns them with their positions in it."""
     last = "SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?"
     (seq,) = db.execute(last, (run_id,)).fetchone()
     numbered: list[Event] = []
@@ -333,7 +335,7 @@ def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[E
 
 
 def _add_usage(db: sqlite3.Connection, place: tuple[str, str, int], usage: Usage) -> str:
-    """A usage as JSON, with what was spent before on the effect at `place`: run, kind and number."""
+    """A usage as JSON, plus what was spent before on the effect at `place`: run, kind and number."""
     found = db.execute(
         "SELECT usage FROM effects WHERE run = ? AND kind = ? AND number = ? AND usage IS NOT NULL",
         place,

@@ -1,1 +1,1 @@
-"""The tool agent: works with tools in a context of fixed size."""
+"""The tool agent: works with tools in a fixed-size context."""

@@ -24,33 +24,33 @@ from memagent.tools import Tool, Toolset
 
 
 class ToolAgent(Agent[ToolSettings]):
-    """Works on a task with tools, for as many steps as it takes, within a working context of fixed size.
+    """Works on a task with tools, for as many steps as it takes, within a fixed-size working context.
 
-    When the context is full, its older part is replaced by a summary that the model writes (see `SummaryBuffer`).
+    When the context is full, the model replaces its older part with a summary (see `SummaryBuffer`).
 
     Args:
         model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `transformers:FOLDER`), any `ChatModel`, or None for
             `MEMAGENT_MODEL`.
         tools: functions with type hints, or `Tool`s (`memagent.tools.tool`, an MCP server's).
-        working_context: most tokens of prompt plus output of a call; default the smaller of the model's window and
+        working_context: maximum tokens of prompt plus output per call; default the smaller of the model's window and
             8192.
-        max_summaries: how often turns may be summarised.
-        max_steps: how many replies may call tools.
-        summary_tokens: most tokens of a summary; default an eighth of the working context.
-        protocol: `native` (the default) uses the server's own tool calls; `text` writes them into messages, for
-            models and servers without.
-        instructions: stands behind memagent's own in the system message.
-        early: share of the limit from which a summary is begun in the background; default: when it is due.
-        prompts: the wording: a TOML file or `SessionPrompts`; default memagent's own.
+        max_summaries: maximum number of summaries.
+        max_steps: maximum number of replies that call tools.
+        summary_tokens: maximum tokens of a summary; default an eighth of the working context.
+        protocol: `native` (the default) uses the server's tool calls; `text` writes them into messages, for
+            models and servers without tool calls.
+        instructions: appended to memagent's instructions in the system message.
+        early: share of the limit at which a summary is started in the background; default: when it is due.
+        prompts: the wording: a TOML file or `SessionPrompts`; default memagent's.
         sampling: temperature and top_p.
-        seed: of the run; each call's seed is derived from it.
-        limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money.
-        concurrency: most calls in flight at once (several runs).
+        seed: seed of the run; each call's seed is derived from it.
+        limits: stop a run (resumably) at a number of calls, tokens or seconds, or at a cost.
+        concurrency: maximum calls in flight (several runs).
         store: where runs are kept: a file, a `RunStore`, or None for a temporary one; `"default"` is a file in the
             user's state folder.
 
     Raises:
-        ConfigError: a setting has a bad value, or a tool is none.
+        ConfigError: a setting has a bad value, or a tool is invalid.
         NoModel: no model was named or found.
         PromptSetError: the prompts cannot be read.
     """
@@ -77,7 +77,7 @@ class ToolAgent(Agent[ToolSettings]):
         self.tools = Toolset(tools)
         if READ_ARCHIVED.name in self.tools:
             raise ConfigError(
-                f"a tool is named {READ_ARCHIVED.name!r}, as is the one that every session has: give it another name"
+                f"the tool name {READ_ARCHIVED.name!r} is reserved for the tool that every session has: rename yours"
             )
         self.prompts = SessionPrompts.load(prompts)
         self.settings = ToolSettings.choose(
@@ -97,11 +97,11 @@ class ToolAgent(Agent[ToolSettings]):
     def run(
         self, task: str, *, run_id: str | None = None, on_event: OnEvent | None = None
     ) -> SessionResult:
-        """Works on the task until it is answered, or a limit is reached.
+        """Works on the task until it is answered or a limit is reached.
 
         Args:
             task: what to do.
-            run_id: names the run. An existing run of the same task, tools and settings is finished, or its result
+            run_id: name of the run. An existing run of the same task, tools and settings is resumed, or its result
                 returned.
             on_event: called with each event, in this thread.
 
@@ -111,17 +111,18 @@ class ToolAgent(Agent[ToolSettings]):
         return self._finish(self.stream(task, run_id=run_id), on_event)
 
     async def arun(self, task: str, *, run_id: str | None = None) -> SessionResult:
-        """`run`, awaited."""
+        """Async version of `run`."""
         return await self.stream(task, run_id=run_id).finish()
 
     def stream(self, task: str, *, run_id: str | None = None) -> SessionStream:
-        """Runs the session as an async iterator of events; `.result` when it is through."""
+        """Runs the session as an async iterator of events; `.result` is available at the end."""
         return SessionStream(ToolLoop(self, task), run_id)
 
     def resume(self, run_id: str, *, on_event: OnEvent | None = None) -> SessionResult:
-        """Finishes a run of this agent: no committed call is sent again, and no finished tool runs again.
+        """Resumes a run of this agent: committed calls are not sent again, and finished tools don't run again.
 
-        A tool that was under way runs again if it is idempotent; else the model is told that it was interrupted.
+        A tool call in progress is repeated if the tool is idempotent; otherwise the model is told that it was
+        interrupted.
 
         Raises:
             RunNotFound: the store has no such run.
@@ -131,7 +132,7 @@ class ToolAgent(Agent[ToolSettings]):
         return self._finish(self.resume_stream(run_id), on_event)
 
     async def aresume(self, run_id: str) -> SessionResult:
-        """`resume`, awaited."""
+        """Async version of `resume`."""
         stream = await in_thread(self.resume_stream, run_id)
         return await stream.finish()
 
@@ -149,11 +150,11 @@ class ToolAgent(Agent[ToolSettings]):
 
         Args:
             task: what to do.
-            working_context: that of the run that is resumed.
+            working_context: the resumed run's working context.
 
         Raises:
-            ConfigError: the task is no text, or the working context is over the window.
-            ModelError: the server had to be asked and did not answer.
+            ConfigError: the task is not text, or the working context exceeds the window.
+            ModelError: the server did not answer.
         """
         found = (ToolPlan.make, task, self.settings, self.prompts, self.tools)
         return await self._resolve(*found, window="working_context", resumed=working_context)
@@ -171,7 +172,7 @@ class SessionStream(EventStream[SessionResult]):
 
     @property
     def result(self) -> SessionResult:
-        """What came of the session.
+        """The result of the session.
 
         Raises:
             ConfigError: the events were not consumed to the end.

@@ -1,4 +1,4 @@
-"""The loop of a tool session: let the model act, run its calls, keep the working context below its limit."""
+"""The loop of a tool session: lets the model act, runs its calls, keeps the working context below its limit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Stop(Exception):
 
 
 class ToolLoop(Loop[SessionResult]):
-    """One run of one task. A resumed run walks the same steps; what was committed is handed back instead of made."""
+    """One run of one task. A resumed run repeats the same steps, with committed effects returned instead of made."""
 
     agent: ClassVar[str] = "tools"
 
@@ -46,14 +46,14 @@ class ToolLoop(Loop[SessionResult]):
         self._task = task
         self.source = {"name": "", "path": None}
         self._steps = 0
-        """Replies so far that called a tool, or meant to."""
+        """Replies so far that called a tool, or tried to."""
         self._summaries = 0
         self._segments = 0
         self._answer: str | None = None
         self._truncated = False
         self._stopped: _Stop | None = None
         self._unfinished: tuple[Conversation, ...] = ()
-        """What was said in the working context in which the session stopped."""
+        """The conversation in the working context when the session stopped."""
 
     async def prepare(self, known: RunRecord | None) -> ToolPlan:
         """See `Loop.prepare`."""
@@ -65,11 +65,11 @@ class ToolLoop(Loop[SessionResult]):
         """See `Loop.run`.
 
         Raises:
-            ConfigError: more steps or summaries were made than this agent may make.
+            ConfigError: the run has more steps or summaries than this agent allows.
         """
         self._log, self._caller, plan = log, caller, self.plan
         if (ended := await log.effect(ANSWER)) is not None:
-            # Whatever this agent's limits are: it is over, and nobody is asked for anything.
+            # Regardless of this agent's limits: it is over, and no calls are made.
             self._steps, self._summaries = ended["steps"], ended["summaries"]
             self._answer, self._truncated = ended["answer"], ended.get("truncated", False)
             return await in_thread(self._result)
@@ -98,7 +98,7 @@ class ToolLoop(Loop[SessionResult]):
         return await in_thread(self._result)
 
     async def _check_limits(self) -> None:
-        """Refuses to replay a part of what was made."""
+        """Refuses to replay only a part of the run."""
         log, settings = self._log, self.plan.settings
 
         def count_stages() -> int:
@@ -113,7 +113,7 @@ class ToolLoop(Loop[SessionResult]):
         for name, most, count in made:
             if count > most:
                 raise ConfigError(
-                    f"{name}={most!r} is less than run {log.run_id!r} has used, which is {count}: resume it with "
+                    f"{name}={most!r} is too low: run {log.run_id!r} has already used {count}; resume it with "
                     f"{name}={count} or more"
                 )
 
@@ -150,10 +150,10 @@ class ToolLoop(Loop[SessionResult]):
                 await buffer.append(Message(role="user", content=act.problem))
 
     async def _act(self) -> Act:
-        """The model's next usable reply, part of the context when it calls a tool.
+        """The model's next usable reply, added to the context if it calls a tool.
 
-        A reply that its token limit cut off before it called a tool is asked for again, once, with as much room as
-        there can be.
+        A reply cut off by its token limit before it called a tool is requested again, once, with as much room as
+        possible.
         """
         buffer = self._buffer
         reply = await self._ask(f"act-{self._steps}")
@@ -165,14 +165,14 @@ class ToolLoop(Loop[SessionResult]):
         if not act.answers:
             extra = reply.completion.extra
             said = Message(role="assistant", content=act.content, tool_calls=act.calls, extra=extra)
-            # Without reasoning some templates write another prompt.
+            # Without reasoning, some templates render another prompt.
             await buffer.append(said, usage=reply.completion.usage if reply.attempt == 0 else None)
         return act
 
     async def _ask(self, key: str, *, after: int | None = None) -> Reply[Act]:
         """Asks what to do next.
 
-        After `after` attempts of a reply that was cut off, another one would be cut off again, and is taken as it is.
+        After `after` attempts at a cut-off reply another one would be cut off too, so it is accepted.
         """
         buffer, step, final = self._buffer, self._steps, after is not None
 
@@ -209,7 +209,7 @@ class ToolLoop(Loop[SessionResult]):
             raise _Stop(StopReason.UNUSABLE_REPLY, f"step {self._steps}: {error}") from error
 
     def _read(self, completion: Completion, *, final: bool) -> Act:
-        """What a reply says; one that broke off inside its reasoning is unusable only if it would do so again."""
+        """Parses a reply; one cut off in its reasoning is unusable only if a retry would be too."""
         native, tools = self.plan.settings.protocol == "native", tuple(self._tools)
         try:
             return read_act(completion, native=native, step=self._steps, tools=tools)
@@ -217,13 +217,13 @@ class ToolLoop(Loop[SessionResult]):
             if completion.finish_reason is not FinishReason.LENGTH:
                 raise
             if final:
-                raise UnusableReply(f"{error} (a larger working_context gives it more)") from error
+                raise UnusableReply(f"{error} (use a larger working_context)") from error
             return Act("", "", truncated=True)
 
     # --- the context
 
     async def _compact(self, *, force: bool = False) -> bool:
-        """Compacts once, and returns whether anything was done: by force after a reply that was cut off."""
+        """Compacts once, and returns whether anything was done; forced after a cut-off reply."""
         buffer = self._buffer
         before = buffer.messages
         try:
@@ -232,7 +232,7 @@ class ToolLoop(Loop[SessionResult]):
             why = f"step {self._steps}: {CUT_OFF}, and " if force else ""
             raise _Stop(StopReason.OUT_OF_SUMMARIES, f"{why}{error}") from error
         except CompactionFailed as error:
-            # A replay comes to the same, unless it was for want of a summary.
+            # A replay would end the same way, unless only a summary was lacking.
             if force and not isinstance(error.__cause__, Unusable):
                 return False
             raise _Stop(StopReason.UNUSABLE_REPLY, str(error)) from error

@@ -23,7 +23,7 @@ from memagent.tools import Toolset
 from memagent.tools.protocol import describe
 
 Protocol = Literal["native", "text"]
-"""How calls travel: in fields of the server's own, or in the text of messages."""
+"""How calls are sent: in the server's tool-call fields, or in the text of messages."""
 
 
 class ToolSettings(Settings):
@@ -41,24 +41,24 @@ class ToolSettings(Settings):
     @classmethod
     def _encodable(cls, text: str) -> str:
         if repair_surrogates(text) != text:
-            raise ValueError("it holds half a surrogate pair; give what can be encoded")
+            raise ValueError("it contains a lone surrogate, which cannot be encoded; remove it")
         return text
 
 
 @dataclass(frozen=True)
 class ToolPlan(Plan):
-    """Everything that a session needs to know, resolved before the first call."""
+    """Everything a session needs to know, resolved before the first call."""
 
     task: str
     settings: ToolSettings
     prompts: SessionPrompts
     tools: Toolset
     prompt: tuple[Message, ...]
-    """What stands first in every request."""
+    """The messages that start every request."""
     neutraliser: Neutraliser
-    """Makes the task and what tools return harmless."""
+    """Neutralises the task and tool results."""
     most: int
-    """Tokens that the model's window holds; those of the working context where it doesn't say."""
+    """Tokens of the model's window; those of the working context if it isn't reported."""
 
     @classmethod
     def make(
@@ -72,11 +72,11 @@ class ToolPlan(Plan):
         counter: TokenCounter,
         window: int | None,
     ) -> ToolPlan:
-        """Renders the prompt, and settles the working context; `window` is what the model reports of its own.
+        """Renders the prompt, and determines the working context; `window` is the one that the model reports.
 
         Raises:
-            ConfigError: the task is no text, or empty.
-            WindowUnknown: neither the model nor the settings say how large the window is.
+            ConfigError: the task is not text, or empty.
+            WindowUnknown: neither the model nor the settings give the window.
         """
         check_text("the task", task)
         working_context = choose_window(

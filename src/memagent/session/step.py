@@ -1,4 +1,4 @@
-"""One step of a session: what a reply says, and running its calls, each once, whatever happens in between."""
+"""One step of a session: parses a reply and runs its calls, each only once, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ INTERRUPTED = (
 
 @dataclass(frozen=True)
 class Act:
-    """What a reply of the model says."""
+    """The content of a model's reply."""
 
     said: str
-    """Beside its calls, or as the answer; without reasoning."""
+    """Its text apart from calls, or the answer; without reasoning."""
     content: str
-    """The reply as it stands in the context: without reasoning, with calls that are written as text."""
+    """The reply as shown in the context: without reasoning, with calls in text form included."""
     calls: tuple[ToolCall, ...] = ()
     problem: str | None = None
-    """Why what was meant as a call is none, as the model is told."""
+    """Why an attempted call could not be parsed, as told to the model."""
     truncated: bool = False
     """The reply was cut off by its token limit."""
 
@@ -42,18 +42,18 @@ class Act:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether its token limit ended it before it called a tool or had answered."""
+        """Whether its token limit cut it off before it called a tool or answered."""
         return self.truncated and not self.calls
 
 
 def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable[str] = ()) -> Act:
-    """What a reply says.
+    """Parses a reply.
 
-    With `native`, calls come in fields of the server's own, else in the text, where `step` makes their ids. A model
-    whose call cannot be read is told the names of the `tools`.
+    With `native`, calls come in the server's fields, else in the text, with ids derived from `step`. If a
+    call can't be parsed, the model is told the names of the `tools`.
 
     Raises:
-        UnusableReply: it says nothing, broke off inside its reasoning, or was stopped by the engine.
+        UnusableReply: it is empty, was cut off in its reasoning, or was stopped by the engine.
     """
     cut = completion.finish_reason is FinishReason.LENGTH
     if native:
@@ -66,7 +66,7 @@ def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable
         return Act(said, said, completion.tool_calls, truncated=cut)
     text = visible(completion)
     said, calls, problem = read_calls(text, tools)
-    # Ids by the step: within one context each is there once.
+    # Ids by the step, so that each is unique within a context.
     calls = tuple(
         call.model_copy(update={"id": f"call-{step}-{place}"}) for place, call in enumerate(calls)
     )
@@ -74,19 +74,19 @@ def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable
 
 
 class ToolCalls:
-    """Runs calls, and commits what came of them; the neutraliser counts what is made harmless in an output."""
+    """Runs calls and commits their results; counts what is neutralised in an output."""
 
     def __init__(self, tools: Toolset, log: Log, neutraliser: Neutraliser) -> None:
         self._tools, self._log, self._neutraliser = tools, log, neutraliser
 
     async def run(self, step: int, calls: tuple[ToolCall, ...]) -> list[ToolOutput]:
-        """Runs the calls of one reply: together where none of them changes anything, else one after the other."""
+        """Runs the calls of one reply: concurrently if none of them changes anything, else one after the other."""
         if calls and all(self._idempotent(call) for call in calls):
             return await together(self._once(step, *numbered) for numbered in enumerate(calls))
         return [await self._once(step, *numbered) for numbered in enumerate(calls)]
 
     def ends(self, call: ToolCall, output: ToolOutput) -> bool:
-        """Whether a call's output is the answer of the session."""
+        """Whether a call's output is the session's answer."""
         return output.ok and call.name in self._tools and self._tools[call.name].final
 
     async def _once(self, step: int, place: int, call: ToolCall) -> ToolOutput:
@@ -108,5 +108,5 @@ class ToolCalls:
         return output
 
     def _idempotent(self, call: ToolCall) -> bool:
-        # A tool that is not there does nothing, however often.
+        # A missing tool does nothing, however often it is called.
         return call.name not in self._tools or self._tools[call.name].idempotent

@@ -1,4 +1,4 @@
-"""Samples and the scores of their answers: what benchmarks measure and training rewards."""
+"""Samples and scores: what benchmarks measure and training rewards."""
 
 from memagent.tasks.base import Evidence, Sample, Task
 from memagent.tasks.scores import SCORERS, Scorer

@@ -1,8 +1,8 @@
-"""Scores of an answer against its references, each in [0, 1]: benchmarks report them, rewards are made of them.
+"""Scores of an answer against its references, each in [0, 1], for benchmarks and rewards.
 
 All are pure functions of texts. An empty answer scores 0. Texts that differ only in how Unicode composes a
-character are equal; for ASCII each score is what its source says. Without references, or with a blank one, there
-is nothing to score against, and each raises `ConfigError`.
+character are equal; for ASCII each score matches its source. Without references, or with a blank one,
+each raises `ConfigError`.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ Scorer = Callable[[str, Sequence[str]], float]
 CONTROL = re.compile(r"[\x00-\x1f]")
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
-"""ASCII's only, as SQuAD's."""
+"""ASCII only, as in SQuAD."""
 NUMBER = re.compile(
     r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\d)", flags=re.ASCII
 )
-"""A number with its sign, `1,234` and `1234.50` alike; digits inside a word or a longer number are none."""
+"""A number with its sign, such as `1,234` or `1234.50`; digits inside a word or a longer number don't match."""
 MEMBERS = re.compile(r"\band\b|(?<!\d),|,(?!\d{3}(?!\d))|[;\n]", flags=re.IGNORECASE)
-"""Where a list is divided. The comma of `1,234` is none of them."""
+"""Separators of a list; the comma in `1,234` isn't one."""
 MARKER = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.)])\s+")
-"""What stands before a member in a list with bullets or numbers."""
+"""The bullet or number before a list item."""
 
 
 def plain(text: str) -> str:
-    """Lower case, control characters as line feeds (RULER's post-processing)."""
+    """Lower-cases, and turns control characters into line feeds (RULER's post-processing)."""
     return CONTROL.sub("\n", unicodedata.normalize("NFC", text.lower())).strip()
 
 
 def squad(text: str) -> str:
     """SQuAD's normalisation: lower case; no ASCII punctuation, no articles; single spaces.
 
-    A text of nothing but articles or punctuation keeps them, where SQuAD's script would leave nothing: two
-    such texts are not the same answer, and nothing is contained in everything.
+    A text of nothing but articles or punctuation keeps them, unlike in SQuAD's script, which would leave nothing: two
+    such texts are different answers, and the empty text is contained in every text.
 
     Source: evaluation script of Rajpurkar et al., arXiv 1606.05250.
     """
@@ -78,11 +78,11 @@ def string_match_part(answer: str, references: Sequence[str]) -> float:
 
 
 def sub_exact_match(answer: str, references: Sequence[str]) -> float:
-    """1 if, normalised, a reference lies in the answer or the answer lies in a reference. Very lenient.
+    """1 if, normalised, a reference is contained in the answer or vice versa. Very lenient.
 
-    As published it looks for characters, not words: `no` lies in `unknown`. `exact_match` and `f1` do not.
+    As published, it compares characters, not words: `unknown` contains `no`. `exact_match` and `f1` compare words.
 
-    Source: MemAgent's long-QA metric (arXiv 2507.02259). There an answer of nothing lies in every reference;
+    Source: MemAgent's long-QA metric (arXiv 2507.02259). There every reference contains the empty answer;
     here it scores 0.
     """
     text = squad(answer)
@@ -93,14 +93,14 @@ def sub_exact_match(answer: str, references: Sequence[str]) -> float:
 def exact_match(answer: str, references: Sequence[str]) -> float:
     """1 if, normalised, the answer is one of the references.
 
-    Source: SQuAD (arXiv 1606.05250), maximum over references; see `squad` for the one departure.
+    Source: SQuAD (arXiv 1606.05250), maximum over references; see `squad` for the one difference.
     """
     text = squad(answer)
     return float(any(squad(reference) == text for reference in _check(references)))
 
 
 def f1(answer: str, references: Sequence[str]) -> float:
-    """2PR / (P + R) of the words that answer and reference share, each as often as both have it.
+    """2PR / (P + R) of the words that answer and reference share, as a multiset.
 
     P is their share of the answer's words, R of the reference's. Source: SQuAD (arXiv 1606.05250), maximum over
     references.
@@ -116,19 +116,19 @@ def f1(answer: str, references: Sequence[str]) -> float:
 def equivalent(answer: str, references: Sequence[str]) -> float:
     """1 if the answer is equivalent to any of the references: max over y of [y = answer].
 
-    Two numbers are equivalent where their values are (`1,000` and `1000.0`, not `3.0` and `30`, which SQuAD's
-    normalisation makes one), other texts where their normalised forms are. Source: Eq. 6 of MemAgent
-    (arXiv 2507.02259), its reward where several answers are as good.
+    Two numbers are equivalent if their values are equal (`1,000` and `1000.0`, but not `3.0` and `30`, which SQuAD's
+    normalisation conflates), other texts if their normalised forms are. Source: Eq. 6 of MemAgent
+    (arXiv 2507.02259), its reward for questions with several acceptable answers.
     """
     text = _value(answer)
     return float(any(_value(reference) == text for reference in _check(references)))
 
 
 def set_recall(answer: str, references: Sequence[str]) -> float:
-    """|predicted & gold| / |gold|: share of the wanted values that the answer lists.
+    """|predicted & gold| / |gold|: share of the required values that the answer lists.
 
-    Both sides are divided at commas, semicolons, line breaks and the word "and"; members are compared
-    normalised, in any order, each once. Source: Eq. 7 of MemAgent (arXiv 2507.02259), its reward where all
+    Both sides are split at commas, semicolons, line breaks and the word "and"; members are compared
+    normalised, in any order, each once. Source: Eq. 7 of MemAgent (arXiv 2507.02259), its reward if all
     values are required. Listing everything would satisfy it: see `set_precision`.
     """
     gold = _members(_check(references))
@@ -136,24 +136,26 @@ def set_recall(answer: str, references: Sequence[str]) -> float:
 
 
 def set_precision(answer: str, references: Sequence[str]) -> float:
-    """|predicted & gold| / |predicted|: share of what the answer lists that is wanted; members as in `set_recall`."""
+    """|predicted & gold| / |predicted|: share of the listed values that are required; members as in `set_recall`."""
     gold, predicted = _members(_check(references)), _members([answer])
     return len(predicted & gold) / len(predicted) if predicted else 0.0
 
 
 def number_match(answer: str, references: Sequence[str]) -> float:
-    """1 if the last (or only) number of the answer is that of a reference, compared by value.
+    """1 if the last (or only) number in the answer equals a reference, compared by value.
 
-    The last, because answers that show their work end with the result. Digits of a longer number do not count.
+    The last, because answers that show their work end with the result. Digits within a longer number don't count.
 
     Raises:
-        ConfigError: a reference is no number.
+        ConfigError: a reference is not a number.
     """
     wanted: list[list[Decimal]] = []
     for reference in _check(references):
         wanted.append(numbers(reference))
         if len(wanted[-1]) != 1:
-            raise ConfigError(f"reference {reference!r} of number_match has to be one number")
+            raise ConfigError(
+                f"a reference of number_match must be a single number, got {reference!r}"
+            )
     return float(numbers(answer)[-1:] in wanted)
 
 
@@ -172,9 +174,11 @@ SCORERS: dict[str, Scorer] = {
 
 def _check(references: Sequence[str]) -> list[str]:
     if isinstance(references, str):
-        raise ConfigError(f"references={references!r} is one text; give a list, [{references!r}]")
+        raise ConfigError(
+            f"references={references!r} is a single text; give a list, [{references!r}]"
+        )
     if not references or not all(plain(reference) for reference in references):
-        raise ConfigError(f"references={references!r}: a score needs at least one, none blank")
+        raise ConfigError(f"references={references!r}: give at least one, none blank")
     return list(references)
 
 

@@ -1,7 +1,7 @@
-"""Means of scores (in [0, 1]) and amounts with their two-sided intervals at 95%.
+"""Means of scores (in [0, 1]) and amounts, with two-sided 95% intervals.
 
-Most functions take *strata*, one sequence of values a task. The mean over strata is unweighted, as RULER's: each task
-counts the same, however many samples it has. numpy and scipy come with the extras `bench` and `train`.
+Most functions take *strata*, one sequence of values per task. The mean over strata is unweighted, as in RULER: each
+task counts the same, however many samples it has. numpy and scipy come with the extras `bench` and `train`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Array: TypeAlias = NDArray[np.float64]
 Z = 1.959963984540054
 """97.5% quantile of the normal distribution."""
 RESAMPLES = 2000
-"""Of a bootstrap: the ends of a 95% interval then rest on 50 resamples each."""
+"""Bootstrap resamples: each end of a 95% interval then rests on 50 of them."""
 FEW = 20
-"""With fewer samples in any task a bootstrap of scores near 1 is too narrow (it held the truth in 85% of trials with
-10 samples of each of 8 tasks, instead of 95%), and the closed forms take its place."""
+"""With fewer samples in any task a bootstrap of scores near 1 is too narrow (it covered the truth in 85% of trials
+with 10 samples in each of 8 tasks, instead of 95%), so the closed forms are used instead."""
 SEED = 20250703
-"""Of everything random here; any fixed number would do."""
+"""Seed for everything random here; any fixed number would do."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Estimate:
     n: int
     unscored: int
     scored_mean: float | None
-    """Without the unscored samples; None where all are."""
+    """Without the unscored samples; None if all are unscored."""
     method: str
     """`Wilson` or `bootstrap`."""
 
@@ -51,8 +51,8 @@ def wilson(mean: float, n: float) -> tuple[float, float]:
     """Wilson's score interval of a proportion (Wilson 1927).
 
     (mean + z^2/2n ± z sqrt(mean (1 - mean)/n + z^2/4n^2)) / (1 + z^2/n). The variance of any scores in [0, 1] is at
-    most mean (1 - mean), so for scores that are not all 0 or 1 the interval is only wider than it needs to be. The mean
-    is in [0, 1]; n, more than 0, may be a fraction: the effective number of samples of a weighted mean.
+    most mean (1 - mean), so for scores other than 0 or 1 the interval is conservative. The mean
+    is in [0, 1]; n > 0 may be a fraction: the effective number of samples of a weighted mean.
     """
     centre = mean + Z * Z / (2 * n)
     half = Z * (mean * (1 - mean) / n + Z * Z / (4 * n * n)) ** 0.5
@@ -63,16 +63,16 @@ def wilson(mean: float, n: float) -> tuple[float, float]:
 def estimate(strata: Iterable[Sequence[float | None]]) -> Estimate:
     """Unweighted mean over tasks of their mean scores, None counted as 0.
 
-    One task whose scores are all 0 or 1 has Wilson's interval. Otherwise samples are drawn again within each task
-    (stratified BCa bootstrap, Efron 1987). Where a task has fewer than `FEW` samples, or each task's scores are all
-    equal, Wilson's interval stands in, with the effective number of samples 1 / sum of squared weights.
+    A single task whose scores are all 0 or 1 gets Wilson's interval. Otherwise samples are redrawn within each task
+    (stratified BCa bootstrap, Efron 1987). If a task has fewer than `FEW` samples, or each task's scores are all
+    equal, Wilson's interval is used, with the effective number of samples 1 / sum of squared weights.
 
     Raises:
         ConfigError: there is no sample.
     """
     given = [list(scores) for scores in strata if len(scores)]
     if not given:
-        raise ConfigError("a mean of no samples was asked for; leave empty cells out")
+        raise ConfigError("the mean of no samples is undefined; leave empty cells out")
     arrays = [np.array([score or 0.0 for score in scores]) for scores in given]
     scored = [[s for s in scores if s is not None] for scores in given]
     mean, n = _mean(*arrays), sum(map(len, given))
@@ -93,16 +93,16 @@ def estimate(strata: Iterable[Sequence[float | None]]) -> Estimate:
 
 
 def amount_interval(strata: Iterable[Values]) -> tuple[float, float, float]:
-    """Unweighted mean over tasks of amounts without a bound (seconds, tokens), and its bootstrap interval: low, high.
+    """Unweighted mean over tasks of unbounded amounts (seconds, tokens), and its bootstrap interval: low, high.
 
-    The three are equal where the amounts of each task are.
+    All three are equal if each task's amounts are.
 
     Raises:
         ConfigError: there is no amount.
     """
     arrays = [np.array(list(values), dtype=float) for values in strata if len(values)]
     if not arrays:
-        raise ConfigError("a mean of no amounts was asked for; leave empty cells out")
+        raise ConfigError("the mean of no amounts is undefined; leave empty cells out")
     mean = _mean(*arrays)
     if all(values.min() == values.max() for values in arrays):
         return mean, mean, mean
@@ -119,7 +119,7 @@ def _means(*arrays: Array, axis: int = -1) -> Array:
 
 
 def effective_samples(arrays: Sequence[Array]) -> float:
-    """Number of equally weighed samples whose mean varies as much as the unweighted mean over strata does."""
+    """Number of equally weighted samples whose mean varies as much as the unweighted mean over strata."""
     return len(arrays) ** 2 / sum(1 / len(values) for values in arrays)
 
 
@@ -129,12 +129,12 @@ def is_too_few(arrays: Sequence[Array]) -> bool:
 
 
 def bootstrap_interval(arrays: Sequence[Array]) -> tuple[float, float]:
-    """BCa interval (Efron 1987) of the unweighted mean over strata, none of them empty, drawn again within each."""
+    """BCa interval (Efron 1987) of the unweighted mean over non-empty strata, resampled within each."""
     stats: Any = import_module("scipy.stats")  # a second to load, and it has no types
-    # scipy takes no sample of one value; twice the same value is drawn like it.
+    # scipy rejects a sample of one value; the same value twice behaves like it.
     arrays = [values if len(values) > 1 else values.repeat(2) for values in arrays]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        # Where hardly any value differs from the others, there is no BCa interval, which scipy warns of.
+        # If hardly any value differs from the others, there is no BCa interval, and scipy warns.
         warnings.simplefilter("ignore")
         result = stats.bootstrap(
             tuple(arrays),

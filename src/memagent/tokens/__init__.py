@@ -1,4 +1,4 @@
-"""Token counters: how long a text is for a model. `load_counter` makes one from a path or a name."""
+"""Token counters. `load_counter` makes one from a path or a name."""
 
 from memagent.tokens.base import Measured, TokenCounter
 from memagent.tokens.byte_bound import ByteBound

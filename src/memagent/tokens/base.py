@@ -1,4 +1,4 @@
-"""The counter protocol: how long a text is, in a model's tokens."""
+"""The counter protocol: the length of a text in a model's tokens."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Protocol
 from memagent.messages import Message, ToolSpec
 
 JOINER = "\u2060"
-"""Word joiner, invisible and of no width: put after the first character of a text, it keeps a tokenizer from
+"""Word joiner, invisible and of zero width: inserted after a text's first character, it keeps a tokenizer from
 reading a control token there."""
 MESSAGE_ALLOWANCE = 16
-"""Tokens allowed for the role markers of one message where the chat template is unknown: ChatML takes 3, Llama 3 7."""
+"""Tokens allowed for the role markers of one message if the chat template is unknown: ChatML takes 3, Llama 3 7."""
 REQUEST_ALLOWANCE = 128
-"""Tokens allowed once a request for what an unknown template adds by itself.
+"""Tokens allowed once per request for what an unknown template adds.
 
-Begin-of-text, the generation prompt and the default system prompts of Qwen2.5 (21), Llama 3 (25) and gpt-oss
-(80 to 90, its harmony header) are within it. Those of Mistral-Small and SmolLM3 are not: they take several
-hundred. For such a model name its own tokenizer, in a folder with the chat template, or a window that is
-smaller than the server's by as much.
+This covers begin-of-text, the generation prompt and the default system prompts of Qwen2.5 (21), Llama 3 (25) and
+gpt-oss (80 to 90, its harmony header), but not those of Mistral-Small and SmolLM3, which take several
+hundred. For such a model name its own tokenizer, in a folder with the chat template, or a correspondingly
+smaller window than the server's.
 """
 CALL_ALLOWANCE = 48
 """Tokens allowed for the markup of one tool call: Hermes' and Qwen's take 15, DeepSeek's and Qwen3-Coder's 20."""
 ARGUMENT_ALLOWANCE = 10
 """Tokens allowed for the markup of one argument of a call: what Qwen3-Coder's takes."""
 TOOLS_ALLOWANCE = 768
-"""Tokens allowed once for what an unknown template tells a model that has tools: Qwen's takes 110, Llama 3.1's 90,
+"""Tokens allowed once for an unknown template's instructions about tools: Qwen's takes 110, Llama 3.1's 90,
 Qwen3-Coder's and Hermes 3's 300."""
 
 
 class Measured(Protocol):
-    """A text that is tokenised once, as far as it is asked about."""
+    """A text that is tokenised once, as far as needed."""
 
     @property
     def tokens(self) -> int:
@@ -40,8 +40,8 @@ class Measured(Protocol):
     def chars_within(self, limit: int) -> int:
         """Characters of the longest prefix that ends where one of the first `limit` tokens ends.
 
-        A guide for where to cut: the prefix counted by itself may differ by a few tokens at the cut,
-        which is what `tokens_of_prefix` tells.
+        A guide for where to cut: counted by itself, the prefix may differ by a few tokens at the cut;
+        `tokens_of_prefix` gives the exact count.
         """
         ...
 
@@ -51,7 +51,7 @@ class Measured(Protocol):
 
 
 class TokenCounter(Protocol):
-    """Counts tokens as one model does. Calls may block (tokenising, a server), so loops make them in threads."""
+    """Counts tokens like a particular model. Calls may block (tokenising, a server), so loops make them in threads."""
 
     @property
     def name(self) -> str:
@@ -60,11 +60,11 @@ class TokenCounter(Protocol):
 
     @property
     def control_tokens(self) -> frozenset[str]:
-        """Texts that this tokenizer would read as control tokens."""
+        """Texts that this tokenizer reads as control tokens."""
         ...
 
     def count(self, text: str) -> int:
-        """Tokens of `text`, without any that a chat template would add."""
+        """Tokens of `text`, without those that a chat template would add."""
         ...
 
     def count_messages(
@@ -78,11 +78,11 @@ class TokenCounter(Protocol):
 
         Args:
             messages: the conversation, up to where the model's turn begins.
-            thinking: as in `ChatRequest`: templates write more where reasoning is switched off.
+            thinking: as in `ChatRequest`: templates add text if reasoning is switched off.
             tools: as in `ChatRequest`: templates describe them to the model.
 
         Raises:
-            TokenizerError: the template refuses the messages, or shows the model no tools.
+            TokenizerError: the template rejects the messages, or doesn't show the model its tools.
         """
         ...
 

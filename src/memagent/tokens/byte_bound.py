@@ -1,4 +1,4 @@
-"""Upper bounds for when no tokenizer or chat template can be had: UTF-8 bytes, and allowances for the template."""
+"""Upper bounds for when there is no tokenizer or chat template: UTF-8 bytes, and allowances for the template."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memagent.tokens.base import (
 
 
 def byte_count(text: str) -> int:
-    """UTF-8 bytes of the text or of its NFC form, whichever are more; U+FFFD's three for a lone surrogate."""
+    """UTF-8 bytes of the text or of its NFC form, whichever is more; three (U+FFFD's) for a lone surrogate."""
     if text.isascii():
         return len(text)
     text = repair_surrogates(text)
@@ -40,15 +40,15 @@ def prompt_bound(
 ) -> int:
     """An upper bound on the tokens of a rendered prompt: `TokenCounter.count_messages` without a chat template.
 
-    Contents are counted as texts. Tools and calls are counted as indented JSON, the widest form that templates write
-    them in; or as compact JSON and two tokens for each line end with its indentation, where that is less.
+    Contents are counted as texts. Tools and calls are counted as indented JSON, the longest form that templates use;
+    or as compact JSON plus two tokens for each line end with its indentation, if that is less.
     """
     count, bound = counter.count, REQUEST_ALLOWANCE
     for message in messages:
         bound += count(message.content) + MESSAGE_ALLOWANCE
         for call in message.tool_calls:
             values = call.values()
-            # The arguments as they are sent too: a server may take them for a text.
+            # The arguments as sent too: a server may treat them as text.
             forms = ({call.name: values}, {call.name: call.arguments})
             bound += CALL_ALLOWANCE + ARGUMENT_ALLOWANCE * len(values) + byte_count(call.id)
             bound += max(_count_json(count, form) for form in forms)
@@ -62,17 +62,17 @@ def prompt_bound(
 
 def _count_json(count: Callable[[str], int], value: object) -> int:
     wide, compact = (json.dumps(value, indent=indent, ensure_ascii=False) for indent in (4, None))
-    # Bytes pay for the white space: three or four of them make a token.
+    # The bytes make up for the white space: three or four of them are a token.
     return min(count(wide), byte_count(compact), count(compact) + 2 * wide.count("\n"))
 
 
 class ByteBound:
-    """Counts UTF-8 bytes: those of the text or those of its NFC form, whichever are more.
+    """Counts UTF-8 bytes: those of the text or those of its NFC form, whichever is more.
 
-    No tokenizer that spells text in bytes or larger units takes more tokens than that, whether it
-    normalises to NFC first (Qwen does, and a few characters grow threefold by it) or not at all. For those
-    that normalise to NFKC or NFD it is no bound. It is far above the truth, about four times for English, so
-    runs that count with it make about four times the calls; whoever chooses it for a user says so.
+    No tokenizer whose units are bytes or larger takes more tokens than that, whether it
+    normalises to NFC first (as Qwen does; a few characters then grow threefold) or not at all. For those
+    that normalise to NFKC or NFD it is not a bound. It overstates tokens about fourfold for English, so
+    runs that use it make about four times the calls; code that selects it must tell the user.
     """
 
     name = "utf8-bytes"
@@ -97,7 +97,7 @@ class BytesMeasured:
     def chars_within(self, limit: int) -> int:
         """Characters of the longest prefix of at most `limit` bytes.
 
-        Where the text is not in NFC, its characters are counted one by one: the prefix may then have
+        If the text is not in NFC, its characters are counted one by one: the prefix may then have
         fewer bytes, and hardly ever more.
         """
         if limit >= self.tokens:

@@ -1,4 +1,4 @@
-"""From what a user writes to a counter."""
+"""Makes a token counter from a user's setting."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def load_counter(spec: str | PathLike[str] | TokenCounter) -> TokenCounter:
     """Makes a token counter. Reads files, never the network.
 
     Args:
-        spec: a path (tokenizer.json, the same gzipped, or a folder that holds it), "tiktoken:NAME",
-            "bytes", a model name whose tokenizer lies in the local Hugging Face cache, or a counter,
-            which is returned as it is.
+        spec: a path (tokenizer.json, gzipped or not, or a folder that has one), "tiktoken:NAME",
+            "bytes", a model name whose tokenizer is in the local Hugging Face cache, or a counter,
+            which is returned unchanged.
 
     Raises:
         TokenizerError: there is no such tokenizer; the message lists what was looked for.
@@ -42,7 +42,7 @@ def load_counter(spec: str | PathLike[str] | TokenCounter) -> TokenCounter:
             if isinstance(cached := try_to_load_from_cache(spec, "tokenizer.json"), str):
                 return TokenizerFile(cached)
     raise TokenizerError(
-        f"no tokenizer {fspath(spec)!r}: there is no such file or folder, and no tokenizer.json of a model "
+        f"no tokenizer {fspath(spec)!r}: there is no such file or folder, and no tokenizer.json for a model "
         f"of that name in the local Hugging Face cache (nothing is downloaded). Name a tokenizer.json, its "
         f"folder, 'tiktoken:NAME', or 'bytes' for an upper bound that costs about 4x the calls"
     )

@@ -1,4 +1,4 @@
-"""Counting with a `tokenizer.json` from disk."""
+"""Counts with a `tokenizer.json` from disk."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _NAMES = ("tokenizer.json", "tokenizer.json.gz")
 class TokenizerFile:
     """A tokenizer of the `tokenizers` library.
 
-    Added tokens are recognised inside texts, as they are by the servers that load the same file. A chat
-    template beside it (`chat_template.jinja`, `tokenizer_config.json`) makes prompt counts exact; without
-    one they are upper bounds. Control tokens that U+2060 does not keep it from reading are named in a
-    warning, since texts cannot be kept from holding them then.
+    Added tokens are recognised inside texts, as by servers that load the same file. A chat
+    template next to it (`chat_template.jinja`, `tokenizer_config.json`) makes prompt counts exact; without
+    one they are upper bounds. Control tokens that it reads in spite of U+2060 are named in a
+    warning, since they can't be neutralised.
 
     Args:
-        path: a tokenizer.json, the same gzipped, or a folder with one of them.
+        path: a tokenizer.json, gzipped or not, or a folder with one.
 
     Raises:
-        TokenizerError: it is missing or cannot be loaded.
+        TokenizerError: it is missing or can't be loaded.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -48,7 +48,7 @@ class TokenizerFile:
         try:
             self._tokenizer = Tokenizer.from_buffer(raw)
             content: dict[str, Any] = json.loads(raw)
-            # Ids as the library gave them: those in the file may be others.
+            # The library's ids: those in the file may differ.
             added = self._tokenizer.get_added_tokens_decoder()
             self._local = is_local(content)
         except Exception as error:  # the library raises bare Exception
@@ -57,11 +57,11 @@ class TokenizerFile:
             ) from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        # It adds nothing to plain text, but some post-processors move offsets off leading spaces.
+        # It adds nothing to plain text, but some post-processors exclude leading spaces from offsets.
         self._tokenizer.post_processor = None
         self._template = find_template(file.parent)
         self.exact = self._template is not None
-        """Whether conversations are counted as they are rendered: else above that."""
+        """Whether counts of conversations are exact; else they are upper bounds."""
         self.name = f"tokenizer.json:{_digest(raw, self._template)}"
         control: dict[int, str] = {}
         for (
@@ -74,7 +74,7 @@ class TokenizerFile:
                 control[i] = text
         self.control_tokens = frozenset(control.values())
         try:
-            # Any text that the vocabulary lacks is read as the unknown token: that is no way to write one.
+            # Any text that the vocabulary lacks is read as the unknown token, so this isn't a way to write one.
             unknown = content["model"].get("unk_token")
             if isinstance(content["model"].get("unk_id"), int):
                 unknown = self._tokenizer.id_to_token(content["model"]["unk_id"])
@@ -87,8 +87,8 @@ class TokenizerFile:
             raise TokenizerError(f"{str(file)!r} cannot tokenise every text: {error}") from error
         if whole:
             logger.warning(
-                "the tokenizer %r reads %s as control tokens even with an invisible U+2060 inside: texts that hold "
-                "them cannot be made harmless, and promise 6 (no text becomes a control token) does not hold",
+                "the tokenizer %r reads %s as control tokens even with an invisible U+2060 inside: texts that contain "
+                "them cannot be neutralised, and promise 6 (no text becomes a control token) does not hold",
                 str(file),
                 ", ".join(map(repr, whole)),
             )
@@ -104,10 +104,10 @@ class TokenizerFile:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of the rendered prompt, exact where the tokenizer came with a chat template.
+        """Tokens of the rendered prompt, exact if the tokenizer came with a chat template.
 
         Raises:
-            TokenizerError: the template refuses the messages, or shows the model no tools.
+            TokenizerError: the template rejects the messages, or doesn't show the model its tools.
         """
         if self._template is not None:
             return self.count(self._template.render(messages, thinking=thinking, tools=tools))
@@ -116,7 +116,7 @@ class TokenizerFile:
     def prompt_ids(
         self, messages: Sequence[Message], *, thinking: bool | None = None
     ) -> tuple[int, ...]:
-        """Ids of the rendered prompt, as many as `count_messages` counts; only where that is `exact`."""
+        """Ids of the rendered prompt, as many as `count_messages` counts; only if that is `exact`."""
         assert self._template is not None
         text = self._template.render(messages, thinking=thinking)
         return tuple(self._encode(repair_surrogates(text)).ids)
@@ -134,7 +134,7 @@ class TokenizerFile:
         return self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
 
     def _cut(self, text: str, encoding: Any, limit: int) -> int:
-        """Characters within the first `limit` tokens: by their text where that is the original's, else by offsets."""
+        """Characters within the first `limit` tokens: from their text if it matches the original, else from offsets."""
         head = self._tokenizer.decode(encoding.ids[:limit], skip_special_tokens=False)
         head = head.rstrip("\ufffd")  # a character that the last token ends inside of
         if head and text.startswith(head):
@@ -147,11 +147,11 @@ class TokenizerFile:
 
 
 def _read(path: Path) -> tuple[Path, bytes]:
-    """Finds the file, and gives what is in it."""
+    """Finds the file, and reads it."""
     file = next((p for p in (path, *(path / name for name in _NAMES)) if p.is_file()), None)
     if file is None and path.is_dir():
         raise TokenizerError(
-            f"the folder {str(path)!r} holds none of {', '.join(_NAMES)}; save the model's fast tokenizer "
+            f"the folder {str(path)!r} has none of {', '.join(_NAMES)}; save the model's fast tokenizer "
             f"there (tokenizer.save_pretrained)"
         )
     if file is None:
@@ -164,7 +164,7 @@ def _read(path: Path) -> tuple[Path, bytes]:
 
 
 def _digest(raw: bytes, template: ChatTemplate | None) -> str:
-    """Names the content, so that moving the file changes nothing and editing the template does."""
+    """A name for the content, so that moving the file doesn't change it but editing the template does."""
     digest = hashlib.sha256(raw)
     if template is not None:
         digest.update(json.dumps([template.source, template.special_tokens]).encode())

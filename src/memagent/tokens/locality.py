@@ -1,16 +1,16 @@
-"""Where a tokeniser's work can be taken up again: points that split a text into independent halves.
+"""Where tokenisation can be resumed: points that split a text into independent halves.
 
 Counting the tokens of every prefix from its start would make cutting quadratic. Byte-level tokenisers
 first split text into words by a regular expression, so the tokens before a word boundary do not depend
-on what follows, provided that the boundary stays one whatever stands around it. Such a *stable point* is
+on what follows, provided that the boundary remains one whatever surrounds it. Such a *stable point* is
 a position p where text[p-1] is a letter and text[p] a separator, under these conditions:
 
-- every alternative of the expression is one listed below. None of them can match a letter together with
-  a separator after it, none looks further than that separator once it has met the letter, and none looks
-  back. So a match that holds text[p-1] ends at p, and matching starts afresh there.
+- every alternative of the expression is listed below. None of them can match a letter together with
+  a separator after it, none looks beyond that separator once it has matched the letter, and none looks
+  back. So a match that contains text[p-1] ends at p, and matching restarts there.
 - the normaliser is none or NFC. Under NFC the letters listed below never join with what stands before
   them, and the separators with nothing at all, so both halves are normalised as they would be alone.
-- no added token holds a stable point, or swallows the white space behind one, and none asks for word
+- no added token contains a stable point, or strips the white space after one, and none requires word
   boundaries around it.
 
 Then, for n >= p:  count(text[:n]) = count(text[:p]) + count(text[p:n]).
@@ -72,13 +72,13 @@ _QUANTIFIED = re.compile(r"(?<!\\)([+*?]|\{[\d,]+\})\Z")
 
 
 def splits_at_stable_points(pattern: str) -> bool:
-    """Whether a word-splitting expression always splits at stable points (see the module's text)."""
+    """Whether a word-splitting expression always splits at stable points (see the module docstring)."""
     parts = frozenset(_alternatives(pattern))
     return parts <= _ALL and (bool(parts & _WORDS) or any(pair <= parts for pair in _CASED_WORDS))
 
 
 def is_local(tokenizer: Mapping[str, Any]) -> bool:
-    """Whether a tokeniser has stable points, as far as the content of its tokenizer.json shows."""
+    """Whether a tokeniser has stable points, judging from its tokenizer.json."""
     model = cast("Mapping[str, Any]", tokenizer.get("model") or {})
     if model.get("type", "BPE") != "BPE" or model.get("dropout"):
         return False
@@ -91,7 +91,7 @@ def is_local(tokenizer: Mapping[str, Any]) -> bool:
         reaches = STABLE.search(content + (" " if token.get("rstrip") else ""))
         if token.get("single_word") or renormalised or reaches:
             return False
-    # One step has to split at stable points; the others must at least never match across one.
+    # One step must split at stable points; the others must at least never match across one.
     splits = False
     before = cast("Mapping[str, Any]", tokenizer.get("pre_tokenizer") or {"type": "none"})
     for step in cast("Sequence[Mapping[str, Any]]", before.get("pretokenizers", (before,))):

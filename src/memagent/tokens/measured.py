@@ -1,4 +1,4 @@
-"""A text that is tokenised once, in parts that meet at stable points, and only as far as it is asked about."""
+"""A text that is tokenised once, in parts that meet at stable points, and only as far as needed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from memagent.texts import last_end, repair_surrogates
 from memagent.tokens.locality import STABLE
 
 FIRST_SHARE = 0.65
-"""A window for a chunk is nearly always cut behind this share of it, so up to there one part will do."""
+"""A chunk's window is nearly always cut after this share of it, so up to there one part will do."""
 STEP_SHARE, STEP_CHARS = 1 / 48, 128
-"""Length of the parts behind that, the larger of the two: the part that is cut is tokenised twice, and shorter ones
-cost as much in calls."""
+"""Length of the later parts, the larger of the two: the part that is cut is tokenised twice, and shorter ones
+would cost as much in calls."""
 
 
 class MeasuredText:
     """A text whose parts are tokenised one after the other.
 
     Args:
-        text: without half surrogate pairs.
-        encode: tokenises a text; the length of what it gives is its tokens.
-        cut: characters of a text within so many of its tokens, fewer than it has and at least 1.
-        local: the tokeniser has stable points (`locality`); without them the text is one part.
+        text: the text, without lone surrogates.
+        encode: tokenises a text; the length of the result is its token count.
+        cut: characters of a text within its first N tokens, with N at least 1 and below its count.
+        local: whether the tokeniser has stable points (`locality`); without them the text is one part.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class MeasuredText:
         return 0
 
     def rest(self, start: int, text: str) -> MeasuredText:
-        """Measures `text`, which says what this one says from `start` on, and more: what is known is not done again."""
+        """Measures `text`, which continues this one from `start` on, reusing what is known."""
         other = MeasuredText(repair_surrogates(text), self._encode, self._cut, local=self._local)
         for first, end, _, encoded in self._parts:
             if first >= start and end < len(self._text):

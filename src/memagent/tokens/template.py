@@ -1,4 +1,4 @@
-"""Chat templates as Hugging Face tokenizers carry them, rendered in a sandbox."""
+"""Hugging Face tokenizers' chat templates, rendered in a sandbox."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memagent.errors import TokenizerError
 from memagent.messages import Message, ToolSpec
 
 TEXT_PROTOCOL = "show the model its tools as text instead (the text protocol)"
-"""What remains where the template of a model knows nothing of tools."""
+"""The remedy if a model's template doesn't support tools."""
 
 
 class ChatTemplate:
@@ -27,7 +27,7 @@ class ChatTemplate:
     Args:
         source: the Jinja template.
         special_tokens: the names that templates use (`bos_token`, ...) and their texts.
-        tool_source: the template for requests with tools, where they have one of their own.
+        tool_source: a separate template for requests with tools, if there is one.
 
     Raises:
         TokenizerError: the template does not parse.
@@ -56,7 +56,7 @@ class ChatTemplate:
         """The prompt, up to where the model's turn begins.
 
         Raises:
-            TokenizerError: the template refuses the messages (some know no system role, say), or writes the same
+            TokenizerError: the template rejects the messages (some have no system role, say), or renders the same
                 with the tools as without.
         """
         text = self._text(messages, thinking, tools)
@@ -69,7 +69,7 @@ class ChatTemplate:
     def _text(
         self, messages: Sequence[Message], thinking: bool | None, tools: Sequence[ToolSpec]
     ) -> str:
-        # Left out where nothing is said: templates ask whether it is defined.
+        # Left out if unset: templates check whether it is defined.
         switch = {} if thinking is None else {"enable_thinking": thinking}
         try:
             return (self._tool_template if tools else self._template).render(
@@ -85,7 +85,7 @@ class ChatTemplate:
 
 
 def to_template(message: Message) -> dict[str, Any]:
-    """A message as servers show it to chat templates: the arguments of its calls are objects."""
+    """A message as servers pass it to chat templates: the arguments of its calls are objects."""
     fields: dict[str, Any] = {**message.extra, "role": message.role, "content": message.content}
     if message.tool_calls:
         calls = [(call.to_openai(), call.values()) for call in message.tool_calls]
@@ -100,28 +100,28 @@ def to_template(message: Message) -> dict[str, Any]:
 def explain_refusal(
     messages: Sequence[Message], tools: Sequence[ToolSpec], error: Exception
 ) -> str:
-    """What to say of a template that cannot render messages."""
+    """The error message for a template that can't render messages."""
     roles = [message.role for message in messages]
     plain = not tools and not any(m.role == "tool" or m.tool_calls for m in messages)
-    remedy = "use a prompt set whose roles the model knows" if plain else TEXT_PROTOCOL
+    remedy = "use a prompt set whose roles the model supports" if plain else TEXT_PROTOCOL
     return f"the chat template cannot render messages of the roles {roles!r}: {error}; {remedy}"
 
 
 def unseen(tools: Sequence[ToolSpec]) -> str:
-    """What to say of a template that leaves tools out."""
+    """The error message for a template that leaves tools out."""
     names = [tool.name for tool in tools]
     return f"the chat template does not show the model the tools {names!r}; {TEXT_PROTOCOL}"
 
 
 def find_template(folder: Path) -> ChatTemplate | None:
-    """Reads the chat template that lies beside a tokenizer, if there is one.
+    """Reads the chat template next to a tokenizer, if there is one.
 
-    `chat_template.jinja` comes before the `chat_template` of `tokenizer_config.json`; of several named
-    templates there, the one called `default` is taken. One called `tool_use`, there or in the folder
+    `chat_template.jinja` takes precedence over `chat_template` in `tokenizer_config.json`; of several named
+    templates there, `default` is used. One called `tool_use`, there or in the folder
     `additional_chat_templates`, is for requests with tools.
 
     Raises:
-        TokenizerError: one of the files cannot be read or parsed.
+        TokenizerError: one of the files can't be read or parsed.
     """
     config_path, template_path = folder / "tokenizer_config.json", folder / "chat_template.jinja"
     tool_path = folder / "additional_chat_templates" / "tool_use.jinja"
@@ -150,7 +150,7 @@ def find_template(folder: Path) -> ChatTemplate | None:
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks what an assistant said, for training; rendering passes it through."""
+    """`{% generation %}` marks the assistant's text for training; rendering passes it through."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
 
@@ -162,7 +162,7 @@ class _Generation(Extension):
 def _tojson(
     value: object, indent: int | None = None, ensure_ascii: bool = False, **options: Any
 ) -> str:
-    # jinja2's own filter escapes <, > and & for HTML, which prompts must not have.
+    # jinja2's own filter escapes <, > and & for HTML, which is wrong in prompts.
     return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, **options)
 
 
@@ -174,7 +174,7 @@ def _strftime_now(form: str) -> str:
     return datetime.now().astimezone().strftime(form)
 
 
-# As templates on the hub are written for.
+# The settings that templates on the hub expect.
 _ENVIRONMENT: Any = ImmutableSandboxedEnvironment(
     trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
 )

@@ -1,4 +1,4 @@
-"""Counting with tiktoken's encodings (extra `tiktoken`), from its local cache only."""
+"""Counts with tiktoken's encodings (extra `tiktoken`), from its local cache only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHA256 = {
     "encodings/cl100k_base.tiktoken": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
     "encodings/o200k_base.tiktoken": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
 }
-"""What tiktoken expects of its files. Where they differ it would delete the file and download it again."""
+"""The hashes that tiktoken expects. On a mismatch it would delete the file and download it again."""
 _FILES = {
     "gpt2": ("gpt-2/encodings/main/vocab.bpe", "gpt-2/encodings/main/encoder.json"),
     "r50k_base": ("encodings/r50k_base.tiktoken",),
@@ -36,20 +36,20 @@ _FILES = {
     "o200k_base": ("encodings/o200k_base.tiktoken",),
     "o200k_harmony": ("encodings/o200k_base.tiktoken",),
 }
-"""The files behind each encoding; tiktoken keeps them under the SHA-1 of their address."""
+"""The files of each encoding; tiktoken stores them under the SHA-1 of their URL."""
 
 
 class Tiktoken:
-    """One of tiktoken's encodings. Never downloads: its vocabulary has to be in tiktoken's cache.
+    """One of tiktoken's encodings. Never downloads: its vocabulary must be in tiktoken's cache.
 
-    Special tokens in a text are counted as the plain text that they are to the API. Prompt counts are
+    Special tokens in a text are counted as plain text, as the API does. Prompt counts are
     upper bounds, since the API's chat template is not published.
 
     Args:
-        encoding: a name such as "o200k_base", or an Encoding that was made elsewhere.
+        encoding: a name such as "o200k_base", or an existing Encoding.
 
     Raises:
-        TokenizerError: tiktoken is not installed, the name is unknown, or its vocabulary is not at hand.
+        TokenizerError: tiktoken is not installed, the name is unknown, or its vocabulary is not in the cache.
     """
 
     count_messages = prompt_bound
@@ -71,7 +71,7 @@ class Tiktoken:
         return MeasuredText(repair_surrogates(text), encode, self._cut, local=self._local)
 
     def _cut(self, text: str, ids: list[int], limit: int) -> int:
-        # A character that the last token ends inside of is left out.
+        # A character that the last token splits is left out.
         return len(self._encoding.decode(ids[:limit], errors="ignore"))
 
 
@@ -82,7 +82,7 @@ def _load(name: str) -> Encoding:
         raise TokenizerError(name_extra(f"'tiktoken:{name}'", "tiktoken")) from error
     if name not in _FILES:
         raise TokenizerError(f"tiktoken has no encoding {name!r}; known: {', '.join(_FILES)}")
-    # Found as tiktoken finds it, so that it downloads nothing.
+    # Looked up the way tiktoken does, so that it doesn't download.
     cache = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
     folder = Path(cache) if cache else Path(tempfile.gettempdir()) / "data-gym-cache"
     for part in _FILES[name]:
@@ -92,8 +92,8 @@ def _load(name: str) -> Encoding:
             content = file.read_bytes()
         except OSError as error:
             raise TokenizerError(
-                f"the vocabulary of 'tiktoken:{name}' is not in {str(folder)!r}, and memagent downloads nothing "
-                f'by itself; fetch it once with python -c "import tiktoken; '
+                f"the vocabulary of 'tiktoken:{name}' is not in {str(folder)!r}, and memagent doesn't download "
+                f'it; fetch it once with python -c "import tiktoken; '
                 f"tiktoken.get_encoding('{name}')\", or save {url} as {file.name!r} in a folder that the "
                 f"environment variable TIKTOKEN_CACHE_DIR names"
             ) from error

@@ -1,4 +1,4 @@
-"""Tools: their definitions, how they are run, and where they come from."""
+"""Tools: definitions, running them, and where they come from."""
 
 from memagent.tools.base import Environment, Tool, ToolOutput
 from memagent.tools.calling import Toolset

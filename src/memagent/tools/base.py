@@ -1,4 +1,4 @@
-"""A tool: what the model sees of it, and how it is run."""
+"""A tool: what the model sees, and how it runs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from memagent.errors import ConfigError
 from memagent.messages import ToolSpec
 
 Run = Callable[[Mapping[str, Any]], Coroutine[Any, Any, str]]
-"""Does what a tool does, with arguments as its JSON schema wants them.
+"""Runs a tool with arguments that follow its JSON schema.
 
 Raises:
-    BadArguments: they do not fit; the message says which, and what is expected.
-    ToolError: it failed; the model is told the message.
-    Exception: whatever else went wrong; the model is told the class and the message.
+    BadArguments: they are invalid; the message says which, and what is expected.
+    ToolError: it failed; the model gets the message.
+    Exception: anything else that went wrong; the model gets the class and the message.
 """
 
 
@@ -26,58 +26,58 @@ class Tool:
     `memagent.tools.tool` makes one from a Python function, `memagent.tools.mcp` from an MCP server.
 
     Raises:
-        ConfigError: the timeout is no time.
+        ConfigError: the timeout is not positive.
     """
 
     spec: ToolSpec
     run: Run
     idempotent: bool = False
-    """Running it twice does no more than running it once: it may be run again after a kill."""
+    """Running it twice has the same effect as running it once, so it may be rerun after a kill."""
     timeout: float = 60.0
-    """Seconds after which a call is given up, and the model told so; infinity sets no limit."""
+    """Seconds after which a call is abandoned and the model told so; infinity means no limit."""
     final: bool = False
-    """Its result is the answer, and ends the session."""
+    """Its result is the answer and ends the session."""
 
     def __post_init__(self) -> None:
         # NaN is not above 0.
         if not self.timeout > 0:
             raise ConfigError(
-                f"tool {self.name!r}: a timeout of {self.timeout!r} seconds; give more than 0, or math.inf"
+                f"tool {self.name!r}: timeout must be more than 0 seconds, or math.inf, got {self.timeout!r}"
             )
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The name that the model uses."""
         return self.spec.name
 
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """What became of a call, as the model is told."""
+    """The outcome of a call, as told to the model."""
 
     text: str
     ok: bool = True
-    """False: the call was malformed, or the tool failed; `text` says how."""
+    """False if the call was malformed or the tool failed; `text` says how."""
 
 
 class Environment(Protocol):
-    """Tools, the hidden state that they work on, and the verdict on an answer (`memagent_bench.games` has 18)."""
+    """Tools, the hidden state that they act on, and the verdict on an answer (`memagent_bench.games` has 18)."""
 
     task: str
-    """What the model is asked."""
+    """The task for the model."""
     tools: tuple[Tool, ...]
     steps: int
-    """Calls made before the answer, those that failed too."""
+    """Calls made before the answer, including failed ones."""
 
     @property
     def over(self) -> bool:
-        """Whether an answer was handed in. Only the first one counts."""
+        """Whether an answer was submitted. Only the first one counts."""
         ...
 
     def finish(self, answer: str) -> bool:
-        """Hands in an answer; whether the first one was right."""
+        """Submits an answer; returns whether the first one was right."""
         ...
 
     def verdict(self) -> float:
-        """From 0 to 1, and 0 while there is no answer."""
+        """From 0 to 1; 0 while there is no answer."""
         ...

@@ -1,4 +1,4 @@
-"""Running the calls of a model: whatever goes wrong is a result that the model can act upon."""
+"""Runs a model's calls: whatever goes wrong becomes a result that the model can act on."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from memagent.tools.function import tool
 logger = logging.getLogger("memagent")
 
 GRACE = 1.0
-"""Seconds that a tool has to end after its time is up, or after the caller was cancelled, before it is left alone."""
+"""Seconds that a tool gets to end after its timeout or the caller's cancellation, before it is abandoned."""
 
 
 class Toolset(Mapping[str, Tool]):
     """Tools by name.
 
     Args:
-        tools: tools, and functions that `tool` is called on.
+        tools: tools, and functions, which `tool` converts.
 
     Raises:
-        ConfigError: none, two of one name, or what can be no tool.
+        ConfigError: there is none, two have the same name, or one can't be a tool.
     """
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]]) -> None:
-        # Whatever is handed in: not everybody has a type checker.
+        # Checked at run time: not everybody has a type checker.
         given: Any = tools
         if isinstance(given, (str, Mapping, Tool)) or not isinstance(given, Iterable):
             raise ConfigError(f"tools={quote(tools)}: give a list of tools or functions")
@@ -42,16 +42,16 @@ class Toolset(Mapping[str, Tool]):
             made = one if isinstance(one, Tool) else tool(cast("Callable[..., Any]", one))
             if made.name in self._tools:
                 raise ConfigError(
-                    f"two tools are named {made.name!r}; give one another name (`tool(function, name=...)`, or "
+                    f"two tools are named {made.name!r}; rename one of them (`tool(function, name=...)`, or "
                     f"`prefix=` for an MCP server)"
                 )
             self._tools[made.name] = made
         if not self._tools:
-            raise ConfigError("there are no tools; give at least one")
+            raise ConfigError("no tools were given; give at least one")
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What a model is told of the tools, in order."""
+        """The specs of the tools for the model, in order."""
         return tuple(one.spec for one in self._tools.values())
 
     def __getitem__(self, name: str) -> Tool:
@@ -64,9 +64,9 @@ class Toolset(Mapping[str, Tool]):
         return len(self._tools)
 
     async def run(self, call: ToolCall) -> ToolOutput:
-        """Runs one call. Never raises what a tool raises: cancellation and KeyboardInterrupt alone pass through.
+        """Runs one call. Never raises what a tool raises: only cancellation and KeyboardInterrupt pass through.
 
-        A tool that is not through when it is cancelled, or out of time, has `GRACE` to end and is then left alone.
+        A tool still running after a timeout or cancellation gets `GRACE` seconds to end and is then abandoned.
         """
         try:
             one = self._find(call.name)
@@ -93,18 +93,18 @@ class Toolset(Mapping[str, Tool]):
 
 
 def read_arguments(text: str) -> dict[str, Any]:
-    """The arguments of a call. An empty text is no arguments: some servers send that.
+    """The arguments of a call. An empty text means no arguments: some servers send that.
 
-    Line ends within texts are taken as they are, though JSON wants them escaped: models forget it.
+    Unescaped line ends in strings are accepted although JSON forbids them: models forget to escape them.
 
     Raises:
-        BadArguments: they are no JSON object.
+        BadArguments: they aren't a JSON object.
     """
     if not text.strip():
         return {}
     try:
         value: Any = _DECODER.decode(text)
-        # Half surrogate pairs can be written in JSON (`\\ud800`), and nowhere else.
+        # Lone surrogates can be written in JSON (`\\ud800`), but nowhere else.
         json.dumps(value, ensure_ascii=False).encode()
         if isinstance(value, dict):
             return cast("dict[str, Any]", value)
@@ -113,7 +113,7 @@ def read_arguments(text: str) -> dict[str, Any]:
         near = text[max(0, error.pos - 20) : error.pos + 20]
         wrong = f"are not JSON: {error.msg} at character {error.pos}, near {quote(near)}"
     except UnicodeEncodeError:
-        wrong = "hold half of a surrogate pair; write the character itself"
+        wrong = "contain a lone surrogate; write the character itself"
     except ValueError as error:
         wrong = f"are not JSON: {clip(str(error), 300)}"
     except RecursionError:
@@ -145,10 +145,10 @@ _DECODER = json.JSONDecoder(
 
 
 async def _in_time(one: Tool, arguments: Mapping[str, Any]) -> Any:
-    """What a tool returns within its time.
+    """What a tool returns within its timeout.
 
     Raises:
-        ToolError: it took longer, or was cancelled by somebody else.
+        ToolError: it took longer, or was cancelled by someone else.
         Exception: what it raises.
     """
 
@@ -159,10 +159,10 @@ async def _in_time(one: Tool, arguments: Mapping[str, Any]) -> Any:
         except SystemExit as error:
             raise ToolError(f"SystemExit: {error}") from error
 
-    # A task of its own: a tool may swallow its cancellation, and would then be waited for.
+    # A separate task: a tool may swallow its cancellation, and would then be awaited.
     task = asyncio.ensure_future(run())
     try:
-        # Not every event loop has a clock that infinity fits.
+        # Not every event loop's clock accepts infinity.
         timeout = None if math.isinf(one.timeout) else one.timeout
         in_time, _ = await asyncio.wait([task], timeout=timeout)
     finally:
@@ -178,16 +178,18 @@ async def _in_time(one: Tool, arguments: Mapping[str, Any]) -> Any:
 
 
 async def _end(name: str, task: asyncio.Task[Any]) -> None:
-    """Cancels a task and waits a little for it."""
+    """Cancels a task and waits briefly for it."""
     task.cancel()
     await asyncio.wait([task], timeout=GRACE)
     if not task.done():
-        logger.warning("tool %s goes on although it was cancelled; it is left alone", name)
+        logger.warning(
+            "tool %s ignored its cancellation and is still running; it was abandoned", name
+        )
         _left_alone.add(task)
         task.add_done_callback(_left_alone.discard)
-    # Looked at, so that nobody reports it as lost.
+    # Retrieved, so that it isn't reported as never retrieved.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 _left_alone: set[asyncio.Task[Any]] = set()
-"""The event loop itself keeps no task."""
+"""Keeps tasks alive: the event loop itself doesn't."""

@@ -1,4 +1,4 @@
-"""Tools made of Python functions."""
+"""Tools from Python functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memagent.tools.processes import ProcessCall, find, place_of
 from memagent.tools.signature import Signature, summary
 
 NOTHING = "(done, nothing returned)"
-"""What a model is told of None: an empty result would look like one that got lost."""
+"""What a model gets for None: an empty result would look lost."""
 
 
 @overload
@@ -53,28 +53,28 @@ def tool(
     timeout: float = 60.0,
     process: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Makes a tool of a Python function; also a decorator, with or without arguments.
+    """Makes a tool from a Python function; also a decorator, with or without arguments.
 
-    The type hints become the JSON schema, and a model's arguments are checked and converted by them: defaults,
-    Enums, models, dates and whatever else pydantic knows. Parameters are described by the docstring's `Args:`, or by
-    `Annotated[str, Field(description=...)]`, which comes first. The model is told text as it is, and other values as
-    JSON.
+    The type hints become the JSON schema, and are used to check and convert a model's arguments: defaults,
+    Enums, models, dates and everything else pydantic supports. Parameters are described by the docstring's `Args:`, or
+    by `Annotated[str, Field(description=...)]`, which takes precedence. The model gets text verbatim, and other values
+    as JSON.
 
-    An async function runs on the event loop, any other in a thread of its own. A thread cannot be ended: where such
-    a function takes longer than its timeout, the model is told so, and the function goes on unseen. One that may take
-    long, or needs a whole core, belongs into a process, which is really ended.
+    An async function runs on the event loop, any other in a separate thread. A thread can't be killed: if such
+    a function exceeds its timeout, the model is told so, but the function keeps running. One that may take
+    long, or needs a whole core, belongs in a process, which is killed.
 
     Args:
         function: a function with a type hint for each parameter, without *args and **kwargs; None makes a decorator.
-        name: what the model calls it; the function's name where None.
-        description: what the model is told of it; the docstring's first paragraph where None.
-        idempotent: running it twice does no more than running it once.
-        timeout: seconds until a call is given up; where all processes are busy, waiting for one counts.
-        process: runs it in another process, which has to be able to import it. That process keeps its globals from
-            call to call, and calls may go to different ones.
+        name: the name that the model uses; by default the function's.
+        description: the description for the model; by default the docstring's first paragraph.
+        idempotent: running it twice has the same effect as running it once.
+        timeout: seconds until a call is abandoned, including the wait for a free process.
+        process: runs it in another process, which must be able to import it. That process keeps its globals between
+            calls, and calls may go to different processes.
 
     Raises:
-        ConfigError: the function cannot be a tool; the message says why, and what helps.
+        ConfigError: the function can't be a tool; the message gives the reason and the remedy.
     """
     if function is None:
         return partial(
@@ -97,31 +97,31 @@ def tool(
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(
-            f"{function.__qualname__} cannot be a tool: its {first['loc'][0]} {clip(repr(first['input']), 200)} will "
-            f"not do ({first['msg']}); give name= with 1 to 64 letters, digits, '_' or '-'"
+            f"{function.__qualname__} cannot be a tool: its {first['loc'][0]} {clip(repr(first['input']), 200)} is "
+            f"invalid ({first['msg']}); give name= with 1 to 64 letters, digits, '_' or '-'"
         ) from error
     return Tool(spec, run, idempotent=idempotent, timeout=timeout)
 
 
 @dataclass(frozen=True)
 class FunctionRun:
-    """Runs a function: an async one on the event loop, any other in a thread, or in a process if it has a place."""
+    """Runs a function: an async one on the event loop, any other in a thread, or in a process if it has a `place`."""
 
     signature: Signature
     place: str | None
 
     async def __call__(self, arguments: Mapping[str, Any]) -> str:
-        """Waits for what the function returns.
+        """Awaits the function's result.
 
         Raises:
-            ConfigError: the function is not where it says that it is, so no process can run it.
+            ConfigError: importing the function gives a different one, so no process can run it.
         """
         call = self.signature.bind(arguments)
         if self.place is not None:
             if find(self.place) is not self.signature.function:
                 raise ConfigError(
-                    f"{self.place} is another function than the tool's, so a process would run the wrong one; give "
-                    f"each function a name of its own"
+                    f"{self.place} is not the tool's function, so a process would run the wrong one; give "
+                    f"each function a unique name"
                 )
             return await processes.tool_pool.run(ProcessCall(self.place, arguments))
         if inspect.iscoroutinefunction(self.signature.function):
@@ -132,12 +132,12 @@ class FunctionRun:
             return value if inspect.isawaitable(value) else as_text(value)
 
         result = await in_own_thread(work)
-        # A function that is wrapped by one that is not async still returns something to await.
+        # An async function wrapped by a sync one still returns an awaitable.
         return result if isinstance(result, str) else as_text(await result)
 
 
 def as_text(value: Any) -> str:
-    """What a model is told that a function returned.
+    """A function's result as shown to a model.
 
     Raises:
         ToolError: it has no JSON form.
@@ -148,7 +148,7 @@ def as_text(value: Any) -> str:
         return NOTHING
     try:
         if isinstance(value, (bytes, bytearray, memoryview)):
-            raise TypeError("bytes are no text")  # noqa: TRY301 - told of as what pydantic refuses
+            raise TypeError("bytes are not text")  # noqa: TRY301 - told of as what pydantic refuses
         return to_json(value).decode()
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
         kind = type(cast("object", value)).__name__
@@ -159,10 +159,10 @@ def as_text(value: Any) -> str:
 
 def _check(function: Any) -> None:
     if isinstance(function, Tool):
-        raise ConfigError(f"{function.name!r} is a tool already; give it to the agent as it is")
+        raise ConfigError(f"{function.name!r} is already a tool; give it to the agent directly")
     if not inspect.isroutine(function):
         raise ConfigError(f"{function!r} is not a function; write one around it, with type hints")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(
-            f"{function.__qualname__} yields; a tool returns everything at once, in a list"
+            f"{function.__qualname__} is a generator; a tool must return everything at once, in a list"
         )

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from mcp_types import Tool as ServedTool
 
 NAME_CHARS = 64
-"""The longest name of a tool that models' servers take."""
+"""The longest tool name that models' servers accept."""
 HTTP_SECONDS = 30.0
-"""For a connection, and for sending; replies are waited for as long as the tool may take."""
+"""Seconds for connecting and sending; replies may take as long as the tool's timeout."""
 
 
 class McpServer:
     """An MCP server: `async with McpServer.stdio("uvx", "some-server") as server: Toolset(server.tools)`.
 
-    Works with `with` as well as with `async with`, and its tools with the sync API: the connection lives in memagent's
-    background thread. It is not made again where it breaks; calls then fail, and the model is told so.
+    Works with `with` and `async with`, and its tools with the sync API: the connection lives in memagent's
+    background thread. It isn't reopened if it breaks; calls then fail, and the model is told so.
 
-    A server is trusted with what a model tells it, and its descriptions become part of the prompt. Whether a tool is
-    idempotent is what the server says of it (`idempotentHint`, `readOnlyHint`).
+    A server sees what a model sends it, and its descriptions become part of the prompt. The server
+    declares whether a tool is idempotent (`idempotentHint`, `readOnlyHint`).
 
     Use `stdio` or `http` to make one.
     """
@@ -44,10 +44,12 @@ class McpServer:
         self, who: str, connect: Connect, prefix: str, timeout: float, connect_timeout: float
     ) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_-]{0,32}", prefix):
-            raise ConfigError(f"prefix={prefix!r}: give at most 32 letters, digits, '_' or '-'")
+            raise ConfigError(
+                f"prefix must be at most 32 letters, digits, '_' or '-', got {prefix!r}"
+            )
         if not (timeout > 0 and connect_timeout > 0):
             raise ConfigError(
-                f"timeout={timeout!r}, connect_timeout={connect_timeout!r}: give seconds, more than 0"
+                f"timeout and connect_timeout must be more than 0 seconds, got {timeout!r} and {connect_timeout!r}"
             )
         self._who, self._connect, self._prefix = who, connect, prefix
         self._timeout, self._connect_timeout = timeout, connect_timeout
@@ -65,20 +67,20 @@ class McpServer:
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
     ) -> Self:
-        """A server that is started as a process here, and ended with the connection.
+        """A server started as a local process, which ends with the connection.
 
         Args:
             command: the program.
             args: its arguments.
-            env: environment variables, beside those that any program needs (PATH, HOME and the like). No others are
-                passed on: a server should not see the keys of others.
-            cwd: the folder that it runs in; this process's where None.
-            prefix: put before the names of its tools.
+            env: environment variables, in addition to those that any program needs (PATH, HOME and the like). No others
+                are passed on: a server should not see other services' keys.
+            cwd: its working directory; by default this process's.
+            prefix: prefix for the names of its tools.
             timeout: seconds that a call may take.
             connect_timeout: seconds that starting may take.
 
         Raises:
-            ConfigError: a prefix or timeout that is none.
+            ConfigError: the prefix or a timeout is invalid.
         """
 
         @asynccontextmanager
@@ -107,17 +109,17 @@ class McpServer:
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
     ) -> Self:
-        """A server that is there already (streamable HTTP).
+        """A running server (streamable HTTP).
 
         Args:
             url: its endpoint, such as `http://localhost:8000/mcp`.
-            headers: sent with each request, such as a key. Errors and logs of memagent do not show them.
-            prefix: put before the names of its tools.
+            headers: sent with each request, such as a key. memagent's errors and logs don't show them.
+            prefix: prefix for the names of its tools.
             timeout: seconds that a call may take.
             connect_timeout: seconds that connecting may take.
 
         Raises:
-            ConfigError: a URL, prefix or timeout that is none.
+            ConfigError: the URL, the prefix or a timeout is invalid.
         """
         who = f"the MCP server {_hide_secrets(url)!r}"
 
@@ -141,7 +143,7 @@ class McpServer:
         """The server's tools, as it listed them when it was opened.
 
         Raises:
-            ConfigError: it is not open, and was not before.
+            ConfigError: it has never been open.
         """
         if self._tools is None:
             raise ConfigError(f"{self._who} is not open; use it with `with` or `async with`")
@@ -149,7 +151,7 @@ class McpServer:
 
     async def __aenter__(self) -> Self:
         if self._connection is not None:
-            raise ConfigError(f"{self._who} is already open; make another McpServer")
+            raise ConfigError(f"{self._who} is already open; create another McpServer")
         self._connection = Connection(self._who, self._connect, self._connect_timeout)
         try:
             served = await in_background(self._connection.open())
@@ -167,7 +169,7 @@ class McpServer:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the connection, and ends the server that was started for it (within 4 seconds)."""
+        """Closes the connection, and ends a server that was started for it (within 4 seconds)."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await asyncio.shield(in_background(connection.close()))
@@ -179,7 +181,7 @@ class McpServer:
         self.close()
 
     def close(self) -> None:
-        """Does what `aclose` does, and blocks."""
+        """Sync version of `aclose`."""
         run_sync(self.aclose())
 
     def __repr__(self) -> str:
@@ -187,7 +189,7 @@ class McpServer:
 
 
 def valid_names(names: Sequence[str], prefix: str) -> list[str]:
-    """A name that models' servers take for each of a server's tools, no two alike."""
+    """A unique name, acceptable to models' servers, for each of a server's tools."""
     found: list[str] = []
     for name in names:
         plain = (prefix + re.sub(r"[^A-Za-z0-9_-]", "_", name))[:NAME_CHARS] or "tool"
@@ -218,9 +220,9 @@ def _tool(connection: Connection, served: ServedTool, name: str, timeout: float)
 
 
 def result_text(result: CallToolResult) -> str:
-    """What a model is told of a result: its texts, or its structured content where it has none.
+    """A result as shown to a model: its texts, or its structured content if it has none.
 
-    What is no text is named by its kind and size.
+    Anything else is described by its kind and size.
     """
     parts = [_part(block) for block in result.content]
     structured: Any = result.structured_content
@@ -245,13 +247,13 @@ def _part(block: ContentBlock) -> str:
 
 
 def _size(base64: str) -> int:
-    """Bytes that a text in base64 stands for."""
+    """Number of bytes encoded by a base64 text."""
     digits = len(base64.rstrip("=\n"))
     return digits * 3 // 4
 
 
 def _hide_secrets(url: str) -> str:
-    """The URL without what may be secret: user, password and query."""
+    """The URL without potential secrets: user, password and query."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -259,5 +261,7 @@ def _hide_secrets(url: str) -> str:
     except ValueError:
         parts, host, port = urlsplit(""), None, ""
     if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError("an MCP server's URL must be one such as 'http://localhost:8000/mcp'")
+        raise ConfigError(
+            "invalid URL for an MCP server: give one such as 'http://localhost:8000/mcp'"
+        )
     return f"{parts.scheme}://{host}{port}{parts.path}"

@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger("memagent")
 
 SAID_LINES = 20
-"""Of a server's error output, told of where it fails."""
+"""Lines of a server's error output shown if it fails."""
 LAST_WORDS = 0.2
-"""Seconds in which the error output of a server that has ended is read to its end."""
+"""Seconds to read the remaining error output of a server that has ended."""
 PAGES = 100
-"""Of a server's list of tools: one that never ends is cut."""
+"""Maximum pages of a server's list of tools, in case it never ends."""
 
 
 class Log:
-    """The error output of a server: its last lines are kept, and all go to the log at level DEBUG."""
+    """A server's error output: the last lines are kept, and all are logged at level DEBUG."""
 
     def __init__(self, who: str) -> None:
         self._lines: deque[str] = deque(maxlen=SAID_LINES)
         read, write = os.pipe()
         self.output = os.fdopen(write, "w", encoding="utf-8")
-        """Closed here when the connection ends. What the server still writes is read until it ends."""
+        """Closed on our side when the connection ends. The server's further output is read until it ends."""
         self._thread = threading.Thread(target=self._follow, args=(who, read), daemon=True)
         self._thread.start()
 
     def read_last_words(self) -> str:
-        """What a server that has ended said last, as the end of a sentence. Blocks for `LAST_WORDS`."""
+        """The last output of a server that has ended, as the end of a sentence. Blocks for `LAST_WORDS`."""
         self._thread.join(LAST_WORDS)
         last = clip("\n".join(self._lines))
         return f"; its error output ends with:\n{last}" if last else ""
@@ -54,17 +54,17 @@ class Log:
 
 
 Connect = Callable[[Log], AbstractAsyncContextManager["Client"]]
-"""Opens a connection to a server; what that says goes to the log."""
+"""Opens a connection to a server; its output goes to the log."""
 
 
 class Connection:
     """One connection, held by a task: await its methods on the background loop.
 
-    The cancel scopes of the client have to be left by the task that entered them, and its streams belong to one event
+    The client's cancel scopes must be left by the task that entered them, and its streams belong to one event
     loop.
 
     Args:
-        who: the server, as errors name it.
+        who: the server, as named in errors.
         connect: opens the connection.
         timeout: seconds for connecting.
     """
@@ -79,7 +79,7 @@ class Connection:
         """Connects, and lists the server's tools.
 
         Raises:
-            ConfigError: it cannot be started.
+            ConfigError: it can't be started.
             ToolError: there is no connection; the message says why.
         """
         log = Log(self._who)
@@ -92,7 +92,7 @@ class Connection:
         raise self._translate(error, await asyncio.to_thread(log.read_last_words)) from error
 
     async def close(self) -> None:
-        """Ends the connection. Returns when all of it is gone, the server's process too."""
+        """Ends the connection. Returns once everything has ended, including the server's process."""
         self._ending.set()
         if self._holding is not None:
             if self._client is None:
@@ -103,13 +103,13 @@ class Connection:
         """Calls a tool. Cancelling cancels it at the server.
 
         Raises:
-            ToolError: the server is gone, or refuses.
+            ToolError: the server has ended, or refuses.
         """
         if self._client is None or self._holding is None or self._ending.is_set():
             raise ToolError(f"the connection to {self._who} is closed, so its tools cannot be used")
         work = asyncio.ensure_future(self._client.call_tool(name, dict(arguments)))
         try:
-            # Not every call ends with its connection.
+            # Not every call fails when its connection ends.
             await asyncio.wait([work, self._holding], return_when=asyncio.FIRST_COMPLETED)
             if not work.done() or work.cancelled():
                 raise ToolError(f"the connection to {self._who} ended while it ran")
@@ -118,13 +118,13 @@ class Connection:
             return work.result()
         finally:
             work.cancel()
-            # Looked at, so that nobody reports it as lost.
+            # Retrieved, so that it isn't reported as never retrieved.
             work.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _hold(
         self, log: Log, opened: asyncio.Future[list[ServedTool]]
     ) -> BaseException | None:
-        """Opens the connection, and closes it when it is told to: one task does both. Returns what went wrong."""
+        """Opens the connection and closes it on request, in the same task. Returns the error, if any."""
         try:
             async with asyncio.timeout(self._timeout) as limit, self._connect(log) as client:
                 opened.set_result(await _list_tools(client))
@@ -168,14 +168,14 @@ async def _list_tools(client: Client) -> list[ServedTool]:
 
 
 def _leaf(error: BaseException) -> BaseException:
-    """The first real error of groups within groups, which task groups make."""
+    """The first real error in the nested exception groups of task groups."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, by its message alone where that is the server's."""
+    """The reason for an error: only the message if it is the server's."""
     from mcp import MCPError
 
     cause = _leaf(error)

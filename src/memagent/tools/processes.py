@@ -1,8 +1,8 @@
-"""Functions in processes of their own, which can be ended: tools, and rewards of a training.
+"""Functions in separate processes, which can be killed: tools, and training rewards.
 
-A process runs one function at a time and serves many calls one after the other; it has pipes that nobody else has, so
-that one that dies or is killed takes nothing along. `multiprocessing`, and what is built on it, is not used: it would
-run the user's script again in each process, with all that the script does.
+A process runs one function at a time and serves many calls in turn; it has private pipes, so
+a process that dies or is killed affects nothing else. `multiprocessing` and libraries built on it aren't used: they
+would rerun the user's script in each process, with all its side effects.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from memagent.threads import in_own_thread
 from memagent.tools.base import Tool
 
 PROCESSES = max(1, os.cpu_count() or 1)
-"""Run at once: they are for what keeps a core busy."""
+"""Number of processes: they are for functions that keep a core busy."""
 _START = "import sys; sys.path[:] = sys.argv[1:]; from memagent.tools.worker import main; main()"
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Where a function can be imported from, as it says itself: `module:name`.
+    """Where a function can be imported from, according to its attributes: `module:name`.
 
     Raises:
-        ConfigError: no other process could import it from there.
+        ConfigError: another process couldn't import it from there.
     """
     who = getattr(function, "__qualname__", repr(function))
     module: str | None = getattr(function, "__module__", None)
     if inspect.iscoroutinefunction(function):
         raise ConfigError(
-            f"{who} is async, so it cannot run in a process; leave out async, or process=True"
+            f"{who} is async, so it cannot run in a process; remove async or process=True"
         )
     if not inspect.isfunction(function) or "<" in who or module is None:
         raise ConfigError(
@@ -51,19 +51,19 @@ def place_of(function: Callable[..., Any]) -> str:
         )
     if module in ("__main__", "__mp_main__"):
         raise ConfigError(
-            f"{who} cannot run in a process, which would have to run the script again to import it; move it to a "
-            f"module of its own, and import it from there"
+            f"{who} cannot run in a process, which would have to rerun the script to import it; move it to a "
+            f"separate module, and import it from there"
         )
     return f"{module}:{who}"
 
 
 def find(place: str) -> Any:
-    """The function at a place, imported; None where there is none."""
+    """Imports the function at a place; None if there is none."""
     try:
         found = resolve_name(place)
     except AttributeError:
         return None
-    # A function that `tool` decorates is replaced by its tool.
+    # A function decorated by `tool` is replaced by its tool.
     if isinstance(found, Tool):
         return getattr(getattr(found.run, "signature", None), "function", None)
     return found
@@ -74,18 +74,18 @@ class ProcessCall:
     """A call of a function in another process."""
 
     place: str
-    """Of the function: `module:name`."""
+    """The function: `module:name`."""
     arguments: Mapping[str, Any]
-    """As its JSON schema wants them."""
+    """Arguments that follow its JSON schema."""
     limit: float | None = None
-    """Seconds that it may take, once a process is at it."""
+    """Seconds that it may take once a process runs it."""
 
 
 class _Worker:
     """One process."""
 
     def __init__(self) -> None:
-        # A session of its own: Ctrl-C is ours to handle, and what the function started is ended with it.
+        # A separate session: we handle Ctrl-C, and what the function started is killed with it.
         self.process = subprocess.Popen(
             [sys.executable, "-c", _START, *sys.path],
             stdin=subprocess.PIPE,
@@ -118,18 +118,18 @@ class _Worker:
         return json.loads(line)
 
     def kill(self) -> None:
-        """Ends it at once, with all that it started. Who waits for it in `ask` is woken."""
-        # Not yet reaped, so that its id cannot be another's.
+        """Kills it with everything that it started. Waiters in `ask` are woken."""
+        # Not reaped yet, so its id can't have been reused.
         if self.process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """Frees what it holds. Blocks until it is gone."""
+        """Releases its resources. Blocks until it has ended."""
         with suppress(OSError):
             self._requests.close()
         self._replies.close()
-        # It closed its pipe and may be about to end; what does not is ended.
+        # It closed its pipe and may be about to end; otherwise it is killed.
         try:
             self.process.wait(1.0)
         except subprocess.TimeoutExpired:
@@ -139,17 +139,19 @@ class _Worker:
 
 def _ending(code: int | None) -> str:
     if code is not None and code < 0:
-        cause = ", as the system does where memory is short" if code == -signal.SIGKILL else ""
+        cause = (
+            ", which may mean that the system ran out of memory" if code == -signal.SIGKILL else ""
+        )
         return f"by signal {-code} ({signal.Signals(-code).name}){cause}"
     return f"with exit code {code}"
 
 
 class WorkerPool:
-    """Processes for calls, started as they are needed. Close it.
+    """Processes for calls, started on demand. Close it after use.
 
     Args:
-        size: most processes at once; where all are busy, calls wait.
-        first: made in each process before any other call.
+        size: maximum number of processes; if all are busy, calls wait.
+        first: call made in each process before any other.
     """
 
     def __init__(self, size: int, first: ProcessCall | None = None) -> None:
@@ -157,18 +159,18 @@ class WorkerPool:
         self.forget()
 
     def forget(self) -> None:
-        """What a forked process does: its parent's processes are not its own."""
-        # Kept in sight, since a Popen that is collected complains about a process that still runs.
+        """Resets a forked process: its parent's processes don't belong to it."""
+        # Kept referenced, since a collected Popen warns about a running process.
         self._parents = getattr(self, "_idle", None)
         self._idle: list[_Worker] = []
         self._jobs: dict[object, _Worker | None] = {}
-        """Calls that somebody waits for, and the process that is at each."""
+        """Calls being awaited, and the process that runs each."""
         self._closed = False
         self._mutex = threading.Lock()
         self._slots = threading.BoundedSemaphore(self._size)
 
     async def run(self, call: ProcessCall) -> str:
-        """Makes a call. Where this is cancelled, the process is killed, with all that the function started.
+        """Makes a call. On cancellation the process is killed, with everything that the function started.
 
         Returns:
             What the function returned, as text or JSON.
@@ -187,12 +189,12 @@ class WorkerPool:
             raise
 
     def run_sync(self, call: ProcessCall) -> str:
-        """`run` for sync callers; blocks."""
+        """Sync version of `run`."""
         self._jobs[job := object()] = None
         return self._work(job, call)
 
     def close(self) -> None:
-        """Ends the processes; calls under way fail. Blocks until they are gone."""
+        """Ends the processes; calls in progress fail. Blocks until they have ended."""
         with self._mutex:
             self._closed = True
             for worker in (*self._idle, *self._jobs.values()):
@@ -226,10 +228,10 @@ class WorkerPool:
         return _text_of(reply)
 
     def _note(self, job: object, worker: _Worker | None) -> None:
-        """Says who is at a call, which from then on is killed where the call is given up.
+        """Registers the process that runs a call, so that it is killed if the call is abandoned.
 
         Raises:
-            ToolError: nobody need be at it.
+            ToolError: the call is no longer needed.
         """
         with self._mutex:
             if self._closed:

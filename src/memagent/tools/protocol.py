@@ -1,9 +1,9 @@
-"""Tool calls as text, for models whose server reads none.
+"""Tool calls as text, for models whose server doesn't parse them.
 
-A reply with calls holds one or more of `<call>{"name": "search", "arguments": {"query": "fog"}}</call>`. A result is
-shown as `<result name="search">...</result>` in a message of the user.
+A reply with calls contains one or more of `<call>{"name": "search", "arguments": {"query": "fog"}}</call>`. A result
+is shown as `<result name="search">...</result>` in a user message.
 
-Models write calls in the forms that they were trained on, too. These are read where they can mean nothing else:
+Models also write calls in the forms that they were trained on. These are accepted if unambiguous:
 `<tool_call>` (Qwen, Hermes), capitals, `<call name="search">{"query": "fog"}</call>`, a call without its opening tag,
 and JSON by itself, in a fence or as the whole reply, that names a tool and its arguments.
 """
@@ -19,14 +19,14 @@ from memagent.messages import ToolCall, ToolSpec
 from memagent.texts import clip, quote
 
 CALL, RESULT = "call", "result"
-"""Names of the tags, which texts that are shown to a model must not be able to close."""
+"""Names of the tags, which texts shown to a model must not be able to close."""
 FORM = f'<{CALL}>{{"name": "...", "arguments": {{...}}}}</{CALL}>'
 """How a call is written, for prompts."""
 
 _NAME = rf"(?:{CALL}|tool_call)"
 _OPENED = rf"<{_NAME}(?:\s[^<>]{{0,300}})?>"
 _TAG = re.compile(rf"(?P<open>{_OPENED})\s*(?:```\w*\s*)?|</{_NAME}\s*>", re.IGNORECASE)
-# A closing tag may be cut off by a stop text, or be left out before the next call.
+# A closing tag may be cut off by a stop sequence, or left out before the next call.
 _CLOSE = re.compile(rf"\s*(?:```\s*)?(?:</{_NAME}\s*(?:>|$)|(?={_OPENED})|$)", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""\sname\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
 _EMPTY_FENCE = re.compile(r"```\w*\s*```")
@@ -36,17 +36,17 @@ _NAMED = re.compile(r"""[\s\[]*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")""")
 _KEY = re.compile(r"""\s*[{,]\s*("(?:[^"\\]|\\.)*")\s*:\s*""", re.DOTALL)
 _DECODER = json.JSONDecoder(strict=False)
 _Members = dict[str, tuple[Any, str]]
-"""Of a JSON object, by name: the value, and how it is written."""
+"""Members of a JSON object by name: the value, and its source text."""
 _Read = tuple[str, str, int]
 """A call's name and arguments, and where it ends."""
 
 
 class _Unreadable(Exception):
-    """A call that is not as it should be; the message says how."""
+    """A malformed call; the message says how."""
 
 
 def describe(specs: Iterable[ToolSpec]) -> str:
-    """The tools, one JSON object a line: name, description and the JSON schema of the arguments."""
+    """The tools, one JSON object per line: name, description and the JSON schema of the arguments."""
     return "\n".join(
         json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
         for spec in specs
@@ -56,20 +56,20 @@ def describe(specs: Iterable[ToolSpec]) -> str:
 def read_calls(
     text: str, names: Iterable[str] = ()
 ) -> tuple[str, tuple[ToolCall, ...], str | None]:
-    """Reads the calls of a reply whose reasoning is taken off.
+    """Parses the calls of a reply without its reasoning.
 
-    Arguments are kept as the model wrote them; whether they fit is for whoever runs the call. A code fence around the
-    JSON is allowed, and so is a call that the reply ends in without its closing tag. A tag that is only spoken of (in
-    backquotes, or with neither JSON nor a closing tag behind it) is no call.
+    Arguments are kept as the model wrote them; whoever runs the call checks them. A code fence around the
+    JSON is allowed, and so is a final call without its closing tag. A tag that is only mentioned (in
+    backquotes, or followed by neither JSON nor a closing tag) isn't a call.
 
     Args:
         text: the reply.
-        names: the tools that there are: for the problem's text, and to know JSON without tags for a call.
+        names: the available tools: for the error text, and to recognise JSON without tags as a call.
 
     Returns:
-        What was said around the calls, the calls (`call-0`, `call-1`, ...), and None. Without calls the reply is an
-        answer, and said as it is. If one cannot be read then there are no calls, and a text instead of None that tells
-        the model what is wrong and how it is written: nothing was run.
+        The text around the calls, the calls (`call-0`, `call-1`, ...), and None. Without calls the reply is an
+        answer, returned unchanged. If a call can't be parsed there are no calls, and instead of None a text that tells
+        the model what is wrong and how to write a call: nothing was run.
     """
     names = tuple(names)
     reply = _Reply(text)
@@ -86,19 +86,19 @@ def read_calls(
 
 
 def write_call(call: ToolCall) -> str:
-    """A call as the model would have written it. Its id is not written: calls are told apart by their order."""
-    # Arguments that are no JSON object are shown as a text, which `read_calls` gives back as it is.
+    """A call as the model would have written it, without its id: calls are identified by their order."""
+    # Arguments that aren't a JSON object are shown as text, which `read_calls` returns unchanged.
     name, text = (json.dumps(one, ensure_ascii=False) for one in (call.name, call.arguments))
     arguments = call.arguments if _is_object(call.arguments) else text
     return f'<{CALL}>{{"name": {name}, "arguments": {arguments}}}</{CALL}>'
 
 
 def write_result(name: str, text: str, ok: bool) -> str:
-    """A result as it is shown to the model.
+    """A result as shown to the model.
 
     Args:
         name: the tool, as the model named it.
-        text: neutralised: it may not hold the closing tag.
+        text: neutralised text, so without the closing tag.
         ok: False marks a failure.
     """
     plain = re.sub(r"[^\w.:-]", "_", name)[:64]
@@ -107,7 +107,7 @@ def write_result(name: str, text: str, ok: bool) -> str:
 
 
 class _Reply:
-    """A reply, and what is read of it so far."""
+    """A reply, and what has been parsed so far."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -116,22 +116,22 @@ class _Reply:
         self._place = 0
 
     def say(self, end: int) -> None:
-        """Takes what stands between the last call and `end` as said."""
+        """Adds the text between the last call and `end`."""
         self._said.append(self.text[self._place : end])
 
     def add(self, read: _Read) -> int:
-        """Takes a call, and returns where it ends."""
+        """Adds a call, and returns where it ends."""
         name, arguments, self._place = read
         self.calls.append(ToolCall(id=f"call-{len(self.calls)}", name=name, arguments=arguments))
         return self._place
 
     def read_prose(self) -> str:
-        """What stands around calls; a fence that held nothing but a call goes with it."""
+        """The text around calls; a fence around nothing but a call is dropped."""
         return _EMPTY_FENCE.sub("", "".join(self._said)).strip()
 
 
 def _read_tagged(reply: _Reply) -> None:
-    """Reads the calls that stand in tags."""
+    """Parses the calls in tags."""
     text, looked = reply.text, 0
     while tag := _TAG.search(text, looked):
         opened, begin = tag["open"], tag.end()
@@ -140,7 +140,7 @@ def _read_tagged(reply: _Reply) -> None:
             before = tag.start()
             meant = text[begin : begin + 1] in ("{", "[", "") or _closes(text, closed)
         else:
-            # Only the closing tag: its JSON, if there is any, stands before it.
+            # Only the closing tag: its JSON, if any, comes before it.
             before = begin = text.find("{", looked, tag.start())
             meant = begin >= 0
         if not meant or text[tag.start() - 1 : tag.start()] == text[closed : closed + 1] == "`":
@@ -161,7 +161,7 @@ def _closes(text: str, place: int) -> bool:
 
 
 def _read_in_tag(text: str, place: int, name: str | None) -> _Read:
-    """The call whose JSON begins at `place`: its arguments alone where the tag has the name, unless it says it too."""
+    """The call whose JSON begins at `place`: only its arguments if the tag has the name, unless the JSON has it too."""
     members, end = _members(text, place)
     close = _CLOSE.match(text, end)
     if close is None:
@@ -173,7 +173,7 @@ def _read_in_tag(text: str, place: int, name: str | None) -> _Read:
 
 
 def _read_bare(reply: _Reply, names: frozenset[str]) -> None:
-    """Reads JSON without tags that names a tool: the whole reply, or what stands in fences at its end."""
+    """Parses JSON without tags that names a tool: the whole reply, or the content of fences at its end."""
     text = reply.text
     begin = len(text) - len(text.lstrip())
     if _begins_with_name(text, 0, names) or _is_call(text, begin, names):
@@ -196,7 +196,7 @@ def _read_bare(reply: _Reply, names: frozenset[str]) -> None:
 
 
 def _begins_with_name(text: str, place: int, names: frozenset[str]) -> bool:
-    """Whether the JSON at `place` begins with the name of a tool, also where it is not through."""
+    """Whether the JSON at `place` begins with the name of a tool, even if it is incomplete."""
     found = _NAMED.match(text, place)
     try:
         return found is not None and json.loads(found[1], strict=False) in names
@@ -205,7 +205,7 @@ def _begins_with_name(text: str, place: int, names: frozenset[str]) -> bool:
 
 
 def _is_call(text: str, place: int, names: frozenset[str]) -> bool:
-    """Whether all from `place` on is a JSON object that names a tool somewhere."""
+    """Whether everything from `place` on is a JSON object that names a tool somewhere."""
     try:
         members, end = _members(text, place)
     except _Unreadable:
@@ -248,7 +248,7 @@ def _parts(members: _Members) -> tuple[str, str]:
 
 
 def _members(text: str, place: int) -> tuple[_Members, int]:
-    """The members of the JSON object at `place`, and where that ends."""
+    """The members of the JSON object at `place`, and where it ends."""
     if not text.startswith("{", place):
         near = quote(text[place : place + 40])
         raise _Unreadable(f"a JSON object has to follow <{CALL}>, not {near}")

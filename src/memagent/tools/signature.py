@@ -1,4 +1,4 @@
-"""The arguments of a Python function: what a model is told of them, and what is made of a model's JSON."""
+"""The arguments of a Python function: their schema for a model, and how a model's JSON is converted."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from memagent.errors import BadArguments, ConfigError
 from memagent.texts import clip, message, quote
 
 PROBLEMS = 10
-"""Wrong arguments that are told of at once: a model mends no more in one go."""
+"""Wrong arguments reported at once: a model fixes no more in one go."""
 SCHEMA_CHARS = 1000
-"""Of the schema, where arguments do not fit: the model has the whole one in its prompt."""
+"""Characters of the schema shown with invalid arguments: the model has all of it in its prompt."""
 _UNFIT = (PydanticUserError, PydanticUndefinedAnnotation, TypeError, NameError, SyntaxError)
-"""What pydantic and typing raise for an annotation that they cannot work with."""
+"""What pydantic and typing raise for an unsupported annotation."""
 
 _HEADING = r"(?:Args|Arguments|Parameters):[^\S\n]*"
 _SECTION = re.compile(rf"^{_HEADING}\n((?:[^\S\n].*\n|\n)*)", re.MULTILINE)
@@ -46,34 +46,34 @@ class _Schema(GenerateJsonSchema):
 
 @dataclass(frozen=True)
 class Signature:
-    """What a function takes."""
+    """A function's parameters."""
 
     function: Callable[..., Any]
     signature: inspect.Signature
     model: type[BaseModel]
-    """One field for each parameter, with the parameter's name as its alias: any name may be one."""
+    """One field per parameter, with the parameter's name as its alias, since any name may occur."""
     schema: Mapping[str, JsonValue]
-    """JSON schema of the arguments, an object."""
+    """JSON schema of the arguments, of type object."""
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Signature:
         """Reads a function's parameters, type hints and docstring.
 
         Raises:
-            ConfigError: a parameter cannot be told to a model; the message names it, and the remedy.
+            ConfigError: a parameter can't be described to a model; the message names it and the remedy.
         """
         who = getattr(function, "__qualname__", repr(function))
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{who} does not say what it takes; wrap it in a function") from error
+            raise ConfigError(f"{who} has no readable signature; wrap it in a function") from error
         documented = _read_descriptions(function)
         fields: dict[str, Any] = {}
         name = "?"
         try:
             for place, (name, parameter) in enumerate(signature.parameters.items()):
                 hint = _hint(who, function, parameter)
-                # Alone first, to know whose hint it is that pydantic cannot work with.
+                # One at a time first, to find the parameter whose hint pydantic doesn't support.
                 TypeAdapter(hint).json_schema(schema_generator=_Schema)
                 default = ... if parameter.default is parameter.empty else parameter.default
                 about = FieldInfo.from_annotation(hint).description or documented.get(name)
@@ -83,16 +83,17 @@ class Signature:
         except _UNFIT as error:
             why = message(error).partition("\n")[0]
             raise ConfigError(
-                f"{who}: a model cannot be told what its parameter {name!r} takes ({clip(why, 300)}); use a type "
+                f"{who}: the type of its parameter {name!r} cannot be described to a model ({clip(why, 300)}); use a "
+                f"type "
                 f"that has a JSON form, such as str, int, list[str], an Enum or a pydantic model"
             ) from error
         return cls(function, signature, model, schema)
 
     def bind(self, arguments: Mapping[str, Any]) -> Callable[[], Any]:
-        """The call that a model's arguments make, checked and converted.
+        """The call with a model's arguments, checked and converted.
 
         Raises:
-            BadArguments: they do not fit; each wrong one is a line.
+            BadArguments: they are invalid; each wrong one is a line.
         """
         try:
             values = self.model.model_validate(dict(arguments))
@@ -124,12 +125,12 @@ class Signature:
 
 
 def _hint(who: str, function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """The type hint of a parameter, also of a function whose hints are texts."""
+    """The type hint of a parameter, even if the function's hints are strings."""
     name = parameter.name
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise ConfigError(
-            f"{who}: a model cannot be told what {str(parameter).partition(':')[0]!r} takes; name each parameter, or "
-            f"take one of type list or dict"
+            f"{who}: {str(parameter).partition(':')[0]!r} cannot be described to a model; name each parameter, or "
+            f"use one of type list or dict"
         )
     if parameter.annotation is parameter.empty:
         raise ConfigError(
@@ -156,11 +157,11 @@ def summary(function: Callable[..., Any]) -> str:
 
 
 def _read_descriptions(function: Callable[..., Any]) -> dict[str, str]:
-    """What the section `Args:` says of each parameter, as one line each."""
+    """The description of each parameter in the section `Args:`, as one line each."""
     section = _SECTION.search(f"{inspect.getdoc(function) or ''}\n")
     text = section[1] if section else ""
     lines = [line for line in text.splitlines() if line.strip()] or [""]
-    # What is indented more than the first line goes on with the line before.
+    # Lines indented more than the first continue the line before.
     depth = len(lines[0]) - len(lines[0].lstrip())
     entries = re.split(rf"\n(?!\s{{{depth + 1}}})", "\n".join(lines))
     found = (_ENTRY.fullmatch(entry.strip()) for entry in entries)
@@ -168,7 +169,7 @@ def _read_descriptions(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def _drop_titles(node: Any) -> Any:
-    """The schema without the titles that pydantic makes from names, which only cost tokens."""
+    """The schema without the titles that pydantic derives from names, which only cost tokens."""
     if isinstance(node, list):
         return [_drop_titles(part) for part in cast("list[Any]", node)]
     if not isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""What runs in a process of `memagent.tools.processes`: one call a line, one reply a line."""
+"""The program run in a process of `memagent.tools.processes`: one call per line, one reply per line."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from memagent.tools.signature import Signature
 
 
 def main() -> None:
-    """Serves calls until the other side is gone."""
-    # The pipes are the calls' alone: what a function prints goes to the error output, and it reads nothing.
+    """Serves calls until the other side closes."""
+    # The pipes are only for calls: a function's prints go to the error output, and it can't read.
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -45,11 +45,11 @@ def main() -> None:
 
 @contextmanager
 def _end_with(pipe: int) -> Generator[None]:
-    """Has the system end this process when the pipe's other end is closed, where it can.
+    """Makes the system end this process when the pipe's other end is closed, if possible.
 
-    A function that keeps the interpreter (a regular expression, say) lets no thread of ours notice it. On Linux a pipe
-    signals its owner what happens to it, and SIGIO ends a process that does not handle it. During a call nothing is
-    written into the pipe, so that there is only its end to signal.
+    A function that holds the interpreter lock (a regular expression, say) keeps our threads from noticing. On Linux a
+    pipe signals events to its owner, and SIGIO ends a process that doesn't handle it. During a call nothing is
+    written to the pipe, so only its closing can be signalled.
     """
     if sys.platform != "linux":
         yield
@@ -71,7 +71,7 @@ def _end_with(pipe: int) -> Generator[None]:
 
 
 def _read(requests: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
-    """Passes calls on; ends the process, also while a function runs, when nobody is there to hear of it."""
+    """Passes calls on; ends the process, even while a function runs, once nobody is listening."""
     for line in requests:
         lines.put(line)
     os._exit(0)
@@ -81,10 +81,10 @@ def serve(request: Mapping[str, Any]) -> dict[str, str]:
     """Makes one call.
 
     Args:
-        request: `path` (where modules are looked for), `place` (`module:name`) and `arguments`.
+        request: `path` (where to look for modules), `place` (`module:name`) and `arguments`.
 
     Returns:
-        `text`, or `error` with what a model is told.
+        `text`, or `error` with the message for the model.
     """
     try:
         sys.path[:] = request["path"]
@@ -97,4 +97,4 @@ def serve(request: Mapping[str, Any]) -> dict[str, str]:
 
 
 _signature = cache(Signature.of)
-"""Made once: it takes longer than many a function."""
+"""Created once: that takes longer than many functions."""

@@ -1,4 +1,4 @@
-"""The commands, put together."""
+"""All commands in one app."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from memagent_train.cli.grpo import config, grpo
 from memagent_train.cli.sft import sft
 
 EPILOG = (
-    "Exit codes: 0 done; 1 training stopped, or an unforeseen error; 2 wrong usage, a bad setting or unusable data; "
-    "4 a model fails; 5 the folder cannot be used; 130 interrupted; 143 terminated (repeat the command to resume); 141 "
-    "the reader of the output is gone."
+    "Exit codes: 0 done; 1 training stopped, or unexpected error; 2 wrong usage, a bad setting or unusable data; "
+    "4 a model failed; 5 the folder cannot be used; 130 interrupted; 143 terminated (repeat the command to resume); "
+    "141 broken pipe."
 )
 
-ABOUT = """Fine-tune memory agents, or agents of your own, with the classes that serve them.
+ABOUT = """Fine-tune memory agents, or your own agents, with the classes that serve them.
 
 Try [b]memagent-train grpo recipes/single-gpu.toml --out DIR --dry-run[/]: it needs no GPU.
 """

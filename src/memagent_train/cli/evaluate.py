@@ -29,14 +29,14 @@ def evaluate(
         str,
         typer.Argument(
             metavar="POLICY",
-            help="The folder of a run, of a checkpoint or of a model, or a hub name.",
+            help="A run's, checkpoint's or model's folder, or a hub name.",
         ),
     ],
     config: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Settings of data, agent, reward and evaluation. Default: those of the run.",
+            help="Settings of data, agent, reward and evaluation. Default: the run's.",
             rich_help_panel=options.SETTINGS,
             show_default=False,
         ),
@@ -46,7 +46,7 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="L,L,...",
-            help="Lengths of samples in tokens, such as 8k,...,64k, or own for samples as they are. Default: the "
+            help="Sample lengths in tokens, such as 8k,...,64k, or natural for unchanged samples. Default: the "
             "settings' evaluation.lengths.",
             show_default=False,
         ),
@@ -58,14 +58,16 @@ def evaluate(
             "--samples",
             metavar="N",
             min=1,
-            help="Samples a length. Default: the settings' evaluation.n.",
+            help="Samples per length. Default: the settings' evaluation.n.",
             show_default=False,
         ),
     ] = None,
     checkpoint: options.Checkpoint = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="JSON lines, one for each sample.", show_default=False),
+        typer.Option(
+            metavar="FILE", help="Output file: JSON lines, one per sample.", show_default=False
+        ),
     ] = None,
     display: opt.DisplayOption = None,
 ) -> None:
@@ -101,17 +103,18 @@ def _columns(lengths: str | None, read: TrainConfig) -> tuple[int, ...]:
 
     if lengths is None:
         return read.evaluation.columns or (0,)
-    return (0,) if lengths.strip() == "own" else parse_lengths(lengths)
+    return (0,) if lengths.strip() == "natural" else parse_lengths(lengths)
 
 
 def _warn_of_seen(n: int, read: TrainConfig, *, run: bool) -> None:
-    """A training holds out as many samples as it evaluates on; others it may have seen."""
+    """A training holds out as many samples as it evaluates on; it may have seen others."""
     held_out = read.evaluation.n if read.evaluation.columns else 0
     if run and n > held_out:
         say(
             "caution:",
-            f"the run held {held_out} samples out, so some of these {n} may have been trained on (generated tasks have "
-            f"others with --set data.seed=N)",
+            f"the run held out {held_out} samples, so it may have been trained on some of these {n} (for generated "
+            f"tasks "
+            f"--set data.seed=N gives new ones)",
             style="yellow",
         )
 

@@ -1,4 +1,4 @@
-"""`memagent-train export`: a policy for others to serve, trajectories for others to train on."""
+"""`memagent-train export`: a policy to serve elsewhere, trajectories for other trainers."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ def export(
         str | None,
         typer.Option(
             metavar="DTYPE",
-            help="Of the weights: float32, bfloat16 or float16. Default: the run's.",
+            help="Type of the weights: float32, bfloat16 or float16. Default: the run's.",
             show_default=False,
         ),
     ] = None,
     adapter: Annotated[
         bool,
-        typer.Option("--adapter", help="Write the LoRA adapter by itself, not merged."),
+        typer.Option("--adapter", help="Write only the LoRA adapter, unmerged."),
     ] = False,
     trajectories: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the logged rollouts as JSON, a conversation a line.",
+            help="Write the logged rollouts as JSON, one conversation per line.",
             show_default=False,
         ),
     ] = None,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Write a trained policy for transformers, vLLM or SGLang to load, and its trajectories for other trainers."""
+    """Write a trained policy that transformers, vLLM or SGLang can load, and its trajectories for other trainers."""
     chosen = chosen_display(display)
     outcome = Outcome(chosen)
     with report_errors(outcome):

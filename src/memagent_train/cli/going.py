@@ -1,4 +1,4 @@
-"""What the commands that train have in common: how they end, and how to resume them."""
+"""What the training commands share: how they end, and how to resume them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from memagent.cli.setup import chosen_display
 
 @dataclass
 class Going(Outcome):
-    """What is known when a training ends early."""
+    """What a command knows when a training ends early."""
 
     begun: bool = False
-    """There is something to resume."""
+    """Whether there is something to resume."""
 
     def resume_command(self, run_id: str | None) -> str | None:
-        """The command line again: it resumes from the newest whole checkpoint."""
+        """The same command line, which resumes from the newest complete checkpoint."""
         return shlex.join(["memagent-train", *sys.argv[1:]]) if self.begun else None
 
 
 def display_of(display: Display | None) -> Display:
-    """As asked for; of several processes only the first shows anything."""
+    """The requested display; of several processes only the first shows anything."""
     return chosen_display(display) if os.environ.get("RANK", "0") == "0" else Display.NONE
 
 
 @contextmanager
 def training(going: Going) -> Generator[None]:
-    """Turns whatever ends a training into words on standard error and an exit code."""
+    """Turns whatever ends a training into a message on standard error and an exit code."""
     with report_errors(going):
         try:
             yield

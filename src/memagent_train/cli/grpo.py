@@ -1,4 +1,4 @@
-"""`memagent-train grpo`, and `config`, which shows what it would do."""
+"""`memagent-train grpo`, and `config`, which shows what grpo would do."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def config(
     settings: options.Set = None,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Print the resolved settings (as TOML), what a step costs and the memory it needs."""
+    """Print the resolved settings (as TOML), the cost of a step, and the memory it needs."""
     chosen = display_of(display)
     outcome = Outcome(chosen)
     with report_errors(outcome):

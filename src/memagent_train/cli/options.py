@@ -1,4 +1,4 @@
-"""The options that several commands share."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DryRun = Annotated[
     typer.Option(
         "--dry-run",
         metavar="",
-        help="Print the resolved settings, what a step costs and the memory it needs; train nothing.",
+        help="Print the resolved settings, the cost of a step and the memory it needs, without training.",
         rich_help_panel=opt.RUN,
     ),
 ]
@@ -44,7 +44,7 @@ Checkpoint = Annotated[
     typer.Option(
         metavar="STEP",
         min=0,
-        help="The checkpoint after this step. Default: the newest whole one.",
+        help="The checkpoint after this step. Default: the newest complete one.",
         show_default=False,
     ),
 ]

@@ -22,7 +22,7 @@ def sft(
     dry_run: options.DryRun = False,
     display: opt.DisplayOption = None,
 ) -> None:
-    """Imitate traces, as a start for reinforcement learning. Repeat the command to resume a run."""
+    """Imitate traces, as a starting point for reinforcement learning. Repeat the command to resume a run."""
     chosen = display_of(display)
     going = Going(chosen)
     with training(going):
@@ -54,8 +54,8 @@ def sft(
             print(json.dumps(facts, ensure_ascii=False))
         elif chosen is not Display.NONE:
             loss = "none" if done.loss is None else f"{done.loss:.4f}"
-            learnt = f"{done.rows:,} conversations, {done.dropped:,} longer ones left out"
-            rows = [("learnt from", learnt), ("trained", f"{done.steps:,} steps, last loss {loss}")]
+            learnt = f"{done.rows:,} conversations, {done.dropped:,} overlong ones dropped"
+            rows = [("traces", learnt), ("trained", f"{done.steps:,} steps, last loss {loss}")]
             Paper(colour=chosen is Display.FULL).table(rows)
 
 

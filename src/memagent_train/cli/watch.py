@@ -1,4 +1,4 @@
-"""Shows the progress of a training: on a terminal, or in lines."""
+"""Shows the progress of a training, on a terminal or as lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LiveWatcher(SilentWatcher):
-    """A title, a bar and counts on a terminal; steps and evaluations scroll by above them."""
+    """A title, a bar and counts on a terminal; steps and evaluations scroll above them."""
 
     def __init__(self, board: Board, title: str, stream: IO[str]) -> None:
         super().__init__(board)
@@ -30,7 +30,7 @@ class LiveWatcher(SilentWatcher):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Gives the terminal back."""
+        """Releases the terminal."""
         self._screen.stop()
 
     def _state(self) -> tuple[RenderableType, list[str]]:
@@ -49,7 +49,7 @@ class LiveWatcher(SilentWatcher):
 
 
 def watcher(display: Display, board: Board, title: str) -> SilentWatcher:
-    """Shows a session as `display` says; if standard output carries data, a terminal's standard error is used."""
+    """Shows a session as `display` says; if standard output carries data, on standard error if it is a terminal."""
     if display is Display.PLAIN:
         return PlainWatcher(board)
     stream = sys.stdout if display is Display.FULL else sys.stderr

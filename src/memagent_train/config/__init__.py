@@ -1,1 +1,1 @@
-"""Settings of a training: TOML, checked, without a library that trains."""
+"""Settings of a training: validated TOML, without importing any training library."""

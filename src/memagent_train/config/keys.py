@@ -1,4 +1,4 @@
-"""Every key that a settings class knows, and the one that a mistyped key most likely meant."""
+"""All keys of a settings class, and suggestions for mistyped ones."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pydantic import BaseModel
 
 
 def list_keys(settings: type[BaseModel]) -> tuple[str, ...]:
-    """Dotted names of all keys and sections; parts of lists and choices are named without their place."""
+    """Dotted names of all keys and sections; elements of lists and unions are named without their index."""
     return tuple(dict.fromkeys(_walk(settings, "", ())))
 
 
 def find_nearest(key: str, known: tuple[str, ...]) -> str | None:
-    """The known key that `key` most likely stands for: of its own section, else of another one; None if none is near.
+    """The known key that `key` was probably meant to be: from its section, else another; None if none is close.
 
     Args:
-        key: dotted, as it was written.
+        key: dotted key as the user wrote it.
         known: from `list_keys`.
     """
     section, _, name = key.rpartition(".")
@@ -43,7 +43,7 @@ def _walk(
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Settings classes that an annotation names: itself, or inside of unions, lists and tables."""
+    """Settings classes in an annotation: itself, or inside unions, lists and tables."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
         return

@@ -1,4 +1,4 @@
-"""Settings from a TOML file and `--set key=value`: checked, every error with its file, key and value."""
+"""Settings from a TOML file and `--set key=value`, validated; every error names its file, key and value."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
     Args:
         settings: their class.
         file: TOML; relative paths in it, and in `overrides`, are relative to its folder.
-        overrides: `section.key=value`; the value is TOML, or a string where it is none. A number as part of the key
-            is a place in a list.
+        overrides: `section.key=value`; the value is TOML, or else a plain string. A number in the key
+            is an index into a list.
 
     Raises:
-        ConfigError: the file cannot be read; a key is unknown (the nearest known one is named); a value is wrong
-            (file, key and value are named). Several errors are told at once.
+        ConfigError: the file can't be read; a key is unknown (the closest known one is named); a value is wrong
+            (file, key and value are named). Several errors are reported at once.
     """
     tables = read_toml(file)
     given = [_set(tables, override) for override in overrides]
     where = str(file)
     _refuse_no_numbers(tables, where)
     try:
-        # As JSON, strictly: "3" is no number there and 1 no boolean, while a list may fill a tuple.
+        # As strict JSON: "3" isn't accepted as a number or 1 as a boolean, but a list may fill a tuple.
         read = settings.model_validate_json(json.dumps(tables, default=_not_plain), strict=True)
     except ValidationError as error:
         known = list_keys(settings)
@@ -50,7 +50,7 @@ def load(settings: type[S], file: Path, overrides: Sequence[str] = ()) -> S:
 
 
 def _set(tables: Table, override: str) -> str:
-    """Puts one override in its place.
+    """Applies one override.
 
     Returns:
         Its dotted key.
@@ -67,7 +67,7 @@ def _set(tables: Table, override: str) -> str:
         elif isinstance(place, dict):
             place = cast("Table", place).setdefault(part, {})
         else:
-            raise ConfigError(f"--set {override!r}: what stands before {part!r} is no section")
+            raise ConfigError(f"--set {override!r}: the part before {part!r} is not a section")
     value = value_of(text)
     if isinstance(place, list):
         items = cast("list[Any]", place)
@@ -76,7 +76,7 @@ def _set(tables: Table, override: str) -> str:
     elif isinstance(place, dict):
         place[path[-1]] = value
     else:
-        raise ConfigError(f"--set {override!r}: what stands before {path[-1]!r} is no section")
+        raise ConfigError(f"--set {override!r}: the part before {path[-1]!r} is not a section")
     return ".".join(path)
 
 
@@ -84,7 +84,7 @@ def _path_of(key: str, override: str) -> list[str]:
     try:
         parsed: Any = tomllib.loads(f"{key} = 0")
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"--set {override!r}: {key!r} is no key ({error})") from error
+        raise ConfigError(f"--set {override!r}: {key!r} is not a valid key ({error})") from error
     path: list[str] = []
     while isinstance(parsed, dict):
         ((part, parsed),) = cast("Table", parsed).items()
@@ -95,13 +95,13 @@ def _path_of(key: str, override: str) -> list[str]:
 def _item(items: list[Any], part: str, override: str) -> Any:
     if not part.isdecimal() or int(part) >= len(items):
         raise ConfigError(
-            f"--set {override!r}: the list has {len(items)} entries, numbered from 0, and no {part!r}"
+            f"--set {override!r}: the list has {len(items)} entries, numbered from 0, but no {part!r}"
         )
     return items[int(part)]
 
 
 def value_of(text: str) -> Any:
-    """What stands after the equals sign of an override: TOML, or else the text as it is."""
+    """The value of an override: TOML, or else the plain text."""
     try:
         parsed = tomllib.loads(f"value = {text.strip()}")
     except tomllib.TOMLDecodeError:
@@ -110,7 +110,7 @@ def value_of(text: str) -> Any:
 
 
 def _not_plain(value: object) -> str:
-    """Dates and times, which no setting is: their text fails with the name of their key."""
+    """Dates and times, which no setting accepts: their text fails with the name of their key."""
     return str(value)
 
 
@@ -129,11 +129,11 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _explain(error: ErrorDetails, where: str, given: Sequence[str], known: tuple[str, ...]) -> str:
-    """One line about one error of pydantic's."""
+    """One line for one pydantic error."""
     key = ".".join(map(str, error["loc"]))
     source = "--set" if key in given else where
     if error["type"] == UNKNOWN:
-        # Places in lists are no part of a known name.
+        # Indexes into lists aren't part of a known name.
         bare = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
         near = find_nearest(bare, known)
         hint = f"did you mean {near}?" if near else "memagent-train config shows all keys"
@@ -150,7 +150,7 @@ def _shorten(value: object) -> str:
 
 
 def _anchor(value: Any, base: Path) -> Any:
-    """The same settings with every relative path made absolute."""
+    """The same settings with all relative paths made absolute."""
     if isinstance(value, Path):
         return base / value.expanduser()
     if isinstance(value, BaseModel):

@@ -1,4 +1,4 @@
-"""All settings of a warm start on traces, as one TOML file has them."""
+"""All settings of a warm start on traces, as in one TOML file."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ FREE_SFT = (
     "resources.device_gib",
     "resources.gradient_checkpointing",
 )
-"""What may change when a run is gone on with."""
+"""What may change when a run is resumed."""
 
 
 class MessagesSource(Leaf):
-    """`kind = "messages"`: what an expert wrote, a conversation a line."""
+    """`kind = "messages"`: an expert's conversations, one per line."""
 
     kind: Literal["messages"]
     files: tuple[Path, ...] = Field(min_length=1)
@@ -46,7 +46,7 @@ class RecordSource(Leaf):
     kind: Literal["record"]
     files: tuple[Path, ...] = Field(min_length=1)
     min_reward: float | None = None
-    """Only conversations of rollouts with at least this reward; None for all that have one."""
+    """Only conversations of rollouts with at least this reward; None for all with a reward."""
 
 
 class RolloutSource(Leaf):
@@ -59,13 +59,13 @@ class RolloutSource(Leaf):
 
 
 class RunsSource(Leaf):
-    """`kind = "runs"`: finished runs of a run store, of any model."""
+    """`kind = "runs"`: finished runs in a run store, of any model."""
 
     kind: Literal["runs"]
     store: Path
     """Such as `runs.sqlite`."""
     prefix: str = ""
-    """Only runs whose id begins so."""
+    """Only runs whose id starts with this."""
 
 
 AnySource = Annotated[
@@ -74,40 +74,40 @@ AnySource = Annotated[
 
 
 class TraceSettings(Leaf):
-    """[traces]: what is imitated."""
+    """[traces]: what to imitate."""
 
     source: tuple[AnySource, ...] = Field(min_length=1)
     window: int = Field(default=8192, gt=1)
-    """Most tokens of a conversation, prompt and reply."""
+    """Maximum tokens of a conversation, prompt plus reply."""
     overlong: Literal["refuse", "drop"] = "refuse"
-    """What becomes of longer ones: an error that counts them, or they are left out and counted. Cut off, they would
-    teach to stop in the middle."""
+    """What happens to longer ones: an error with their number, or they are dropped and counted. Cut off, they would
+    teach the model to stop in the middle."""
 
 
 class SftBatchSettings(Leaf):
     """[batch]: what an update learns from."""
 
     rows: int = Field(default=16, gt=0)
-    """Conversations an update and process."""
+    """Conversations per update and process."""
     micro_batches: int = Field(default=16, gt=0)
-    """Forward and backward passes an update; more of them need less memory."""
+    """Forward and backward passes per update; more of them need less memory."""
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
         if self.rows % self.micro_batches:
             raise ValueError(
-                f"rows {self.rows!r} cannot be divided among {self.micro_batches!r} micro-batches"
+                f"rows must be a multiple of micro_batches ({self.micro_batches!r}), got {self.rows!r}"
             )
         return self
 
 
 class SftOptimizerSettings(OptimizerSettings):
-    """[optimizer]: as in reinforcement learning; its steps are updates."""
+    """[optimizer]: as in reinforcement learning, but steps are updates."""
 
     learning_rate: float = Field(default=1e-5, gt=0, allow_inf_nan=False)
-    """The highest, after the warm-up."""
+    """The peak rate, after the warm-up."""
     schedule: Literal["constant", "linear"] = "constant"
-    """After the warm-up: `linear` goes down to 0 at the last step, so more steps than were first set change it."""
+    """After the warm-up: `linear` decreases to 0 at the last step, so raising the number of steps later changes it."""
 
 
 class SftConfig(Leaf):
@@ -127,7 +127,7 @@ def load_sft(file: Path, overrides: Sequence[str] = ()) -> SftConfig:
     """Reads the settings of a warm start; see `load_train`.
 
     Raises:
-        ConfigError: the file cannot be read, or a setting is unknown or wrong.
+        ConfigError: the file can't be read, or a setting is unknown or wrong.
     """
     config = load(SftConfig, file, overrides)
     return config.model_copy(update={"model": resolve_names(config.model, file.resolve().parent)})

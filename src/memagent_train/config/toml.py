@@ -1,4 +1,4 @@
-"""TOML, read with clear errors."""
+"""Reads TOML with clear errors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Table = dict[str, Any]
 
 
 def read_toml(file: Path) -> Table:
-    """The tables of a file. A byte order mark and Windows line ends are fine.
+    """The tables of a file. A byte order mark and Windows line ends are accepted.
 
     Raises:
-        ConfigError: it is missing, a folder, not UTF-8, or no TOML.
+        ConfigError: it is missing, a folder, not UTF-8, or not TOML.
     """
     try:
         raw = file.read_bytes()

@@ -1,4 +1,4 @@
-"""All settings of a training by reinforcement learning, as one TOML file has them."""
+"""All settings of a training by reinforcement learning, as in one TOML file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FREE = (
     "resources.device_gib",
     "resources.gradient_checkpointing",
 )
-"""What may change when a run is gone on with: how long, how fast, and what is written down, not what is learnt."""
+"""What may change when a run is resumed: how long, how fast and what is logged, but not what is learnt."""
 
 
 class TrainConfig(Leaf):
@@ -61,10 +61,10 @@ class TrainConfig(Leaf):
 def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
     """Reads the settings of a training; see `load`.
 
-    Names of models, prompt sets and data sets that are files or folders beside the file are taken for those.
+    Names of models, prompt sets and data sets are resolved to files or folders next to the file if those exist.
 
     Raises:
-        ConfigError: the file cannot be read, or a setting is unknown or wrong.
+        ConfigError: the file can't be read, or a setting is unknown or wrong.
     """
     config = load(TrainConfig, file, overrides)
     base, agent = file.resolve().parent, config.agent
@@ -75,7 +75,7 @@ def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
         for one in config.data.source
     )
     if "prompts" in agent.model_fields_set:
-        # Only where it was given: an agent of one's own is refused with settings of the memory agent.
+        # Only if it was given: a custom agent is rejected with settings of the memory agent.
         agent = agent.model_copy(update={"prompts": _resolve_name(base, agent.prompts)})
     return config.model_copy(
         update={
@@ -87,7 +87,7 @@ def load_train(file: Path, overrides: Sequence[str] = ()) -> TrainConfig:
 
 
 def resolve_names(model: ModelSettings, base: Path) -> ModelSettings:
-    """The same model, its names replaced by the paths of folders in `base` that have these names."""
+    """The same model, with names replaced by the paths of folders in `base` that have these names."""
     named = {"path": _resolve_name(base, model.path)}
     if model.tokenizer is not None:
         named["tokenizer"] = _resolve_name(base, model.tokenizer)
@@ -95,7 +95,7 @@ def resolve_names(model: ModelSettings, base: Path) -> ModelSettings:
 
 
 def dump_config(config: TrainConfig) -> dict[str, Any]:
-    """The settings as plain data that reads back as the same settings; None is left out, as TOML has none."""
+    """The settings as plain data that reads back the same; None is left out, since TOML doesn't have it."""
     dumped = config.model_dump(mode="json", exclude_none=True)
     if config.agent.use != MEMORY:
         dumped["agent"] = config.agent.model_dump(mode="json", exclude_unset=True)
@@ -107,6 +107,6 @@ def _is_empty(section: object) -> bool:
 
 
 def _resolve_name(base: Path, name: str) -> str:
-    """The path of what lies beside the settings under that name; else the name: a hub has it, or nobody."""
+    """The path of the file or folder of that name next to the settings; else the name, which may be on a hub."""
     path = base / Path(name).expanduser()
     return str(path) if path.is_file() or (path / "config.json").is_file() else name

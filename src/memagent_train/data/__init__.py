@@ -1,1 +1,1 @@
-"""Training data: generated tasks, long question answering, tasks and data sets of the user's own; mixed by weights."""
+"""Training data: generated tasks, long question answering, user-defined tasks and data sets; mixed by weights."""

@@ -1,4 +1,4 @@
-"""From a row of a user's table to a document, a question and its answers."""
+"""Reads a document, a question and its answers from a row of a user's table."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any, cast
 from memagent_train.data.settings import ColumnSettings
 
 JOINT = "\n\n"
-"""Between the texts of a document that is a list."""
+"""Separator between the texts of a document that is a list."""
 SHOWN = 12
-"""Columns that an error lists."""
+"""Maximum columns listed in an error."""
 
 
 class BadRow(Exception):
-    """The row lacks something; the message says what, and what would help."""
+    """The row lacks something; the message says what, and the remedy."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a row says."""
+    """The content of a row."""
 
     document: str
     question: str
     answers: tuple[str, ...]
     """At least one, none blank."""
     others: Mapping[str, Any]
-    """The columns that are none of these."""
+    """All other columns."""
 
     @property
     def digest(self) -> bytes:
-        """8 bytes; equal for rows that say the same, whatever their other columns hold."""
+        """8 bytes; equal for rows with equal content, whatever their other columns."""
         running = hashlib.blake2b(digest_size=8)
         for text in (self.document, self.question, *self.answers):
             raw = text.encode()
@@ -45,7 +45,7 @@ def read_row(row: Mapping[str, Any], columns: ColumnSettings) -> Record:
     """Reads one row.
 
     Raises:
-        BadRow: a column is missing, empty, or holds something else than it should.
+        BadRow: a column is missing, empty, or has the wrong type.
     """
     named = {"document": columns.document, "question": columns.question, "answers": columns.answers}
     found = {what: _cell(row, name, what) for what, name in named.items()}
@@ -77,21 +77,21 @@ def _part(value: Any, part: str, name: str, row: Mapping[str, Any], what: str) -
     there = ", ".join(map(repr, list(row)[:SHOWN])) or "none"
     more = f" and {len(row) - SHOWN} more" if len(row) > SHOWN else ""
     raise BadRow(
-        f"there is no column {name!r} (the columns are {there}{more}): name the column of the {what} as "
-        f"columns.{what} of the source"
+        f"there is no column {name!r} (the columns are {there}{more}): set columns.{what} of the source to the "
+        f"name of the column"
     )
 
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise BadRow(f"column {name!r} holds {_describe(value)}: it has to be a text")
+        raise BadRow(f"column {name!r} must be a text, got {_describe(value)}")
     if not value.strip():
         raise BadRow(f"column {name!r} is blank")
     try:
         value.encode()
     except UnicodeEncodeError as error:
         raise BadRow(
-            f"column {name!r} holds half a surrogate pair at character {error.start}: write the character itself"
+            f"column {name!r} has a lone surrogate at character {error.start}: write the character itself"
         ) from error
     return value
 
@@ -107,7 +107,7 @@ def _answers(value: Any, name: str) -> tuple[str, ...]:
     single = isinstance(value, str) or not isinstance(value, Sequence)
     answers = tuple(_answer(item, name) for item in ([value] if single else value))
     if not answers:
-        raise BadRow(f"column {name!r} holds no answer")
+        raise BadRow(f"column {name!r} has no answer")
     return tuple(dict.fromkeys(answers))
 
 
@@ -116,7 +116,7 @@ def _answer(value: Any, name: str) -> str:
         return str(value)
     if not isinstance(value, str):
         raise BadRow(
-            f"column {name!r} holds {_describe(value)}: an answer has to be a text or a number"
+            f"column {name!r} has {_describe(value)}: an answer must be a text or a number"
         )
     return _text(value, name)
 

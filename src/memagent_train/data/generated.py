@@ -1,4 +1,4 @@
-"""Tasks that make their samples: RULER's, the tracking tasks, and a user's own."""
+"""Tasks that generate their samples: RULER's, the tracking tasks, and user-defined ones."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from memagent_train.data.sources import as_training, digest_of, draw_length
 from memagent_train.errors import DataError
 
 ABOUT_THE_WORLD = ("qa_1", "qa_2")
-"""RULER's questions: they are data sets, whose items run out."""
+"""RULER's question tasks: they are finite data sets."""
 TRIED = 3
-"""First samples that are made when a source is opened: a length that is too short is then told at once."""
+"""Samples generated when a source is opened, so that a length that is too short is reported at once."""
 OTHERS, FAR = 8, 1 << 40
-"""How many samples in place of one that its length has no room for, and how far apart their indexes are: no training
-comes so far."""
+"""Maximum replacements for a sample that doesn't fit its length, and the distance of their indexes: no training
+gets that far."""
 SHORT = 4096
-"""Tokens from which on one of them is enough: what differs from sample to sample is a small part of so many."""
+"""Tokens from which one of them is enough: the differences between samples are then relatively small."""
 
 MakeTask = Callable[[str, int | None], Task]
-"""Name and length -> task; the length is None where the source has none."""
+"""Name and length -> task; the length is None if the source has none."""
 
 
 class TaskSource:
-    """Tasks by turns, at lengths that are drawn. Samples of a further round have further indexes.
+    """Alternates between tasks, at random lengths. Samples of a further round have further indexes.
 
     Args:
-        name: of the source.
+        name: the source's name.
         make: makes its tasks.
         tasks: their names.
-        lengths: of samples; empty for tasks that have none.
-        count: samples in a round.
-        seed: of the lengths.
+        lengths: lengths of samples; empty for tasks without lengths.
+        count: samples per round.
+        seed: seed of the lengths.
 
     Raises:
-        ConfigError: a task cannot make samples of a length.
+        ConfigError: a task can't generate samples of a length.
         DocumentError: a file that it needs is unusable.
     """
 
@@ -70,12 +70,12 @@ class TaskSource:
         return {"count": len(self), "lengths": self.lengths, "tasks": self._facts}
 
     def __len__(self) -> int:
-        """Items; fewer than asked for where a task has an end."""
+        """Items; fewer than requested if a task is finite."""
         ends = [len(task) for task in self._tasks.values() if isinstance(task, Sized)]
         return min([self._count, *(end * len(self._names) for end in ends)])
 
     def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
-        """See `Source`. A sample that its length has no room for, as chance has it, has another in its place."""
+        """See `Source`. A sample that happens not to fit its length is replaced by another."""
         name = self._names[item % len(self._names)]
         wanted = length or (
             draw_length(self.lengths, self._seed, self.name, item, round_) if self.lengths else None
@@ -94,7 +94,7 @@ class TaskSource:
                     raise
 
     def _probe(self, name: str, length: int | None) -> dict[str, Any]:
-        """Makes the first samples, and says what there is to know of the task."""
+        """Makes the first samples, and returns facts about the task."""
         task = self._task(name, length)
         tried = TRIED if length is not None and length < SHORT else 1
         samples = [_sample_of(task, index) for index in range(tried)]
@@ -112,7 +112,7 @@ def open_ruler(settings: RulerSettings, counter: TokenCounter, seed: int) -> Tas
     asked = [name for name in ABOUT_THE_WORLD if name in settings.tasks]
     if asked:
         raise ConfigError(
-            f"the tasks {asked} ask questions of a data set: give a source of kind 'squad' or 'hotpotqa' instead"
+            f"the tasks {asked} use questions from a data set: give a source of kind 'squad' or 'hotpotqa' instead"
         )
     options = DataOptions(
         counter=counter,
@@ -151,10 +151,10 @@ def _suite(
 
 
 def open_own(settings: TaskSettings, seed: int) -> TaskSource:
-    """A task of the user's own.
+    """A user-defined task.
 
     Raises:
-        ConfigError: it cannot be imported, made, or asked for a sample.
+        ConfigError: it can't be imported or created, or fails to make a sample.
     """
     factory = load_function(settings.use, "task")
 
@@ -166,14 +166,14 @@ def open_own(settings: TaskSettings, seed: int) -> TaskSource:
             raise
         except Exception as error:  # the user's code may raise anything
             raise ConfigError(
-                f"the task {settings.use!r} cannot be made with {arguments!r}: {type(error).__name__}: {error}"
+                f"the task {settings.use!r} cannot be created with {arguments!r}: {type(error).__name__}: {error}"
             ) from error
         missing = [
             what for what in ("name", "scorer", "facts", "sample") if not hasattr(task, what)
         ]
         if missing:
             raise ConfigError(
-                f"the task {settings.use!r} lacks {', '.join(missing)}: see memagent.tasks.Task for what a task has"
+                f"the task {settings.use!r} lacks {', '.join(missing)}: see memagent.tasks.Task"
             )
         return task
 
@@ -190,10 +190,10 @@ def _sample_of(task: Task, index: int) -> Sample:
         raise
     except Exception as error:  # the user's code may raise anything
         raise DataError(
-            f"the task {task.name!r} made no sample {index}: {type(error).__name__}: {error}"
+            f"the task {task.name!r} failed to make sample {index}: {type(error).__name__}: {error}"
         ) from error
     if not isinstance(sample, Sample):
         raise DataError(
-            f"the task {task.name!r} gave {sample!r:.80} as sample {index}: give a memagent.tasks.Sample"
+            f"the task {task.name!r} returned {sample!r:.80} as sample {index}: return a memagent.tasks.Sample"
         )
     return sample

@@ -1,4 +1,4 @@
-"""Data sets that `datasets` loads: from the hub, from a folder, or from a parquet, JSON or CSV file."""
+"""Data sets loaded by `datasets`: from the hub, a folder, or a parquet, JSON or CSV file."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ BUILDERS = {
     ".csv": "csv",
     ".arrow": "arrow",
 }
-"""How a file is read, by the end of its name."""
+"""How a file is read, by its suffix."""
 SAVED = ("state.json", "dataset_dict.json")
-"""What a folder holds that `save_to_disk` wrote."""
+"""Files in a folder written by `save_to_disk`."""
 
 
 class HubRows:
     """The rows of one split. They stay on disk: `datasets` maps them into memory.
 
     Args:
-        settings: of the source.
+        settings: the source's settings.
 
     Raises:
-        DataError: there is no such data set or split, or it cannot be read; offline, one that is not in the cache.
+        DataError: there is no such data set or split, or it can't be read; offline, it isn't in the cache.
     """
 
     def __init__(self, settings: HubSettings) -> None:
@@ -83,9 +83,9 @@ def _load(settings: HubSettings) -> Dataset:
         Exception
     ) as error:  # datasets, the hub's client, pyarrow and fsspec have no error in common
         raise DataError(
-            f"the data set {settings.path!r} (split {settings.split!r}) cannot be had: {type(error).__name__}: "
-            f"{' '.join(str(error).split())}. Give a name on the hub, which has to be in the local cache where there "
-            f"is no network, a folder, or a parquet, JSON or CSV file"
+            f"the data set {settings.path!r} (split {settings.split!r}) cannot be loaded: {type(error).__name__}: "
+            f"{' '.join(str(error).split())}. Give a name on the hub (in the local cache if there "
+            f"is no network), a folder, or a parquet, JSON or CSV file"
         ) from error
     return found
 
@@ -94,19 +94,19 @@ def _builder(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in BUILDERS:
         raise DataError(
-            f"the data file {str(path)!r} is of no known kind: give one that ends with {', '.join(BUILDERS)}"
+            f"the data file {str(path)!r} has an unsupported format: give one that ends in {', '.join(BUILDERS)}"
         )
     return BUILDERS[suffix]
 
 
 def _rename_split(split: str) -> str:
-    """The split of a single file, which `datasets` calls `train` whatever the file is; `[...]` stays."""
+    """The split of a single file, which `datasets` always calls `train`; `[...]` is kept."""
     name, bracket, part = split.partition("[")
     return f"train{bracket}{part}" if name else split
 
 
 def _pick_split(saved: Any, settings: HubSettings) -> Any:
-    """A split of what `save_to_disk` wrote."""
+    """A split of a data set saved by `save_to_disk`."""
     if not isinstance(saved, dict):
         return saved
     if settings.split not in saved:

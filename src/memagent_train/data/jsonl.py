@@ -1,4 +1,4 @@
-"""JSON lines of any size: only where each line begins is held."""
+"""JSON lines of any size: only the offsets of lines are kept in memory."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from memagent_train.errors import DataError, DiskFull
 GZIP = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 WIDE = (b"\xff\xfe", b"\xfe\xff")
-"""How files in UTF-16 begin."""
+"""Byte order marks of UTF-16."""
 BLOCK = 1 << 20
 
 
 class JsonlFile:
-    """The lines of one file, read where they are asked for. Lines of nothing but white space are none.
+    """The lines of one file, read on demand. Blank lines are skipped.
 
-    A gzipped file is unpacked into a temporary one, which has no name and is gone with the process. The file is
-    held open: another that takes its place later changes nothing.
+    A gzipped file is unpacked into a nameless temporary one, which disappears with the process. The file is
+    kept open, so replacing it later changes nothing.
 
     Args:
-        path: of the file.
+        path: the file.
 
     Raises:
-        DataError: it cannot be read, is empty, or is no JSON lines at all.
+        DataError: it can't be read, is empty, or isn't JSON lines at all.
         DiskFull: there is no room to unpack it.
     """
 
@@ -47,11 +47,11 @@ class JsonlFile:
             raise DataError(f"cannot read the data file {str(path)!r}: {reason}") from error
         weakref.finalize(self, self._file.close)
         self._starts, self._numbers = array("q"), array("q")
-        """First byte of each line that has something in it, and one past the last line; their numbers from 1."""
+        """First byte of each non-blank line, and one past the last line; their numbers from 1."""
         self._find()
         if not self._numbers:
             raise DataError(
-                f"the data file {str(path)!r} is empty: it needs one JSON object a line"
+                f"the data file {str(path)!r} is empty: it must have one JSON object per line"
             )
 
     def __len__(self) -> int:
@@ -65,23 +65,23 @@ class JsonlFile:
         """The object of a line. Blocks.
 
         Raises:
-            BadRow: it is none.
+            BadRow: it isn't a JSON object.
         """
         raw = self._line(place)
         try:
             value = json.loads(raw.decode())
         except UnicodeDecodeError as error:
             raise BadRow(
-                f"byte {error.start} of the line is no UTF-8 ({raw[error.start : error.start + 4]!r}): save the file "
+                f"byte {error.start} of the line is not UTF-8 ({raw[error.start : error.start + 4]!r}): save the file "
                 f"as UTF-8"
             ) from error
         except (ValueError, RecursionError) as error:
             if place == 0 and raw.lstrip().startswith(b"["):
-                raise BadRow("the file is one JSON list: write its entries one a line") from error
-            raise BadRow(f"this is no JSON ({error}): write one object a line") from error
+                raise BadRow("the file is a single JSON list: write one entry per line") from error
+            raise BadRow(f"this is not JSON ({error}): write one object per line") from error
         if not isinstance(value, dict):
             raise BadRow(
-                f"this is a {type(value).__name__}, not an object: write one object a line"
+                f"this is a {type(value).__name__}, not an object: write one object per line"
             )
         return cast("dict[str, Any]", value)
 
@@ -91,14 +91,12 @@ class JsonlFile:
         while start + len(raw) < end:
             part = os.pread(self._file.fileno(), end - start - len(raw), start + len(raw))
             if not part:
-                raise BadRow(
-                    "the file has become shorter since it was opened: start again with the new one"
-                )
+                raise BadRow("the file was truncated after it was opened: restart with the new one")
             raw += part
         return bytes(raw).strip()
 
     def _find(self) -> None:
-        """Notes where lines begin, in one pass."""
+        """Records the offsets of lines, in one pass."""
         self._file.seek(0)
         at = len(BOM) if self._file.read(len(BOM)) == BOM else 0
         self._file.seek(at)
@@ -135,7 +133,7 @@ def _unpack(packed: IO[bytes], path: Path) -> IO[bytes]:
         if not isinstance(error, (gzip.BadGzipFile, EOFError, zlib.error)):
             raise
         raise DataError(
-            f"the data file {str(path)!r} is a gzip file that is cut off or damaged ({error}): fetch it again"
+            f"the data file {str(path)!r} is a truncated or damaged gzip file ({error}): fetch it again"
         ) from error
     return file
 
@@ -146,13 +144,14 @@ def _write(file: IO[bytes], block: bytes, path: Path) -> None:
         file.flush()
     except OSError as error:
         raise DiskFull(
-            f"there is no room in {tempfile.gettempdir()!r} to unpack {str(path)!r} ({error.strerror}): make room, set "
+            f"there is no room in {tempfile.gettempdir()!r} to unpack {str(path)!r} ({error.strerror}): free some "
+            f"space, set "
             f"TMPDIR to another folder, or unpack it yourself"
         ) from error
 
 
 class JsonlRows:
-    """The rows of several files, one after the other.
+    """The rows of several files in sequence.
 
     Raises:
         DataError: see `JsonlFile`.
@@ -167,7 +166,7 @@ class JsonlRows:
         return sum(map(len, self._files))
 
     def __iter__(self) -> Iterator[dict[str, Any] | BadRow]:
-        """All rows in order; for one that is no object, what is wrong with it."""
+        """All rows in order; for one that isn't an object, the error."""
         for place in range(len(self)):
             try:
                 yield self.row(place)
@@ -178,7 +177,7 @@ class JsonlRows:
         """One row. Blocks.
 
         Raises:
-            BadRow: its line is no object.
+            BadRow: its line isn't an object.
         """
         file, within = self._find(place)
         return file.row(within)

@@ -1,4 +1,4 @@
-"""Which questions a model knows the answer of: the file that `no_context.py` writes, read again."""
+"""Which questions a model can answer without the document: reads the file that `no_context.py` writes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from memagent_train.errors import DataError
 
 
 class Header(Leaf):
-    """First line of the file: what all its tries have in common."""
+    """First line of the file: what all its tries share."""
 
     source: str
-    """Of the questions."""
+    """Name of the questions' source."""
     data: str
-    """Digest of the questions and references; other data do not fit the file."""
+    """Digest of the questions and references; the file is only valid for the same data."""
     model: str
     tries: int = Field(gt=0)
     """For each question."""
@@ -31,31 +31,31 @@ class Header(Leaf):
 
 
 class Tried(Leaf):
-    """A further line: one question."""
+    """Any other line: one question."""
 
     index: int = Field(ge=0)
-    """Place in the source's data."""
+    """Index in the source's data."""
     right: int = Field(ge=0)
-    """Tries that were answered right without the document."""
+    """Tries answered right without the document."""
     tries: int = Field(gt=0)
 
 
 @dataclass(frozen=True)
 class TriedFile:
-    """What a file says."""
+    """The content of a file."""
 
     header: Header
     tried: dict[int, Tried]
     """By index."""
     size: int
-    """Bytes up to the end of the last whole line; a session that was killed may leave a part of another."""
+    """Bytes up to the end of the last complete line; a killed session may leave a partial one."""
 
 
 def read_tried(path: Path) -> TriedFile:
     """Reads a file of tries. Blocks.
 
     Raises:
-        DataError: it cannot be read, or is none.
+        DataError: it can't be read, or isn't such a file.
     """
     try:
         raw = path.read_bytes()
@@ -69,7 +69,7 @@ def read_tried(path: Path) -> TriedFile:
     except ValidationError as error:
         said = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise DataError(
-            f"{str(path)!r} is no file of answers without the document ({said}): make it anew"
+            f"{str(path)!r} is not a file of answers without the document ({said}): create it again"
         ) from error
     return TriedFile(header, tried, len(whole))
 
@@ -78,26 +78,26 @@ def drop_known(indexes: Iterable[int], path: Path, known: float, data: str) -> l
     """The questions that a model does not know.
 
     Args:
-        indexes: of the questions in their source's data.
-        path: of the file.
-        known: least share of right tries of questions that are left out.
+        indexes: indexes of the questions in their source's data.
+        path: the file.
+        known: questions with at least this share of right tries are left out.
         data: the source's digest.
 
     Raises:
-        DataError: the file is of other data, or lacks questions.
+        DataError: the file is for other data, or lacks questions.
     """
     found = read_tried(path)
     if found.header.data != data:
         raise DataError(
-            f"{str(path)!r} is of other data than this source has now ({found.header.source!r}, digest "
-            f"{found.header.data}, now {data}): make it anew"
+            f"{str(path)!r} was made for other data than this source's ({found.header.source!r}, digest "
+            f"{found.header.data}, now {data}): create it again"
         )
     asked = list(indexes)
     missing = [index for index in asked if index not in found.tried]
     if missing:
         raise DataError(
-            f"{str(path)!r} lacks {len(missing)} of {len(asked)} questions (the first is {missing[0]}): go on with "
-            f"making it until it is complete"
+            f"{str(path)!r} lacks {len(missing)} of {len(asked)} questions (the first is {missing[0]}): continue "
+            f"creating it until it is complete"
         )
     return [i for i in asked if found.tried[i].right / found.tried[i].tries < known]
 

@@ -1,4 +1,4 @@
-"""How many samples of each source an epoch has, and in which order the sources come."""
+"""How many samples an epoch has from each source, and the order of sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Indexes = NDArray[np.int64]
 def weights_of(
     names: Sequence[str], sizes: Sequence[int], given: Sequence[float | None]
 ) -> list[float]:
-    """Shares of S sources that sum to 1: as given, or in proportion to what they hold.
+    """Shares of S sources that sum to 1: as given, or in proportion to their sizes.
 
     Raises:
         DataError: some have a weight and others do not.
@@ -26,7 +26,7 @@ def weights_of(
     without = [name for name, weight in zip(names, given, strict=True) if weight is None]
     if without and len(without) < len(names):
         raise DataError(
-            f"the sources {without} have no weight, and others have one: give all of them one, or none"
+            f"the sources {without} have no weight, but others do: give all of them one, or none"
         )
     wanted = [
         float(size if weight is None else weight) for size, weight in zip(sizes, given, strict=True)
@@ -35,14 +35,14 @@ def weights_of(
 
 
 def epoch_size(sizes: Sequence[int], weights: Sequence[float]) -> int:
-    """Most samples of which each source has its share without one taken twice; at least one of each source."""
+    """Maximum number of samples that respects the shares without repeating one; at least one from each source."""
     most = min(size / weight for size, weight in zip(sizes, weights, strict=True))
-    # Shares are quotients: 1000 / (1000 / 1100) may come out a hair below 1100.
+    # Shares are quotients: 1000 / (1000 / 1100) may be slightly below 1100.
     return max(len(sizes), int(most + 1e-6))
 
 
 def counts_of(size: int, weights: Sequence[float]) -> list[int]:
-    """`size` samples divided among S sources: what is lost by rounding down goes to the largest remainders."""
+    """`size` samples divided among S sources: what rounding down loses goes to the largest remainders."""
     exact = [size * weight for weight in weights]
     counts = [int(share + 1e-9) for share in exact]
     by_remainder = sorted(range(len(exact)), key=lambda i: counts[i] - exact[i])
@@ -55,7 +55,7 @@ def order_of(counts: Sequence[int], seed: int) -> tuple[Indexes, Indexes]:
     """The samples of an epoch in random order.
 
     Returns:
-        `(N,)` and `(N,)`: of each sample its source, and its number among those of its source.
+        `(N,)` and `(N,)`: each sample's source, and its number within the source.
     """
     in_turn = np.repeat(np.arange(len(counts)), counts)
     sources = in_turn[shuffle_range(len(in_turn), Random(f"{seed}:order"))]

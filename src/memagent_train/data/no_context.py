@@ -1,4 +1,4 @@
-"""Which questions a model answers without reading: those would reward a policy for what it knew before."""
+"""Finds questions that a model answers without reading: they would reward a policy for prior knowledge."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ PROMPT = (
     "without an explanation.\n\nQuestion: {question}\n\nAnswer:"
 )
 REPLY_TOKENS = 512
-"""Of one try, reasoning included."""
+"""Maximum tokens of one try, including reasoning."""
 RIGHT = 1.0
-"""Least score of a right answer."""
+"""Minimum score of a right answer."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Tries:
     """How questions are tried."""
 
     tries: int = 4
-    """For each question, each with a seed of its own."""
+    """Tries per question, each with a different seed."""
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
     concurrency: int = 16
@@ -51,34 +51,35 @@ class Tries:
 
 @dataclass(frozen=True)
 class Tally:
-    """What came of it."""
+    """The result."""
 
     questions: int
     right: int
-    """Tries that were right, of all questions."""
+    """Share of right tries, over all questions."""
     tries: int
 
 
 def open_questions(data: DataSettings, place: int, *, counter: TokenCounter) -> QuestionSource:
-    """The questions of one source of a training's data, with none left out as known. Blocks.
+    """The questions of one source of a training's data, including known ones. Blocks.
 
     Args:
         data: the section `[data]`.
-        place: of the source in it, from 0.
-        counter: of the policy's tokens.
+        place: index of the source in it.
+        counter: counts the policy's tokens.
 
     Raises:
-        ConfigError: there is no such source, it makes its questions up, or it cannot be opened.
+        ConfigError: there is no such source, it generates its questions, or it can't be opened.
         DocumentError: a file is unusable.
     """
     if not 0 <= place < len(data.source):
         raise ConfigError(
-            f"there is no source {place!r}: the data have {len(data.source)}, from 0 on"
+            f"there is no source {place!r}: the data has {len(data.source)}, numbered from 0"
         )
     settings = data.source[place]
     if not isinstance(settings, FilteredSettings):
         raise ConfigError(
-            f"source {place!r} is of kind {settings.kind!r}, whose answers nobody can know: nothing is to be left out"
+            f"source {place!r} is of kind {settings.kind!r}, whose answers can't be known: there is nothing to leave "
+            f"out"
         )
     every = [one.model_copy(update={"no_context": None}) for one in data.source]
     opened = open_source(data.model_copy(update={"source": tuple(every)}), place, counter=counter)
@@ -93,28 +94,27 @@ async def try_without_context(
     *,
     done: Callable[[int, int], None] = lambda tried, questions: None,
 ) -> Tally:
-    """Asks a model every question without its document, and notes how often it is right.
+    """Asks a model every question without its document, and records how often it is right.
 
-    Each question is written down when its tries are through; what is in the file already is not asked again.
+    Each question is written when its tries are done; questions already in the file are skipped.
     The file then goes into `no_context` of the source's settings.
 
     Args:
-        source: of `open_questions`.
+        source: from `open_questions`.
         model: the policy before training, or a stronger model.
         out: the file, JSON lines: `index`, `right` and `tries` of each question.
         how: tries, sampling, seed, concurrency.
-        done: called with how many questions are tried and how many there are.
+        done: called with the number of questions tried and their total.
 
     Raises:
-        ConfigError: no tries, or no call would be let through.
-        DataError: the file is of other questions, model or settings; another process is at it; or it cannot be read.
-        DiskFull: it cannot be written.
-        ModelError: a call failed; what was tried before is kept.
+        ConfigError: the number of tries or the concurrency is below 1.
+        DataError: the file is for other questions, another model or other settings; another process has it; or it
+            can't be read.
+        DiskFull: it can't be written.
+        ModelError: a call failed; earlier tries are kept.
     """
     if how.tries < 1 or how.concurrency < 1:
-        raise ConfigError(
-            f"{how!r} would try nothing: give at least 1 try and a concurrency of at least 1"
-        )
+        raise ConfigError(f"{how!r}: tries and concurrency must be at least 1")
     header = _header(source, model, how)
     try:
         lock = FileLock(f"{out}.lock", timeout=0, thread_local=False)
@@ -124,7 +124,7 @@ async def try_without_context(
             f"another process is writing {str(out)!r}: wait for it, or name another file"
         ) from error
     except OSError as error:
-        raise DataError(f"cannot write beside {str(out)!r}: {error.strerror}") from error
+        raise DataError(f"cannot write next to {str(out)!r}: {error.strerror}") from error
     try:
         file, before = await in_thread(_open, out, header)
         try:
@@ -204,7 +204,7 @@ def _header(source: QuestionSource, model: ChatModel, how: Tries) -> Header:
 
 
 def _open(out: Path, header: Header) -> tuple[RawIOBase, dict[int, Tried]]:
-    """The file, ready for further lines, and what it has."""
+    """The file, ready for more lines, and its content."""
     try:
         new = not out.exists() or not out.stat().st_size
         found = None if new else read_tried(out)
@@ -233,12 +233,12 @@ def _compare(out: Path, before: Header, now: Header) -> None:
     ]
     if changed:
         raise DataError(
-            f"{str(out)!r} was made with other settings ({'; '.join(changed)}): name another file"
+            f"{str(out)!r} was made with different settings ({'; '.join(changed)}): name another file"
         )
 
 
 def _write(file: RawIOBase, text: bytes) -> None:
-    """All of it; what a full disk took of a line is cut off again when the file is next opened."""
+    """Writes all of it; a line cut short by a full disk is removed when the file is next opened."""
     rest = memoryview(text)
     try:
         while rest:
@@ -246,6 +246,6 @@ def _write(file: RawIOBase, text: bytes) -> None:
         os.fsync(file.fileno())
     except OSError as error:
         raise DiskFull(
-            f"the answers without the document cannot be written down ({error.strerror}): make room; what is in the "
+            f"the answers without the document cannot be written ({error.strerror}): free some space; what is in the "
             f"file is kept"
         ) from error

@@ -1,4 +1,4 @@
-"""The data of a training: sources, mixed by weights, split into what is trained on and what is held out."""
+"""A training's data: sources, mixed by weights, split into training and held-out samples."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ class Part:
     source: Source
     items: Indexes
     weight: float | None
-    """Its share of the samples beside those of others; None: as many as it has items."""
+    """Its share of the samples; None: proportional to its number of items."""
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """The source's, which several parts may take items from."""
+    """The source's lock, since several parts may take items from it."""
 
 
 class Data:
-    """Samples by index, N of them in an epoch. Safe in threads; each source makes one sample at a time.
+    """Samples by index, N per epoch. Thread-safe; each source makes one sample at a time.
 
-    In the first epoch no item comes twice (unless the settings ask for more samples than there are); a source of
-    which an epoch takes only a part goes on with the rest in the next. When a source has been gone through, a new round
-    begins, in another order: generated samples are then new ones, and gold paragraphs stand elsewhere.
+    In the first epoch no item is repeated (unless the settings ask for more samples than there are); if an epoch
+    takes only a part of a source, the next epoch continues with the rest. When a source is exhausted, a new round
+    begins, in another order: generated samples are then new, and gold paragraphs are in other places.
 
     Args:
         parts: of each source.
-        size: N; None for as many as there are without one taken twice.
-        seed: of the order.
-        length: of all samples, in tokens; None for what the sources say.
+        size: N; None for as many as there are without repetition.
+        seed: seed of the order.
+        length: length of all samples, in tokens; None for the sources' lengths.
         facts: what the sources depend on.
     """
 
@@ -90,13 +90,13 @@ class Data:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the samples depend on, as JSON has it: read from a file it is the same again."""
+        """What the samples depend on, as JSON values: unchanged after being read back from a file."""
         facts = {**self._facts, "size": self._size, "length": self._length, "seed": self._seed}
         return json.loads(json.dumps(facts, default=str))
 
     @property
     def fingerprint(self) -> str:
-        """First 16 hex digits of the SHA-256 of `facts`: data with the same one are the same."""
+        """First 16 hex digits of the SHA-256 of `facts`: equal for equal data."""
         plain = json.dumps(self.facts, sort_keys=True)
         return hashlib.sha256(plain.encode()).hexdigest()[:16]
 
@@ -116,11 +116,11 @@ class Data:
 
         Raises:
             IndexError: there is no such index or epoch.
-            ConfigError: the data do not hold what they held, or a length is too short for this sample.
+            ConfigError: the data has changed, or a length is too short for this sample.
         """
         if not 0 <= index < self._size or epoch < 0:
             raise IndexError(
-                f"no sample {index!r} in epoch {epoch!r}: there are {self._size}, from 0 on"
+                f"no sample {index!r} in epoch {epoch!r}: there are {self._size}, numbered from 0"
             )
         place = int(self._sources_N[index])
         part, before = self._parts[place], epoch * self._counts[place]
@@ -130,26 +130,27 @@ class Data:
             return part.source.sample(item, round_, self._length if part.source.lengths else None)
 
     def split(self, held_out: int) -> tuple[Data, Data]:
-        """Divides the items: what is trained on, and what is not.
+        """Splits the items into training and held-out data.
 
         Args:
-            held_out: items that are held out, of each source its share. Another number holds out others: what was
-                trained after one split may be held out by the next.
+            held_out: number of held-out items, divided among the sources by their shares. Another number holds out
+                other items: those trained on after one split may be held out by another.
 
         Returns:
             The data to train on, with the rest of the items, and the held-out ones, one epoch of `held_out` samples.
 
         Raises:
-            DataError: there are not so many, or a source would be left with none.
+            DataError: there aren't that many, or a source would be left with none.
         """
         if held_out < 1:
-            raise DataError(f"{held_out!r} samples cannot be held out: give at least 1")
+            raise DataError(f"held_out must be at least 1, got {held_out!r}")
         trained: list[Part] = []
         held: list[Part] = []
         for part, count in zip(self._parts, counts_of(held_out, self._shares), strict=True):
             if count >= len(part.items):
                 raise DataError(
-                    f"{count} samples of {part.source.name!r} would be held out, and it has {len(part.items)}: hold "
+                    f"{count} samples of {part.source.name!r} would be held out, but it has only {len(part.items)}: "
+                    f"hold "
                     f"out fewer than {held_out}, or give more data"
                 )
             order = shuffle_range(
@@ -164,19 +165,19 @@ class Data:
         )
 
     def at(self, length: int) -> Data:
-        """The same items at another length, for evaluations. Sources whose documents are as long as they are stay out.
+        """The same items at another length, for evaluations. Sources whose documents have a fixed length are left out.
 
         Args:
-            length: of every sample, in tokens.
+            length: tokens of every sample.
 
         Raises:
-            ConfigError: no source makes samples of a given length, or one cannot make them so long.
+            ConfigError: no source can vary its length, or one can't reach this length.
             DocumentError: a file that this length needs is unusable.
         """
         parts = [part for part in self._parts if part.source.lengths]
         if not parts:
             raise DataError(
-                f"the documents of {self.name!r} are as long as they are: they cannot be had at {length!r} tokens"
+                f"the documents of {self.name!r} have fixed lengths: they are not available at {length!r} tokens"
             )
         for part in parts:
             with part.lock:
@@ -202,14 +203,14 @@ class Data:
 
 
 def open_data(settings: DataSettings, *, counter: TokenCounter) -> Data:
-    """Opens the sources of a training. Blocks: files are read, and first samples made.
+    """Opens the sources of a training. Blocks: reads files and makes the first samples.
 
     Args:
         settings: the section `[data]`.
         counter: counts tokens as the policy does.
 
     Raises:
-        ConfigError: a source is wrong or lacks something; `DataError` where it is the data.
+        ConfigError: a source is wrong or lacks something; a `DataError` if the data does.
         DocumentError: a file of paragraphs or essays is unusable.
     """
     places = range(len(settings.source))
@@ -232,14 +233,14 @@ def open_source(settings: DataSettings, place: int, *, counter: TokenCounter) ->
 
     Args:
         settings: the section `[data]`.
-        place: of the source in it.
+        place: index of the source in it.
         counter: counts tokens as the policy does.
     """
     named = [one.name or one.kind for one in settings.source[: place + 1]]
     others = named.count(named[place]) - 1
     name = f"{named[place]}-{others + 1}" if others else named[place]
     own = settings.source[place].model_copy(update={"name": name})
-    # Of each source its own, and none that a benchmark has: what is measured there must not have been seen.
+    # A separate seed per source, and none used by a benchmark: what is measured there must not have been seen.
     digest = hashlib.sha256(f"memagent-train:{settings.seed}:{name}".encode()).digest()
     return OPENERS[own.kind](own, _lengths_by(settings, counter), int.from_bytes(digest[:6]))
 

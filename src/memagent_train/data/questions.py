@@ -1,4 +1,4 @@
-"""HotpotQA's and SQuAD's questions among paragraphs, at places that are fresh for every sample and round."""
+"""HotpotQA's and SQuAD's questions, their paragraphs hidden among others at new places for every sample and round."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from memagent_train.errors import DataError
 logger = logging.getLogger("memagent.train.data")
 
 FRAME = 256
-"""Tokens of instruction and question, and what a tokenizer may make of the joints between paragraphs."""
+"""Tokens of instruction and question, and of possible extra tokens where paragraphs join."""
 LONG = 16 * 1024
-"""Tokens into which the gold paragraphs of any question fit: HotpotQA's take 2,000 at most."""
+"""Tokens that hold the gold paragraphs of any question: HotpotQA's take at most 2,000."""
 KEPT = 8
-"""Tasks that are held: one for each length of a round or two."""
+"""Cached tasks: one for each length of a round or two."""
 
 Make = Callable[[int, DataOptions], QuestionTask]
 
@@ -37,16 +37,16 @@ Make = Callable[[int, DataOptions], QuestionTask]
 class PlacedQuestions:
     """The questions of a collection, each among as many paragraphs as fit.
 
-    Every round is a task with a seed of its own, so gold paragraphs stand elsewhere and others stand around them.
+    Every round is a task with another seed, so gold paragraphs are in other places among other paragraphs.
 
     Args:
-        settings: of the source.
+        settings: the source's settings.
         make: makes the task of one length.
         collection: its questions.
-        options: of all tasks but for the seed.
+        options: options of all tasks, except the seed.
 
     Raises:
-        ConfigError: the data do not suffice for a length, or no question is left.
+        ConfigError: the data is too small for a length, or no question remains.
         DocumentError: a file is unusable.
     """
 
@@ -61,7 +61,7 @@ class PlacedQuestions:
         self._make, self._collection, self._options = make, collection, options
         self._task = lru_cache(maxsize=KEPT)(self._make_task)
         self.data = self._digest()
-        """Digest of all questions and references, whichever are left out."""
+        """Digest of all questions and references, including those left out."""
         self._items, self._left_out = self._choose(settings)
         self._first: dict[str, str] = {}
         for length in self.lengths:
@@ -84,7 +84,7 @@ class PlacedQuestions:
         }
 
     def __len__(self) -> int:
-        """Questions that are left."""
+        """Remaining questions."""
         return len(self._items)
 
     def read_question(self, item: int) -> Asked:
@@ -94,7 +94,7 @@ class PlacedQuestions:
         return Asked(index, question.text, question.answers)
 
     def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
-        """See `Source`. Where a question's paragraphs do not fit the length drawn, the next longer one is taken."""
+        """See `Source`. If a question's paragraphs do not fit the drawn length, the next longer one is used."""
         seed, index = self._options.seed, self._items[item]
         wanted = length or draw_length(self.lengths, seed, self.name, item, round_)
         longer = sorted(other for other in self.lengths if other > wanted) if length is None else []
@@ -112,7 +112,7 @@ class PlacedQuestions:
         return self._make(length, replace(self._options, seed=int.from_bytes(own[:6])))
 
     def _choose(self, settings: QuestionSettings) -> tuple[list[int], dict[str, int]]:
-        """The questions that are asked, and how many are left out for what reason."""
+        """The questions to ask, and how many are left out for which reason."""
         every = range(len(self._collection.questions))
         longest = max(settings.lengths)
         left = fit = [index for index in every if self._fits(index, longest)][: settings.count]
@@ -120,7 +120,7 @@ class PlacedQuestions:
             left = drop_known(fit, settings.no_context, settings.known, self.data)
         if not left:
             raise DataError(
-                f"no question of {self.name!r} is left: of {len(every)}, {len(fit)} have paragraphs that fit "
+                f"no question of {self.name!r} remains: of {len(every)}, {len(fit)} have paragraphs that fit "
                 f"{longest} tokens, and all of these are known without them"
             )
         return left, {"asked": len(fit), "known": len(fit) - len(left)}
@@ -157,7 +157,7 @@ def open_squad(settings: SquadSettings, counter: TokenCounter, seed: int) -> Pla
 def _warn_of_test_data(name: str, *, named: bool) -> None:
     if not named:
         logger.warning(
-            "%s takes its questions from the folder %s, where the benchmarks find theirs: what is trained on them "
+            "%s takes its questions from the folder %s, which the benchmarks use too: a policy trained on them "
             "cannot be measured on them. Name the files of a training set",
             name,
             FOLDER,

@@ -31,14 +31,14 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[dict[str, Any] | BadRow]:
-        """All rows in order; for one that cannot be read, what is wrong with it."""
+        """All rows in order; for one that can't be read, the error."""
         ...
 
     def row(self, place: int) -> dict[str, Any]:
         """One row.
 
         Raises:
-            BadRow: it cannot be read.
+            BadRow: it can't be read.
         """
         ...
 
@@ -48,18 +48,18 @@ class Rows(Protocol):
 
 
 class RowSource:
-    """The rows of a table as samples. Each is looked at when the source is opened, so that no step meets a bad one.
+    """The rows of a table as samples. All are checked when the source is opened, so that no step hits a bad one.
 
-    Of rows that say the same only the first is used: one of two might be held out, the other trained on.
+    Of duplicate rows only the first is used: otherwise one might be held out and the other trained on.
 
     Args:
-        settings: of the source.
+        settings: the source's settings.
         rows: the table.
         counter: counts documents.
 
     Raises:
         ConfigError: there is no such score.
-        DataError: a row is unusable (unless such rows are dropped), or none is left.
+        DataError: a row is unusable (unless such rows are dropped), or none remains.
     """
 
     lengths: tuple[int, ...] = ()
@@ -73,14 +73,14 @@ class RowSource:
         self._left_out = {"unusable": 0, "twice": 0, "known": 0}
         places = self._scan(running)
         self.data = running.hexdigest()[:16]
-        """Digest of all rows that can be used, known ones among them."""
+        """Digest of all usable rows, including known ones."""
         if settings.no_context is not None:
             left = drop_known(places, settings.no_context, settings.known, self.data)
             self._left_out["known"] = len(places) - len(left)
             places = array("q", left)
         self._places = places
         if not places:
-            raise DataError(f"{rows.name!r} holds no sample that can be used: {self._left_out}")
+            raise DataError(f"{rows.name!r} has no usable sample: {self._left_out}")
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -96,7 +96,7 @@ class RowSource:
         }
 
     def __len__(self) -> int:
-        """Rows that are left."""
+        """Remaining rows."""
         return len(self._places)
 
     def read_question(self, item: int) -> Asked:
@@ -105,7 +105,7 @@ class RowSource:
         return Asked(self._places[item], record.question, record.answers)
 
     def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
-        """See `Source`. The same in each round, and as long as it is."""
+        """See `Source`. The same in every round, at its natural length."""
         record, generate = self._record(item), self._settings.generate
         after = f"\n\n{record.question}\n"
         tokens = self._counter.count(record.document + after) + generate
@@ -131,7 +131,7 @@ class RowSource:
             raise DataError(f"{self._rows.where(place)}: {bad}") from bad
 
     def _scan(self, running: Any) -> array[int]:
-        """The rows that can be used, the first so many of them; their digests go into `running`."""
+        """The usable rows, up to the maximum number; their digests go into `running`."""
         places, seen = array("q"), set[int]()
         for place, row in enumerate(self._rows):
             try:
@@ -141,7 +141,7 @@ class RowSource:
             except BadRow as bad:
                 if self._settings.unusable == "refuse":
                     raise DataError(
-                        f"{self._rows.where(place)}: {bad}. (With unusable = 'drop' such rows are left out.)"
+                        f"{self._rows.where(place)}: {bad}. (unusable = 'drop' leaves such rows out.)"
                     ) from bad
                 self._left_out["unusable"] += 1
                 continue
@@ -156,7 +156,7 @@ class RowSource:
                 break
         for what, why in (
             ("unusable", "lack something"),
-            ("twice", "say what an earlier one says"),
+            ("twice", "repeat an earlier one"),
         ):
             if number := self._left_out[what]:
                 logger.warning("%s: %d rows %s and are left out", self._rows.name, number, why)
@@ -164,7 +164,7 @@ class RowSource:
 
 
 def _encode(others: Mapping[str, Any]) -> bytes:
-    """The other columns as bytes that are the same in every process; of what is no plain data only its type."""
+    """The other columns as bytes, the same in every process; for anything but plain data only its type."""
     return json.dumps(others, sort_keys=True, default=lambda value: type(value).__name__).encode()
 
 

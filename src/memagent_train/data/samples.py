@@ -11,12 +11,12 @@ from memagent.tasks import Sample
 
 
 class TrainingSample(Sample):
-    """A sample, with how it is scored and what else its data say of it.
+    """A sample, with its score and the other columns of its data.
 
-    Its `index` is its place in the source's data; in generated tasks it grows from epoch to epoch.
+    Its `index` is its position in the source's data; in generated tasks it grows from epoch to epoch.
     """
 
     scorer: str = ""
-    """The score by which its task is measured: a name in `memagent.tasks.SCORERS`, or `values`."""
+    """Its task's score: a name in `memagent.tasks.SCORERS`, or `values`."""
     columns: Mapping[str, Any] = Field(default_factory=dict[str, Any], repr=False)
-    """Of a row of the user's data all columns but those of document, question and answers."""
+    """For a row of the user's data: all columns except those of document, question and answers."""

@@ -1,4 +1,4 @@
-"""The section `[data]` of a training run: which samples there are, and in which shares."""
+"""The section `[data]` of a training run: the samples, and the sources' shares."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _lengths(value: object) -> object:
 
 
 Lengths = Annotated[tuple[Annotated[int, Field(gt=0)], ...], BeforeValidator(_lengths)]
-"""Tokens of samples: `"8k,...,64k"`, `32768`, or `["8k", 32768]`."""
+"""Lengths of samples in tokens: `"8k,...,64k"`, `32768`, or `["8k", 32768]`."""
 LENGTHS = (32 * 1024,)
 """The published training length."""
 
@@ -37,22 +37,22 @@ class SourceSettings(Leaf):
     """What all entries of `[[data.source]]` have."""
 
     name: str = ""
-    """In logs and records; default: the kind."""
+    """Name in logs and records; default: the kind."""
     weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Its share of the samples. Either all sources have one or none; without, each has as many as it holds."""
+    """Its share of the samples. Give all sources a weight or none; without, shares are proportional to sizes."""
 
 
 class GeneratedSettings(SourceSettings):
-    """Tasks that make their samples: there are as many as one likes, and those of each epoch are new."""
+    """Tasks that generate their samples: there is no limit, and each epoch has new ones."""
 
     tasks: tuple[str, ...] = Field(default=("all",), min_length=1)
-    """By name, as `memagent-bench` has them; `all`. They come by turns."""
+    """Task names as in `memagent-bench`, or `all`. Samples alternate between them."""
     lengths: Lengths = Field(default=LENGTHS, min_length=1)
-    """Of samples, reply included; each sample's is drawn."""
+    """Lengths of samples, including the reply; each sample's is drawn at random."""
     count: int = Field(default=1000, gt=0)
-    """Samples in an epoch."""
+    """Samples per epoch."""
     essays: tuple[Path, ...] = ()
-    """Texts of the haystack; empty for the shipped book."""
+    """Text files for the haystack; empty for the shipped book."""
 
 
 class RulerSettings(GeneratedSettings):
@@ -73,22 +73,22 @@ class FilteredSettings(SourceSettings):
     """Questions about the world, which a model may answer without reading."""
 
     no_context: Path | None = None
-    """What `memagent_train.data.no_context` wrote: how often a model was right without the document."""
+    """File written by `memagent_train.data.no_context`: how often a model was right without the document."""
     known: float = Field(default=0.5, gt=0, le=1)
-    """Questions that were answered right in at least this share of those tries are left out."""
+    """Questions answered right in at least this share of those tries are left out."""
     count: int | None = Field(default=None, gt=0)
-    """Only the first so many, known ones among them; None for all."""
+    """Maximum number of items, including known ones; None for all."""
 
 
 class QuestionSettings(FilteredSettings):
-    """Questions whose paragraphs stand among others, at places that are fresh for every sample and epoch."""
+    """Questions whose paragraphs are hidden among others, at new places for every sample and epoch."""
 
     lengths: Lengths = Field(default=LENGTHS, min_length=1)
-    """Of samples, reply included; each sample's is drawn."""
+    """Lengths of samples, including the reply; each sample's is drawn at random."""
     paragraphs: tuple[Path, ...] = ()
-    """Further paragraphs to hide the gold ones among; empty for what lies in the folder MEMAGENT_DATA."""
+    """More paragraphs to hide the gold ones among; empty for those in the folder MEMAGENT_DATA."""
     allow_repeats: bool = False
-    """Whether paragraphs may come twice where a length needs more than there are."""
+    """Whether paragraphs may be repeated if a length needs more than there are."""
     frames: Path | None = None
     """Wording; None for ours."""
 
@@ -98,7 +98,7 @@ class HotpotqaSettings(QuestionSettings):
 
     kind: Literal["hotpotqa"]
     files: tuple[Path, ...] = ()
-    """JSON, gzipped or not: those of the training set. Empty: what lies in the folder MEMAGENT_DATA, which is what the
+    """JSON files of the training set, gzipped or not. Empty: those in the folder MEMAGENT_DATA, which the
     benchmarks measure on."""
 
 
@@ -107,19 +107,19 @@ class SquadSettings(QuestionSettings):
 
     kind: Literal["squad"]
     file: Path | None = None
-    """JSON, gzipped or not: that of the training set. None: what lies in the folder MEMAGENT_DATA, which is what the
+    """JSON file of the training set, gzipped or not. None: the one in the folder MEMAGENT_DATA, which the
     benchmarks measure on."""
 
 
 class ColumnSettings(Leaf):
-    """Which columns of a row are what. A dot goes into a column (`answers.text`), unless a column has that name."""
+    """The meaning of a row's columns. A dot accesses a nested field (`answers.text`), unless a column has that name."""
 
     document: str = Field(default="document", min_length=1)
-    """A text, or a list of texts, which are put together with a blank line between."""
+    """A text, or a list of texts, which are joined by blank lines."""
     question: str = Field(default="question", min_length=1)
     """A text."""
     answers: str = Field(default="answers", min_length=1)
-    """A text or number, or a list of them. Forms of one answer or several wanted values: see the score."""
+    """A text or number, or a list of them. Forms of one answer or several required values: see the score."""
 
 
 class RowSettings(FilteredSettings):
@@ -127,22 +127,22 @@ class RowSettings(FilteredSettings):
 
     columns: ColumnSettings = ColumnSettings()
     scorer: str = Field(default="equivalent", min_length=1)
-    """How an answer is scored where the reward is `task`: a name in `memagent.tasks.SCORERS`, or `values`."""
+    """How an answer is scored if the reward is `task`: a name in `memagent.tasks.SCORERS`, or `values`."""
     generate: int = Field(default=256, gt=0)
-    """Tokens that a reply may take."""
+    """Maximum tokens of a reply."""
     unusable: Literal["refuse", "drop"] = "refuse"
-    """What becomes of rows that lack something: an error that names the first, or they are left out and counted."""
+    """What happens to rows that lack something: an error for the first, or they are dropped and counted."""
 
 
 class JsonlSettings(RowSettings):
-    """`kind = "jsonl"`: files with one JSON object a line, in UTF-8, gzipped or not."""
+    """`kind = "jsonl"`: files with one JSON object per line, in UTF-8, gzipped or not."""
 
     kind: Literal["jsonl"]
     files: tuple[Path, ...] = Field(min_length=1)
 
 
 class HubSettings(RowSettings):
-    """`kind = "hub"`: what `datasets` loads."""
+    """`kind = "hub"`: whatever `datasets` loads."""
 
     kind: Literal["hub"]
     path: str = Field(min_length=1)
@@ -156,10 +156,10 @@ class HubSettings(RowSettings):
 
 
 class TaskSettings(SourceSettings):
-    r"""`kind = "task"`: a task of one's own.
+    r"""`kind = "task"`: a user-defined task.
 
-    A class or function that gives an object with `name`, `scorer`, `facts` and `sample(index)` (see
-    `memagent.tasks.Task`). With this in `mytask.py` of the working folder, `use = "mytask:Sums"`:
+    A class or function that returns an object with `name`, `scorer`, `facts` and `sample(index)` (see
+    `memagent.tasks.Task`). With this in `mytask.py` in the working directory, `use = "mytask:Sums"`:
 
     ```python
     from memagent.tasks import Sample
@@ -188,11 +188,11 @@ class TaskSettings(SourceSettings):
     use: str = Field(min_length=1)
     """`module:Class` or `module:function`."""
     arguments: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
-    """By name, for the class or function."""
+    """Keyword arguments for the class or function."""
     lengths: Lengths = ()
-    """Where given, each is handed over as `length=`, and each sample's is drawn."""
+    """If given, each is passed as `length=`, and each sample's is drawn at random."""
     count: int = Field(default=1000, gt=0)
-    """Samples in an epoch. Those of each epoch have new indexes."""
+    """Samples per epoch. Each epoch has new indexes."""
 
 
 AnySource = Annotated[
@@ -229,8 +229,8 @@ class DataSettings(Leaf):
 
     source: tuple[AnySource, ...] = Field(min_length=1)
     seed: int = 0
-    """Of generated samples, places, order and the split: the same seed gives the same data."""
+    """Seed of generated samples, places, order and the split: the same seed gives the same data."""
     size: int | None = Field(default=None, gt=0)
-    """Samples in an epoch. None: as many as there are without taking one twice."""
+    """Samples per epoch. None: as many as there are without repetition."""
     length_tokenizer: str | None = None
-    """Names lengths: `gpt2`, or what `memagent.tokens.load_counter` takes. None for the policy's own."""
+    """Tokenizer that measures lengths: `gpt2`, or what `memagent.tokens.load_counter` accepts; None: the policy's."""

@@ -1,4 +1,4 @@
-"""Where samples come from: the protocol of a source, and what all kinds of them share."""
+"""Where samples come from: the protocol of a source, and what all kinds share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from memagent_train.data.samples import TrainingSample
 
 
 class Source(Protocol):
-    """Items, each of which makes a sample in every round of training through them. Used by one thread at a time."""
+    """Items, each of which makes one sample per round of training. Used by one thread at a time."""
 
     name: str
     lengths: tuple[int, ...]
-    """Tokens that its samples can have; empty where documents are as long as they are."""
+    """Possible lengths of its samples in tokens; empty if documents have a fixed length."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -25,7 +25,7 @@ class Source(Protocol):
         ...
 
     def __len__(self) -> int:
-        """Items."""
+        """Number of items."""
         ...
 
     def sample(self, item: int, round_: int, length: int | None = None) -> TrainingSample:
@@ -33,21 +33,21 @@ class Source(Protocol):
 
         Args:
             item: from 0 to before `len`.
-            round_: how often the source was gone through before.
+            round_: number of completed passes through the source.
             length: tokens; None draws one of `lengths`.
 
         Raises:
-            ConfigError: it cannot be made at that length, or the data have changed.
+            ConfigError: it can't be made at that length, or the data has changed.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question by itself, for a model that answers it without the document."""
+    """A question without its document."""
 
     index: int
-    """Place in the source's data."""
+    """Index in the source's data."""
     question: str
     references: tuple[str, ...]
 
@@ -57,19 +57,19 @@ class QuestionSource(Source, Protocol):
 
     scorer: str
     data: str
-    """Digest of all its questions, whichever are left out as known."""
+    """Digest of all its questions, including those left out as known."""
 
     def read_question(self, item: int) -> Asked:
         """An item's question. Blocks.
 
         Raises:
-            ConfigError: the data have changed.
+            ConfigError: the data has changed.
         """
         ...
 
 
 def draw_length(lengths: tuple[int, ...], *key: object) -> int:
-    """One of the lengths, by chance that is the same for the same key."""
+    """One of the lengths, pseudo-random by key."""
     return Random(":".join(map(str, ("length", *key)))).choice(lengths)
 
 

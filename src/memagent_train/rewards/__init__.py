@@ -1,1 +1,1 @@
-"""What a rollout's answer is worth: the benchmarks' scores, Eq. 6 and 7, a user's own function, or a judge."""
+"""Rewards of a rollout's answer: the benchmarks' scores, Eq. 6 and 7, a user-defined function, or a judge."""

@@ -1,4 +1,4 @@
-"""A user's reward function, found by `module:function`; async ones are awaited here."""
+"""A user's reward function, given as `module:function`; async ones are awaited here."""
 
 from __future__ import annotations
 
@@ -14,43 +14,44 @@ from memagent_train.agents import load_function
 from memagent_train.rewards.verdict import Verdict, read_verdict
 
 RewardFunction = Callable[[str | None, Sample], Any]
-"""Answer and sample -> what `read_verdict` reads, or an awaitable of it."""
+"""Answer and sample -> a value for `read_verdict`, or an awaitable of one."""
 
 
 def load_reward(spec: str) -> RewardFunction:
-    """The function that `module:function` names; modules of the working folder are found too.
+    """The function named by `module:function`; modules in the working directory are found too.
 
     Raises:
-        ConfigError: it names nothing, its module cannot be imported, or it does not take an answer and a sample.
+        ConfigError: there is no such function, its module can't be imported, or it doesn't accept an answer and a
+        sample.
     """
     if spec.partition(":")[0] == "__main__":
-        # A worker's __main__ is another module than that of the process that starts it.
+        # A worker's __main__ is a different module from that of the process that starts it.
         raise ConfigError(
-            f"the reward {spec!r} is in the script that runs: put it into a module of its own"
+            f"the reward {spec!r} is in the running script: move it to a separate module"
         )
     try:
         function = load_function(spec, "reward")
     except SystemExit as error:
         raise ConfigError(
-            f"the reward {spec!r}: its module ends the program when it is imported"
+            f"the reward {spec!r}: its module exits when it is imported; remove that"
         ) from error
     try:
         inspect.signature(function).bind(None, None)
     except TypeError as error:
-        raise ConfigError(f"the reward {spec!r} has to take (answer, sample): {error}") from error
+        raise ConfigError(f"the reward {spec!r} must accept (answer, sample): {error}") from error
     except ValueError:
         pass  # written in C, and says nothing of what it takes
     return function
 
 
 def is_async(function: RewardFunction) -> bool:
-    """Whether it is an `async def`, or an object whose call is one."""
+    """Whether it is an `async def`, or an object whose `__call__` is one."""
     called = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is wanted
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
 def describe(error: BaseException) -> str:
-    """What a function of the user's raised, and where, in one line."""
+    """What a user's function raised, and where, in one line."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -60,7 +61,7 @@ def describe(error: BaseException) -> str:
 
 
 class AwaitedReward:
-    """An async function of the user's, on the event loop of the rollouts.
+    """A user's async function, on the event loop of the rollouts.
 
     Args:
         function: an `async def reward(answer, sample)`.
@@ -84,4 +85,4 @@ class AwaitedReward:
             return Verdict(None, error=f"the reward function raised {describe(error)}")
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there are no resources."""

@@ -1,4 +1,4 @@
-"""Step rewards for the gate of a memory agent: keep the memory where a chunk adds nothing, and only there."""
+"""Step rewards for a memory agent's gate: keep the memory exactly if a chunk adds nothing."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from memagent_train.rollouts import Rollout
 
 
 def gate_rewards(rollout: Rollout) -> tuple[float | None, ...] | None:
-    """What the gate of each of a rollout's conversations earns.
+    """The gate's reward for each of a rollout's conversations.
 
-    A chunk that holds the whole of a piece of evidence has to be noted: 1 for a new memory, 0 for keeping the old
-    one. A chunk that no evidence reaches into adds nothing: 1 for keeping, 0 for a new memory. Of a
-    chunk that has but a part of a piece neither can be said, and its conversation gets none.
+    A chunk that contains a whole piece of evidence must be noted: 1 for a new memory, 0 for keeping the old
+    one. A chunk without any evidence adds nothing: 1 for keeping, 0 for a new memory. For a
+    chunk with only part of a piece neither is clear, and its conversation gets no reward.
 
     Args:
-        rollout: whose rows say in `span` and `kept` what a gated agent read and did.
+        rollout: its rows say in `span` and `kept` what a gated agent read and did.
 
     Returns:
-        C rewards of 1, 0, or None for conversations that get none; None where no conversation gets one, as in
-        samples whose evidence is not known.
+        C rewards of 1, 0, or None for conversations without one; None if no conversation gets one, as with
+        samples whose evidence is unknown.
     """
     evidence = rollout.sample.evidence
     if not evidence:
@@ -35,7 +35,7 @@ def gate_rewards(rollout: Rollout) -> tuple[float | None, ...] | None:
 
 
 def _is_worth_noting(span: tuple[int, int], evidence: Sequence[Evidence]) -> bool | None:
-    """Whether a chunk has something to note, None where it has only a part of it."""
+    """Whether a chunk has something to note; None if it has only a part of it."""
     start, end = span
     touching = [piece for piece in evidence if piece.start < end and start < piece.end]
     if any(start <= piece.start and piece.end <= end for piece in touching):

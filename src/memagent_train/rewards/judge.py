@@ -17,23 +17,23 @@ from memagent_train.rewards.settings import JudgeSettings
 from memagent_train.rewards.verdict import Verdict
 
 SHOWN = 200
-"""Characters of a reply without a verdict that the error shows, from its end."""
+"""Characters shown from the end of a reply without a verdict."""
 
 
 class JudgeReward:
     """Asks a model whether an answer is right.
 
-    The answer stands in a field of the prompt that nothing in it can close. A reply whose last line is no
-    verdict, or that was cut off, is asked for again once; after that the rollout stays unscored. No answer and
-    an answer that is too long get 0, and nothing is asked.
+    The answer is in a field of the prompt that its content can't close. A reply that was cut off, or whose last line
+    isn't a verdict, is retried once; after that the rollout stays unscored. A missing or
+    overlong answer gets 0 without a call.
 
     Args:
-        settings: of the judge.
-        cap: most words of an answer; None for no cap.
-        model: in place of the one that the settings name; it stays open.
+        settings: the judge's settings.
+        cap: maximum words of an answer; None for no cap.
+        model: replaces the model in the settings; it isn't closed.
 
     Raises:
-        ConfigError: no model is named, or the model or the prompt cannot be had.
+        ConfigError: no model is named, or the model or the prompt can't be loaded.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class JudgeReward:
             return Verdict(
                 None,
                 scores,
-                f"the judge gave no verdict at the second time either: {reply[-SHOWN:]!r}",
+                f"the judge gave no verdict on the second try either: {reply[-SHOWN:]!r}",
             )
         return Verdict(reward, scores)
 
@@ -97,7 +97,7 @@ class JudgeReward:
         return self._prompt.render(fields)
 
     async def _ask(self, messages: tuple[Message, ...]) -> tuple[float | None, str]:
-        """The reward, None where the reply has no verdict, and the reply."""
+        """The reward (None if the reply has no verdict), and the reply."""
         completion = await self._model.complete(
             ChatRequest(
                 messages=messages,

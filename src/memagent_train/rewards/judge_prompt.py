@@ -1,4 +1,4 @@
-"""The wording of a judge, as data: one TOML file like `judge.toml`."""
+"""The wording of a judge as data: one TOML file like `judge.toml`."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class JudgeTags(Leaf):
 
     @property
     def guarded(self) -> Tags:
-        """The same tags as a `Neutraliser` takes them."""
+        """The same tags in the form for a `Neutraliser`."""
         return Tags(question=self.question, memory=self.references, chunk=self.answer)
 
 
 class JudgePrompt(Leaf):
-    """Wording and form of a verdict. Templates see `FIELDS` and `tags`, in a Jinja sandbox."""
+    """Wording, and the form of a verdict. Templates see `FIELDS` and `tags`, in a Jinja sandbox."""
 
     name: str = Field(min_length=1)
     verdict: Literal["yes_no", "score"]
@@ -55,7 +55,7 @@ class JudgePrompt(Leaf):
         """Reads a prompt from a file, None for the shipped one.
 
         Raises:
-            ConfigError: it cannot be read, lacks something, or does not show each field once.
+            ConfigError: it can't be read, lacks something, or doesn't show each field once.
         """
         name = SHIPPED if path is None else str(path)
         try:
@@ -72,7 +72,7 @@ class JudgePrompt(Leaf):
             if rendered.count(mark) != 1:
                 raise ConfigError(
                     f"the judge's prompt {name!r} shows {field!r} {rendered.count(mark)} times: show each of "
-                    f"{', '.join(FIELDS)} once, as it is"
+                    f"{', '.join(FIELDS)} once, verbatim"
                 )
         return prompt
 
@@ -96,7 +96,7 @@ class JudgePrompt(Leaf):
             ) from error
 
     def read(self, reply: str) -> float | None:
-        """The reward in [0, 1] that the last line of a reply says; None where it says none."""
+        """The reward in [0, 1] in the last line of a reply; None if there is none."""
         last = reply.strip().rpartition("\n")[2].strip()
         if self.verdict == "yes_no":
             said = _YES_NO.fullmatch(last)

@@ -1,4 +1,4 @@
-"""The verifier of rollouts: it gives each its reward, and says why where there is none."""
+"""The verifier of rollouts: assigns each its reward, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Rewards:
 
     Args:
         reward: gives the verdicts.
-        settings: what else is done with an answer.
+        settings: the other reward settings.
     """
 
     def __init__(self, reward: Reward, settings: RewardSettings) -> None:
         self._reward, self._settings = reward, settings
 
     async def verify(self, rollout: Rollout) -> Rollout:
-        """The rollout with its reward, or with the reason why there is none. Raises nothing of its own.
+        """The rollout with its reward, or with the reason why it has none. Doesn't raise.
 
-        A rollout that failed is given back as it is. One without an answer is judged: that the policy found none is
-        its own doing, and most rewards give 0.
+        A failed rollout is returned unchanged. One without an answer is judged: not finding one is
+        the policy's fault, and most rewards give 0.
         """
         if rollout.status is Status.FAILED:
             return rollout
@@ -70,7 +70,7 @@ class Rewards:
         )
 
     async def aclose(self) -> None:
-        """Ends processes and closes connections; a second time does nothing."""
+        """Ends processes and closes connections; calling it again does nothing."""
         await self._reward.aclose()
 
     async def _verdict(self, rollout: Rollout) -> Verdict:
@@ -83,9 +83,9 @@ class Rewards:
 
 
 def answer_in(reply: str | None, form: AnswerForm) -> str | None:
-    r"""The answer in a reply: all of it (`given`), what its last `\boxed{...}` holds, or what its last sentence says.
+    r"""The answer in a reply: all of it (`given`), the content of its last `\boxed{...}`, or its last sentence's.
 
-    None where there is no reply, or none in that form.
+    None if there is no reply, or it doesn't have the form.
     """
     if reply is None or form == "given":
         return reply
@@ -96,7 +96,7 @@ def answer_in(reply: str | None, form: AnswerForm) -> str | None:
 
 
 def _scores(names: Sequence[str], answer: str, sample: Sample) -> dict[str, float]:
-    """Scores by name, without those that the references do not allow: what is only logged costs no reward."""
+    """Scores by name, except those that the references don't allow: a score for the log must not cost the reward."""
     found: dict[str, float] = {}
     for name in names:
         with suppress(ConfigError):
@@ -105,17 +105,17 @@ def _scores(names: Sequence[str], answer: str, sample: Sample) -> dict[str, floa
 
 
 def open_rewards(settings: RewardSettings, *, judge: ChatModel | None = None) -> Rewards:
-    """Opens the reward that the settings name. Blocks: a function of the user's is imported, and its processes start.
+    """Opens the reward that the settings name. Blocks: a user's function is imported, and its processes start.
 
     Args:
         settings: the section `[reward]`.
-        judge: the judging model in place of the one that the settings name; it stays open.
+        judge: replaces the judge model in the settings; it isn't closed.
 
     Returns:
-        The verifier; `aclose` it.
+        The verifier; `aclose` it after use.
 
     Raises:
-        ConfigError: there is no such reward; it cannot be imported, or not in a process of its own.
+        ConfigError: there is no such reward, or it can't be imported, here or in another process.
     """
     for name in settings.beside:
         check_scorer(name)
@@ -129,8 +129,8 @@ def _reward(settings: RewardSettings, judge: ChatModel | None) -> Reward:
     if ":" not in use:
         if use != "task" and use != "values" and use not in SCORERS:
             raise ConfigError(
-                f"there is no reward {use!r} (known: task, values, judge, {', '.join(SCORERS)}, or a function of "
-                f"your own as 'module:function')"
+                f"there is no reward {use!r} (known: task, values, judge, {', '.join(SCORERS)}, or your own "
+                f"function as 'module:function')"
             )
         return ScoreReward(use, settings.max_answer_words)
     function = load_reward(use)

@@ -1,4 +1,4 @@
-"""A user's function in processes of its own: it cannot block the rollouts, outlast its time, or take them with it."""
+"""A user's function in separate processes, where it can't block the rollouts, exceed its time, or crash them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from memagent_train.rewards import worker
 from memagent_train.rewards.verdict import Verdict
 
 START_SECONDS = 120.0
-"""For a process to start and to import the function. Starting takes 0.3 s; what the function's module imports comes on
-top, which with torch is 10 s and more on a slow disk."""
+"""Seconds for a process to start and import the function. Starting takes 0.3 s, plus the imports of the function's
+module, which with torch take 10 s and more on a slow disk."""
 
 
 class PooledReward:
-    """A plain function of the user's, in a pool of processes.
+    """A user's sync function, in a pool of processes.
 
-    A call that takes too long has its process killed, with all that it started; one that ends its process
-    (`os._exit`, a crash in C) loses only itself.
+    If a call takes too long, its process is killed, with everything that it started; one that crashes its process
+    (`os._exit`, a crash in C) affects only itself.
 
     Args:
         spec: `module:function`.
-        workers: processes.
+        workers: number of processes.
         limit: seconds that one call may take.
 
     Raises:
-        ConfigError: a process cannot be started, or does not find the function.
+        ConfigError: a process can't be started, or can't find the function.
     """
 
     def __init__(self, spec: str, *, workers: int, limit: float) -> None:
@@ -43,8 +43,8 @@ class PooledReward:
         except (OSError, ToolError) as error:  # OSError: a TimeoutError too
             self.close()
             raise ConfigError(
-                f"in a process of its own, the reward {spec!r} cannot be used: {error}. Its module is imported there, "
-                f"and has {START_SECONDS:g} s for it"
+                f"the reward {spec!r} cannot run in a separate process: {error}. Its module is imported there, within "
+                f"{START_SECONDS:g} s"
             ) from error
 
     async def judge(self, answer: str | None, sample: Sample) -> Verdict:
@@ -56,12 +56,12 @@ class PooledReward:
             try:
                 return Verdict(**json.loads(await self._pool.run(call)))
             except (TimeoutError, ToolError) as error:
-                return Verdict(None, error=f"the reward function gave nothing: {error}")
+                return Verdict(None, error=f"the reward function returned nothing: {error}")
 
     async def aclose(self) -> None:
-        """Ends all processes, also those in the middle of a call."""
+        """Ends all processes, even in the middle of a call."""
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """`aclose` for sync callers; blocks."""
+        """Sync version of `aclose`."""
         self._pool.close()

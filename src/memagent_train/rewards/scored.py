@@ -1,4 +1,4 @@
-"""Rewards that are scores: of the benchmarks, by name, and Eq. 7 with a cap."""
+"""Rewards that are scores: the benchmarks', by name, and Eq. 7 with a cap."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from memagent_train.data.samples import TrainingSample
 from memagent_train.rewards.verdict import Verdict
 
 VALUES_WORDS = 64
-"""Cap of `values` where none is set: three times the words of RULER's longest list, ten common words, in a sentence."""
+"""Default cap of `values`: three times the words of RULER's longest list, ten common words, in a sentence."""
 
 
 def check_scorer(name: str) -> None:
-    """Refuses what is no score by name.
+    """Rejects unknown score names.
 
     Raises:
-        ConfigError: it is none; the message lists them.
+        ConfigError: it isn't a score; the message lists them.
     """
     if name not in SCORERS and name != "values":
         close = difflib.get_close_matches(name, [*SCORERS, "values"], n=1)
@@ -31,19 +31,19 @@ def check_scorer(name: str) -> None:
 def score_answer(name: str, answer: str, sample: Sample, cap: int | None = None) -> Verdict:
     """The score of an answer as its reward.
 
-    `values` is Eq. 7 of MemAgent (arXiv 2507.02259), the share of the wanted values that the answer lists. Recall
-    alone pays for listing everything that the document holds, so an answer of too many words gets 0, and
-    the share of what it lists that is wanted is logged as `precision`. It is not cut at the cap: that would pay for
-    whatever a long list begins with.
+    `values` is Eq. 7 of MemAgent (arXiv 2507.02259), the share of the required values that the answer lists. Recall
+    alone rewards listing everything in the document, so an answer with too many words gets 0, and
+    the share of listed values that are required is logged as `precision`. The answer isn't cut at the cap: that would
+    reward the beginning of a long list.
 
     Args:
-        name: of the score.
+        name: the score's name.
         answer: a text, without its form.
         sample: has the references.
-        cap: most words of the answer; None for no cap, but `VALUES_WORDS` for `values`.
+        cap: maximum words of the answer; None for no cap, or `VALUES_WORDS` for `values`.
 
     Raises:
-        ConfigError: there is no such score, or the references cannot be compared with.
+        ConfigError: there is no such score, or the references are invalid for it.
     """
     check_scorer(name)
     words = len(answer.split())
@@ -61,11 +61,11 @@ def score_answer(name: str, answer: str, sample: Sample, cap: int | None = None)
 
 
 class ScoreReward:
-    """A score by name, or that of each sample's task.
+    """A score by name, or each sample's task score.
 
     Args:
         name: `task`, `values`, or a name in `memagent.tasks.SCORERS`.
-        cap: most words of an answer that gets more than 0.
+        cap: maximum words of an answer; longer ones get 0.
 
     Raises:
         ConfigError: there is no such score.
@@ -79,16 +79,16 @@ class ScoreReward:
     async def judge(self, answer: str | None, sample: Sample) -> Verdict:
         """See `Reward`. No answer gets 0."""
         name = _of_task(sample) if self._name == "task" else self._name
-        # In a thread: most answers take microseconds, but nothing says how long one may be.
+        # In a thread: most answers take microseconds, but an answer may be arbitrarily long.
         return await in_thread(score_answer, name, answer or "", sample, self._cap)
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there are no resources."""
 
 
 def _of_task(sample: Sample) -> str:
     if isinstance(sample, TrainingSample) and sample.scorer:
         return sample.scorer
     raise ConfigError(
-        f"sample {sample.index} of {sample.task!r} does not say how it is scored: name a score in the reward's `use`"
+        f"sample {sample.index} of {sample.task!r} does not name its score: name one in the reward's `use`"
     )

@@ -1,4 +1,4 @@
-"""What a reward says of one answer, and how the value that a user's function gives is read."""
+"""The verdict of a reward on one answer, and how a user function's return value is read."""
 
 from __future__ import annotations
 
@@ -15,43 +15,45 @@ REWARD = "reward"
 
 @dataclass(frozen=True)
 class Verdict:
-    """The reward of one answer, or why there is none. Plain data: it comes from other processes too."""
+    """The reward of one answer, or why there is none. Plain data, since it may come from another process."""
 
     reward: float | None
-    """Finite; None where there is none."""
+    """Finite; None if there is none."""
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Finite figures that are logged beside it."""
+    """Other finite figures to log."""
     error: str = ""
-    """Why there is no reward; empty where there is one."""
+    """Why there is no reward; empty if there is one."""
 
 
 class Reward(Protocol):
-    """A source of verdicts. Safe to ask from several tasks at once."""
+    """A source of verdicts. Safe for concurrent use by several tasks."""
 
     async def judge(self, answer: str | None, sample: Sample) -> Verdict:
-        """The verdict on an answer; None where the rollout has none. May raise: that leaves the rollout unscored."""
+        """The verdict on an answer (None if the rollout has none). If it raises, the rollout stays unscored."""
         ...
 
     async def aclose(self) -> None:
-        """Frees what it holds."""
+        """Releases its resources."""
         ...
 
 
 def read_verdict(value: object) -> Verdict:
-    """What a user's function gave: a number, None, or a mapping with `reward` and figures to log.
+    """Reads the value of a user's function: a number, None, or a mapping with `reward` and figures to log.
 
-    Numbers are what `float()` takes besides texts: also `True`, and scalars of numpy and torch. Figures beside the
-    reward that are None or not finite are left out.
+    Numbers are whatever `float()` accepts except text: also `True`, and scalars of numpy and torch. Other figures
+    that are None or not finite are left out.
     """
     if value is None:
-        return Verdict(None, error="the reward function gave None")
+        return Verdict(None, error="the reward function returned None")
     if not isinstance(value, Mapping):
         number, why = _number(value)
-        return Verdict(number, error=why and f"the reward function gave {_shorten(value)}, {why}")
+        return Verdict(
+            number, error=why and f"the reward function returned {_shorten(value)}, {why}"
+        )
     if REWARD not in value:
         return Verdict(
             None,
-            error=f"the reward function gave a mapping without the key {REWARD!r} (it has {_shorten([*value])})",
+            error=f"the reward function returned a mapping without the key {REWARD!r} (it has {_shorten([*value])})",
         )
     scores: dict[str, float] = {}
     for name, figure in value.items():
@@ -65,19 +67,19 @@ def read_verdict(value: object) -> Verdict:
         if number is not None:
             scores[str(name)] = number
     if value[REWARD] is None:
-        return Verdict(None, scores, error="the reward function gave None as the reward")
+        return Verdict(None, scores, error="the reward function returned None as the reward")
     number, why = _number(value[REWARD])
     return Verdict(number, scores, error=why and f"the reward is {_shorten(value[REWARD])}, {why}")
 
 
 def _number(value: object) -> tuple[float | None, str]:
-    """The value as a finite number, else None and what is wrong with it."""
+    """The value as a finite number, else None and the problem."""
     if not _is_number(value):
-        return None, f"a {type(value).__name__}; it has to be a number or None"
+        return None, f"a {type(value).__name__}; it must be a number or None"
     try:
         number = float(value)  # pyright: ignore[reportArgumentType] - `_is_number` says so
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:
-        return None, f"which is no single number ({error})"
+        return None, f"which is not a single number ({error})"
     return (number, "") if math.isfinite(number) else (None, "which is not finite")
 
 

@@ -1,4 +1,4 @@
-"""What runs in a process of the reward pool. It imports the user's function, and nothing heavy by itself."""
+"""The code that runs in a process of the reward pool. It imports the user's function, and nothing heavy itself."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _loaded: dict[str, RewardFunction] = {}
 
 
 def pack(answer: str | None, sample: Sample) -> str:
-    """An answer and its sample, of whatever class, as text."""
+    """An answer and its sample, of any class, as text."""
     return base64.b64encode(pickle.dumps((answer, sample))).decode()
 
 
 def begin(spec: str) -> None:
-    """Gets a new process ready. Importing the function is not part of its time limit.
+    """Prepares a new process. Importing the function doesn't count towards its time limit.
 
     Raises:
         ConfigError: there is no such function.
@@ -28,7 +28,7 @@ def begin(spec: str) -> None:
 
 
 def judge(spec: str, judged: str) -> Verdict:
-    """Calls the function for what `pack` made. Whatever it raises becomes a verdict."""
+    """Calls the function for a `pack`ed answer and sample. Whatever it raises becomes a verdict."""
     answer, sample = pickle.loads(base64.b64decode(judged))
     try:
         return read_verdict(_loaded[spec](answer, sample))

@@ -1,1 +1,1 @@
-"""Runs agents on the policy and keeps the token ids that they leave."""
+"""Runs agents on the policy and records the token ids."""

@@ -1,4 +1,4 @@
-"""Continuous batching of transformers: requests join and leave the batch at every step, and share equal beginnings."""
+"""transformers' continuous batching: requests join and leave the batch at every step, and share common prefixes."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ if TYPE_CHECKING:
     from transformers.generation.continuous_batching.requests import GenerationOutput
 
 PAGE = 256
-"""Most tokens of a page of the cache: transformers' own choice. Prompts that begin alike share whole pages."""
+"""Tokens per page of the cache: transformers' own choice. Prompts with a common prefix share whole pages."""
 STEP_TOKENS = 1024
-"""Ids of one step. Measured on a CPU: half as many take twice as long, four times as many are no faster and need a mask
-that is four times as wide."""
+"""Ids per step. Measured on a CPU: half as many take twice as long, four times as many aren't faster and need a mask
+four times as wide."""
 POLL = 0.1
-"""Seconds between looks at whether the engine was stopped."""
+"""Seconds between checks whether the engine was stopped."""
 
 
 class ContinuousSampler:
     """Serves all requests of a block together, in transformers' own thread.
 
-    All requests of one block `generating` are drawn with the `Sampling` of its first one; seeds are not used. With
-    top-p below 1 the log-probs are of what top-p leaves, not of the whole vocabulary: for evaluation that does not
-    matter, and settings refuse it for training.
+    All requests of one `generating` block are drawn with the `Sampling` of the first one; seeds are ignored. With
+    top-p below 1 the log-probs are over what top-p leaves, not over the whole vocabulary: that doesn't matter
+    for evaluation, and settings reject it for training.
 
     Args:
         model: the policy, with `sdpa` or flash attention.
-        tokenizer: names the end and padding ids.
-        max_batch: most conversations at once; on a CPU the cache has room for as many of the window's length.
-        step_tokens: most ids of one step, prompts and replies together.
-        window: most tokens of prompt plus output; default what the model's config says.
+        tokenizer: defines the end and padding ids.
+        max_batch: maximum concurrent conversations; on a CPU the cache has room for this many of the window's length.
+        step_tokens: maximum ids per step, prompts plus replies.
+        window: maximum tokens of prompt plus output; default the config's.
 
     Raises:
-        ConfigError: a limit is below 1, neither model nor tokenizer names an end token, or the model cannot be
-            batched so.
+        ConfigError: a limit is below 1, neither model nor tokenizer defines an end token, or the model doesn't
+            support continuous batching.
     """
 
     def __init__(
@@ -73,11 +73,12 @@ class ContinuousSampler:
     ) -> None:
         if max_batch < 1 or step_tokens < 1:
             raise ConfigError(
-                f"max_batch={max_batch!r} and step_tokens={step_tokens!r} leave room for no request: give 1 or more"
+                f"max_batch and step_tokens must be at least 1, got {max_batch!r} and {step_tokens!r}"
             )
         if not hasattr(model, "init_continuous_batching"):
             raise ConfigError(
-                f"{type(model).__name__} knows no continuous batching: use engine='padded', or merge its adapter"
+                f"{type(model).__name__} does not support continuous batching: use engine='padded', or merge its "
+                f"adapter"
             )
         self.window = window_of(model) if window is None else window
         self.meter = Meter()
@@ -94,7 +95,7 @@ class ContinuousSampler:
     def generating(self) -> Generator[None]:
         """Serves requests inside the block; see `Sampler.generating`."""
         if self._open:
-            raise ConfigError("the sampler generates already: end that block first")
+            raise ConfigError("the sampler is already generating: leave that block first")
         with generation_settings(self._model, ends=self._ends, pad=self._pad):
             self._open = True
             try:
@@ -124,8 +125,8 @@ class ContinuousSampler:
             )
         if sampling != self._sampling:
             raise RequestRefused(
-                f"{sampling!r} was asked for while the engine draws with {self._sampling!r}: one block has one "
-                f"sampling; ask for it in another, or use engine='padded'",
+                f"{sampling!r} was requested while the engine draws with {self._sampling!r}: a block has one "
+                f"sampling; use a separate block, or engine='padded'",
                 attempts=0,
             )
         engine = await self._starting.get()
@@ -148,7 +149,7 @@ class ContinuousSampler:
 
     def _batching(self) -> ContinuousBatchingConfig:
         page = min(PAGE, max(16, self.window // 4))
-        # On a GPU the engine takes what is free; elsewhere it has to be told, or it takes most of the machine's memory.
+        # On a GPU the engine takes what is free; elsewhere it needs a limit, or it takes most of the machine's memory.
         blocks = (
             None
             if self._model.device.type == "cuda"
@@ -165,7 +166,7 @@ class ContinuousSampler:
 
 
 class _Engine:
-    """One manager of transformers, from its start to its stop, and the futures that wait for it.
+    """One transformers manager, from start to stop, and the futures that wait for it.
 
     Args:
         model: the policy.
@@ -190,7 +191,7 @@ class _Engine:
             self._manager = start(generation_config=drawing, continuous_batching_config=batching)
         except ValueError as error:
             raise ConfigError(
-                f"{type(model).__name__} cannot be batched continuously ({error}): use engine='padded'"
+                f"{type(model).__name__} does not support continuous batching ({error}): use engine='padded'"
             ) from error
         self._manager.start()
         self._thread = threading.Thread(
@@ -203,7 +204,7 @@ class _Engine:
 
         Raises:
             ModelError: the engine failed.
-            DeviceFull: it did for want of memory.
+            DeviceFull: it ran out of memory.
         """
         number = str(next(self._numbers))
         reply = self._waiting[number] = Future[Sampled]()
@@ -213,7 +214,7 @@ class _Engine:
         if added is None:
             self._waiting.pop(number, None)
             raise ModelError(
-                "the engine stopped after an error; the first request that failed has it",
+                "the engine stopped after an error; the first failed request has it",
                 attempts=0,
             )
         try:
@@ -223,7 +224,7 @@ class _Engine:
                 self._manager.cancel_request(number)
 
     def close(self) -> None:
-        """Stops at once; what is left fails. Blocks until then."""
+        """Stops at once; remaining requests fail. Blocks until then."""
         try:
             self._manager.stop(hard_stop=True)
             self._manager.destroy()
@@ -234,7 +235,7 @@ class _Engine:
                 settle(reply, make_closed_error())
 
     def _hand_out(self) -> None:
-        """Gives results to those who wait for them."""
+        """Delivers results to their waiters."""
         while not self._closing.is_set():
             result = self._manager.get_result(timeout=POLL)
             if result is None:
@@ -246,7 +247,7 @@ class _Engine:
 
     def _read(self, result: GenerationOutput) -> Sampled | Exception:
         if result.error is not None:
-            words = f"the engine failed while it generated: {result.error}"
+            words = f"the engine failed while generating: {result.error}"
             if is_out_of_memory(RuntimeError(result.error)):
                 return DeviceFull(f"{words}; use a smaller max_batch or window")
             return ModelError(words)

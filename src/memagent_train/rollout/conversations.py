@@ -1,4 +1,4 @@
-"""Prompts of one rollout as ids: those that continue a conversation begin with its ids, to the last one."""
+"""Prompts of one rollout as ids: a prompt that continues a conversation starts with exactly its ids."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from memagent.texts import repair_surrogates
 from memagent_train.rollout.template import Template
 
 MOST_IDS = 1_000_000
-"""Ids that are remembered at most: 8 MB. A rollout that opens more conversations forgets the oldest."""
+"""Maximum ids to remember: 8 MB. A rollout that opens more conversations forgets the oldest."""
 MOST_PROMPTS = 64
-"""Prompts that are remembered between being counted and being sent."""
+"""Prompts remembered between being counted and being sent."""
 
 STAND_IN = "memagent"
-"""Put in place of a reply to see what a template writes behind one. Any word does that no template looks for."""
+"""Put in place of a reply to see what a template adds after one. Any word will do that no template looks for."""
 
 _Key = tuple[tuple[str, str, tuple[ToolCall, ...], str | None], ...]
 _PromptKey = tuple[_Key, bool | None]
@@ -25,20 +25,20 @@ _PromptKey = tuple[_Key, bool | None]
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt that is ready to be sent."""
+    """A prompt ready to be sent."""
 
     ids: tuple[int, ...]
     """P ids."""
     text: str
-    """As the template writes it."""
+    """As the template renders it."""
 
 
 @dataclass(frozen=True)
 class _Open:
-    """A conversation whose last word is a reply."""
+    """A conversation that ends with a reply."""
 
     ids: array[int]
-    """Of all of it, as the engine saw and sampled them."""
+    """All its ids, as the engine saw and sampled them."""
     before: str
     """The prompt of the last reply, as text."""
     ended: bool
@@ -46,13 +46,13 @@ class _Open:
 
 
 class Conversations:
-    """What was said in one rollout, by its messages. Thread-safe.
+    """The conversations of one rollout, by their messages. Thread-safe.
 
-    A conversation is found by its messages, the reply's text among them, and continued by its ids: what
-    was sampled is never tokenised again. One that was forgotten, or whose messages were changed, is read afresh.
+    A conversation is found by its messages, including the reply's text, and continued by its ids: sampled
+    ids are never retokenised. One that was forgotten, or whose messages changed, is tokenised from scratch.
 
     Args:
-        template: writes and reads prompts.
+        template: renders and tokenises prompts.
     """
 
     def __init__(self, template: Template) -> None:
@@ -63,10 +63,10 @@ class Conversations:
         self._prompts: dict[_PromptKey, Prompt] = {}
 
     def prompt(self, messages: Sequence[Message], *, thinking: bool | None = None) -> Prompt:
-        """The prompt that the messages make. Blocks where it is long and was not asked for before.
+        """The prompt made of the messages. Blocks if it is long and not cached.
 
         Raises:
-            TokenizerError: the template refuses the messages.
+            TokenizerError: the template rejects the messages.
         """
         key = (_key(messages), thinking)
         known = self._prompts.get(key)
@@ -79,7 +79,7 @@ class Conversations:
         return known
 
     def has_prompt(self, messages: Sequence[Message], *, thinking: bool | None = None) -> bool:
-        """Whether `prompt` has the answer at hand."""
+        """Whether `prompt` would return a cached result."""
         return (_key(messages), thinking) in self._prompts
 
     def add_reply(
@@ -92,11 +92,11 @@ class Conversations:
         ended: bool,
         thinking: bool | None = None,
     ) -> None:
-        """Remembers a reply, so that the conversation can go on behind it.
+        """Remembers a reply, so that the conversation can continue after it.
 
         Args:
             messages: what was sent.
-            prompt: the same, as `prompt` gave it.
+            prompt: the same, as returned by `prompt`.
             text: the reply.
             sampled: T ids of the reply.
             ended: whether the last of them is an end token.
@@ -106,7 +106,7 @@ class Conversations:
         key = (*asked, ("assistant", text, (), None))
         entry = _Open(array("q", (*prompt.ids, *sampled)), prompt.text, ended)
         with self._lock:
-            # A prompt that was sent is seldom sent again, and it is as long as what is kept in its place.
+            # A prompt that was sent is seldom sent again, and takes as much room as what replaces it.
             self._prompts.pop((asked, thinking), None)
             self._forget(key)
             self._open[key] = entry
@@ -138,24 +138,24 @@ class Conversations:
         if rendered.tail is None:
             return Prompt(self._template.encode(rendered.text), rendered.text)
         tail = self._template.encode(rendered.tail)
-        # The template ends a turn with the token that the reply, if it was not cut off, ended itself with.
+        # The template ends a turn with the same token as the reply, unless that was cut off.
         doubled = earlier.ended and tail[:1] == (earlier.ids[-1],)
         return Prompt((*earlier.ids, *tail[doubled:]), rendered.text)
 
 
 def _key(messages: Sequence[Message]) -> _Key:
-    # Strings keep their hash, so a long prompt is hashed once however often it is looked up.
+    # Strings cache their hash, so a long prompt is hashed once however often it is looked up.
     return tuple((m.role, m.content, m.tool_calls, m.tool_call_id) for m in messages)
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """A prompt, and the part of it that is new where it continues a conversation."""
+    """A prompt, and its new part if it continues a conversation."""
 
     text: str
     """All of it, up to where the model's turn begins."""
     tail: str | None = None
-    """What stands behind the last reply; None for a conversation that has to be read from its start."""
+    """What follows the last reply; None for a conversation that must be tokenised from its start."""
 
 
 def render_continuation(
@@ -166,15 +166,15 @@ def render_continuation(
     *,
     thinking: bool | None = None,
 ) -> Rendered:
-    """Renders a prompt that goes on behind a reply.
+    """Renders a prompt that continues after a reply.
 
-    The tail is what the template writes behind a reply of its own accord, so it does not depend on the reply's
-    text. There is none where the template changes what stood before: some leave out earlier reasoning.
+    The tail is what the template itself adds after a reply, so it does not depend on the reply's
+    text. There is none if the template changes earlier text: some drop earlier reasoning.
 
     Args:
         template: renders messages.
-        before: the prompt, as text, to which the reply was given.
-        messages: all of them, the reply among them.
+        before: the prompt of the reply, as text.
+        messages: all messages, including the reply.
         place: the reply's index.
         thinking: as in `ChatRequest`.
     """

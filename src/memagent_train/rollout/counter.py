@@ -1,4 +1,4 @@
-"""Counts what a rollout model sends: texts by its tokenizer, prompts as they really are."""
+"""Counts what a rollout model sends: texts with its tokenizer, prompts exactly as sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RolloutCounter:
 
     Args:
         texts: counts texts.
-        conversations: make the prompts that are counted.
+        conversations: make the prompts to count.
     """
 
     def __init__(self, texts: TokenizerFile, conversations: Conversations) -> None:
@@ -35,10 +35,10 @@ class RolloutCounter:
         thinking: bool | None = None,
         tools: Sequence[ToolSpec] = (),
     ) -> int:
-        """Tokens of the prompt that will be sent: exact, also where it continues a conversation.
+        """Tokens of the prompt that will be sent: exact, even if it continues a conversation.
 
         Raises:
-            TokenizerError: the template refuses the messages, or there are tools, which rollouts do not send.
+            TokenizerError: the template rejects the messages, or there are tools, which rollouts do not send.
         """
         if tools:
             raise TokenizerError(f"rollouts send no tools; {TEXT_PROTOCOL}")

@@ -1,4 +1,4 @@
-"""How well an engine is used: idle share, tokens a second, conversations in flight."""
+"""An engine's utilisation: idle share, tokens per second, conversations in flight."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Utilization:
-    """How well an engine was used between two `Meter.read`s."""
+    """An engine's utilisation between two `Meter.read`s."""
 
     seconds: float
     idle_share: float
-    """Of the seconds, those in which the engine computed nothing, from 0 to 1."""
+    """Share of the time in which the engine was idle, from 0 to 1."""
     calls: int
-    """Calls that were answered."""
+    """Answered calls."""
     prompt_tokens: int
     sampled_tokens: int
     tokens_per_second: float
-    """Sampled tokens over all seconds, idle ones too."""
+    """Sampled tokens per second, including idle time."""
     in_flight_mean: float
-    """Calls that waited for a reply, over time."""
+    """Average number of calls waiting for a reply."""
     in_flight_max: int
 
     def as_metrics(self) -> dict[str, float]:
-        """The figures by their names."""
+        """The figures by name."""
         return {name: float(value) for name, value in asdict(self).items()}
 
 
 class Meter:
-    """Adds up an engine's work. Thread-safe.
+    """Accumulates an engine's work. Thread-safe.
 
     Args:
-        clock: seconds, from anywhere.
+        clock: seconds, with any origin.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -51,7 +51,7 @@ class Meter:
         self._calls = self._prompt = self._sampled = 0
 
     def read(self) -> Utilization:
-        """The figures since the last call; what is under way counts in both. Starts the next one."""
+        """The figures since the last call, and starts a new interval; work in progress counts in both."""
         with self._lock:
             now = self._pass()
             seconds = now - self._started
@@ -104,7 +104,7 @@ class Meter:
             self._sampled += sampled_tokens
 
     def _pass(self) -> float:
-        """Adds the time since the last change to what went on in it."""
+        """Attributes the time since the last change."""
         now = self._clock()
         passed = now - self._last
         self._busy += passed * (self._working > 0)

@@ -1,4 +1,4 @@
-"""`RolloutModel`: the policy as a chat model, token in and token out."""
+"""`RolloutModel`: the policy as a chat model, tokens in and tokens out."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SHORT = 4096
-"""Characters that are tokenised at once, in less than the 0.1 ms or so that a thread takes to be asked."""
+"""Characters tokenised directly: it takes less than the 0.1 ms or so of handing work to a thread."""
 AS_TRAINED = Sampling(temperature=1.0, top_p=1.0)
-"""The published rollouts', and the only sampling whose log-probs are those of the model itself."""
+"""The published rollouts' sampling, and the only one whose log-probs are the model's own."""
 
 
 class RolloutModel:
-    """The policy behind the `ChatModel` seam: any agent runs on it as it stands.
+    """The policy as a `ChatModel`: any agent runs on it unchanged.
 
-    A prompt is what the tokenizer's chat template makes of the messages. One that continues a conversation is that
-    conversation's ids verbatim, and behind them what the template writes for the new messages.
-    Replies come with their ids and log-probabilities.
+    A prompt is the messages rendered by the tokenizer's chat template. One that continues a conversation is that
+    conversation's ids verbatim, followed by what the template renders for the new messages.
+    Replies include their ids and log-probabilities.
 
     Args:
         sampler: the engine.
         tokenizer: the policy's, with a chat template.
-        window: most tokens of prompt plus output; default the engine's.
-        name: what records call the model.
-        sampling: instead of what requests ask for, since what is trained must be what was drawn; None leaves the
-            requests' own.
-        chat_template: instead of the tokenizer's.
+        window: maximum tokens of prompt plus output; default the engine's.
+        name: the model's name in records.
+        sampling: overrides the requests' sampling, since training must match it; None keeps the
+            requests'.
+        chat_template: overrides the tokenizer's.
 
     Raises:
-        ConfigError: there is no chat template, or the window is over the engine's.
+        ConfigError: there is no chat template, or the window exceeds the engine's.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class RolloutModel:
     ) -> None:
         if window is not None and not 0 < window <= sampler.window:
             raise ConfigError(
-                f"window={window!r}: give a number of tokens from 1 to {sampler.window}, which the policy takes"
+                f"window={window!r} is out of range: the policy takes 1 to {sampler.window} tokens"
             )
         self.name = name
         self.sampler = sampler
         self.sampling = sampling
         engine = getattr(sampler, "meter", None)
         self.meter: Meter = engine if isinstance(engine, Meter) else Meter()
-        """What the engine does: idle share, tokens a second, conversations in flight. An engine without a meter of its
-        own counts as busy while a call is under way."""
+        """The engine's utilisation: idle share, tokens per second, conversations in flight. An engine without a meter
+        counts as busy while a call is in flight."""
         self._seen_from_outside = self.meter is not engine
         self._window = sampler.window if window is None else window
         self._template = Template(tokenizer, chat_template)
@@ -79,10 +79,10 @@ class RolloutModel:
         self._calls = itertools.count()
 
     def clone(self, seed: int | None = None) -> RolloutModel:
-        """The same model, engine and meter without open conversations: what each rollout gets.
+        """The same model, engine and meter without open conversations, for a new rollout.
 
         Args:
-            seed: requests that bring no seed get one from it and their number; None draws them afresh.
+            seed: requests without a seed get one derived from it and their number; None draws them at random.
         """
         other = copy.copy(self)
         other._conversations = Conversations(self._template)
@@ -93,10 +93,10 @@ class RolloutModel:
         """Draws a reply.
 
         Raises:
-            ContextOverflow: prompt and `max_tokens` are over the window together.
-            TokenizerError: the chat template refuses the messages.
+            ContextOverflow: prompt plus `max_tokens` exceed the window.
+            TokenizerError: the chat template rejects the messages.
             ConfigError: the request has tools.
-            ModelError: the engine failed, or serves nothing now.
+            ModelError: the engine failed, or isn't serving.
             DeviceFull: the prompt is too long for the device.
         """
         refuse_tools(self.name, request)
@@ -127,15 +127,15 @@ class RolloutModel:
         )
 
     async def counter(self) -> RolloutCounter:
-        """An exact counter: it counts the very prompts that are sent."""
+        """An exact counter: it counts the actual prompts."""
         return RolloutCounter(await self._texts.get(), self._conversations)
 
     async def window(self) -> int:
-        """What the constructor was given, else the engine's."""
+        """The constructor's window, else the engine's."""
         return self._window
 
     async def aclose(self) -> None:
-        """Nothing is held: the engine is its owner's."""
+        """Does nothing: the engine belongs to its owner."""
 
     def __repr__(self) -> str:
         return f"RolloutModel({self.name!r}, {type(self.sampler).__name__}, window={self._window})"

@@ -21,7 +21,7 @@ from memagent_train.rollouts import Rollout, Row, Status
 
 @dataclass(frozen=True)
 class RolloutRequest:
-    """One rollout that is to be made."""
+    """A request for one rollout."""
 
     sample: Sample
     group_id: str
@@ -29,14 +29,14 @@ class RolloutRequest:
     rollout_id: str
     """Unique; also a run id: 1 to 64 letters, digits, `.`, `_` or `-`."""
     seed: int
-    """Of all that is drawn. The rollouts of a group need different ones, else they are all the same."""
+    """Seed of everything drawn. The rollouts of a group need different seeds, or they would all be the same."""
 
 
 class Verifier(Protocol):
-    """Says what rollouts are worth."""
+    """Assigns rewards to rollouts."""
 
     async def verify(self, rollout: Rollout) -> Rollout:
-        """The rollout with its reward, status, scores, step rewards, or why there are none. Never raises."""
+        """The rollout with its reward, status, scores and step rewards, or why there are none. Never raises."""
         ...
 
 
@@ -49,34 +49,34 @@ async def roll(
     concurrency: int = 64,
     on_done: Callable[[Rollout], None] | None = None,
 ) -> list[Rollout]:
-    """Makes rollouts, and has them verified.
+    """Makes rollouts, and verifies them.
 
-    A rollout whose agent raises is `FAILED` and not verified; the others go on. Verifying takes none of
-    the `concurrency`: while one rollout is verified, the next has its place at the engine. Cancelling cancels all of
-    them, and waits until they have let go.
+    A rollout whose agent raises is `FAILED` and not verified; the others continue. Verifying doesn't count
+    towards `concurrency`: meanwhile the next rollout uses the engine. Cancelling cancels all of
+    them, and waits until they have ended.
 
     Args:
         requests: B rollouts.
-        model: the policy, ready to serve; its replies carry ids and log-probs. A `RolloutModel` goes in bare, not in a
-            wrapper: each rollout gets a fresh one, which knows no other's conversations.
+        model: the policy, ready to serve, whose replies include ids and log-probs. Pass a `RolloutModel` without a
+            wrapper: each rollout gets a fresh copy, which doesn't see the others' conversations.
         agent: makes each rollout.
         verifier: rewards each.
-        concurrency: most agents at work at once.
-        on_done: called with each rollout when it is through, in the order in which they end.
+        concurrency: maximum number of concurrent agents.
+        on_done: called with each rollout as it finishes.
 
     Returns:
         B rollouts in the order of the requests.
 
     Raises:
-        ConfigError: `concurrency` is below 1, or two requests have one id.
+        ConfigError: `concurrency` is below 1, or two requests have the same id.
         Exception: what `on_done` raised.
     """
     if concurrency < 1:
-        raise ConfigError(f"concurrency {concurrency!r} would let no rollout begin; give 1 or more")
+        raise ConfigError(f"concurrency must be at least 1, got {concurrency!r}")
     ids = [request.rollout_id for request in requests]
     if len(set(ids)) < len(ids):
         twice = next(one for one in ids if ids.count(one) > 1)
-        raise ConfigError(f"two rollouts have the id {twice!r}: give each one of its own")
+        raise ConfigError(f"two rollouts have the id {twice!r}: ids must be unique")
     places = asyncio.Semaphore(concurrency)
 
     async def roll_request(request: RolloutRequest) -> Rollout:
@@ -139,22 +139,22 @@ async def _run(request: RolloutRequest, model: ChatModel, agent: AgentFunction) 
 
 
 def _outcome(returned: object) -> tuple[str | None, bool]:
-    """The answer that an agent gives, and whether a limit ended its run.
+    """An agent's answer, and whether a limit ended its run.
 
     Raises:
-        ConfigError: it gives something else.
+        ConfigError: it returned something else.
     """
     if isinstance(returned, Result):
         return returned.answer, returned.stop_reason is StopReason.LIMIT
     if returned is None or isinstance(returned, str):
         return returned, False
     raise ConfigError(
-        f"the agent returned {returned!r}: return the answer as a text, None where there is none, or a memagent Result"
+        f"the agent returned {returned!r}: return the answer as a text, None if there is none, or a memagent Result"
     )
 
 
 def _salvage_rows(recorder: RolloutRecorder) -> tuple[Row, ...]:
-    """What a failed rollout said before, for the log."""
+    """The conversations of a failed rollout, for the log."""
     try:
         return recorder.rows()
     except MemagentError:

@@ -1,4 +1,4 @@
-"""From the calls of one rollout to the rows of ids that are trained on."""
+"""Turns the calls of one rollout into rows of ids to train on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Call:
 
 
 class RolloutRecorder(Recorder):
-    """Records the calls of one rollout, whoever makes them, with the roles in which they are made.
+    """Records the calls of one rollout, whoever makes them, with their roles.
 
     Args:
         inner: the model that the rollout's agent calls.
@@ -36,7 +36,7 @@ class RolloutRecorder(Recorder):
         self._made = 0
 
     def note_call(self, place: int, request: ChatRequest, completion: Completion) -> None:
-        """Keeps what a conversation does not say of its call."""
+        """Stores facts about a call that its conversation lacks."""
         if place == len(self._calls):
             self._calls.append([])
         cut_off = completion.finish_reason is FinishReason.LENGTH
@@ -54,7 +54,7 @@ class RolloutRecorder(Recorder):
         self._calls, self._made = [], 0
 
     def rows(self) -> tuple[Row, ...]:
-        """One row a conversation, in the order in which they were opened; none where nothing was sampled.
+        """One row per conversation, in the order they were opened; none if nothing was sampled.
 
         Raises:
             BadResponse: a reply came without its ids or log-probabilities.
@@ -62,14 +62,14 @@ class RolloutRecorder(Recorder):
         """
         if not self._made:
             raise ConfigError(
-                "the agent made no call to its model: it has to use the one that it is given"
+                "the agent made no call to its model: it must use the one that it is given"
             )
         rows: list[Row] = []
         for conversation, calls in zip(self.conversations, self._calls, strict=True):
             if not conversation.turns:
                 raise BadResponse(
-                    f"{self.name}: replies come without token ids, which training needs: use a RolloutModel, or "
-                    f"OpenAIModel(..., tokens=True) with a server that gives them (vLLM, SGLang)"
+                    f"{self.name}: replies have no token ids, which training needs: use a RolloutModel, or "
+                    f"OpenAIModel(..., tokens=True) with a server that returns them (vLLM, SGLang)"
                 )
             if any(turn.sampled for turn in conversation.turns):
                 rows.append(self._row(conversation.turns, calls))
@@ -79,15 +79,15 @@ class RolloutRecorder(Recorder):
         return call.number == self._made - 1
 
     def _row(self, turns: Sequence[TokenIds], calls: Sequence[_Call]) -> Row:
-        """The row of one conversation, from its calls' ids and what else is known of them."""
+        """The row of one conversation, from its calls' ids and other facts."""
         response: list[int] = []
         mask: list[int] = []
         logprobs: list[float] = []
         for turn, call in zip(turns, calls, strict=True):
             if turn.logprobs is None:
                 raise BadResponse(
-                    f"{self.name}: replies come without log-probabilities, which training needs: use a RolloutModel, "
-                    f"or a server that gives them"
+                    f"{self.name}: replies have no log-probabilities, which training needs: use a RolloutModel, "
+                    f"or a server that returns them"
                 )
             if call is not calls[0]:  # what was said between two replies
                 response += turn.prompt
@@ -109,11 +109,11 @@ class RolloutRecorder(Recorder):
 
 
 def with_reads(rows: Sequence[Row], reads: Sequence[Read]) -> tuple[Row, ...]:
-    """The rows with what an agent with an update gate did in them.
+    """The rows, with what an agent with an update gate did in each.
 
     Args:
         rows: C conversations.
-        reads: of the calls whose replies counted; a call that was made again has a row without.
+        reads: those of calls whose replies were used; a retried call has a row without one.
     """
     known = {read.ids: read for read in reads}
     found = [known.get(row.prompt_ids + row.response_ids) for row in rows]

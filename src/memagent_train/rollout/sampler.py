@@ -1,4 +1,4 @@
-"""What draws tokens from the policy: the protocol that all engines follow."""
+"""Draws tokens from the policy: the protocol that all engines follow."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from memagent_train.rollout.meter import Meter
 
 
 class Sampler(Protocol):
-    """An engine that draws from the policy. One that knows when it computes says so to a `meter` of its own."""
+    """An engine that draws from the policy. One that knows when it computes has a `meter`."""
 
     window: int
-    """Most tokens of prompt plus output."""
+    """Maximum tokens of prompt plus output."""
 
     def generating(self) -> AbstractContextManager[None]:
         """Serves requests inside the block, in which the weights must not change.
 
-        The module is in eval mode inside, and as it was before after it. The block ends when the engine has
-        stopped; requests that are left fail. Blocks for as long as a step of the engine takes.
+        The module is in eval mode inside, and restored afterwards. The block ends when the engine has
+        stopped; remaining requests fail. Blocks for up to one engine step.
 
         Raises:
-            ConfigError: the block is open already.
+            ConfigError: the block is already open.
         """
         ...
 
@@ -42,13 +42,13 @@ class Sampler(Protocol):
         """Draws a continuation.
 
         Args:
-            prompt_ids: P ids, P > 0; with `max_tokens` within the window.
-            max_tokens: most ids to draw, > 0.
+            prompt_ids: P ids (P > 0); with `max_tokens` they must fit the window.
+            max_tokens: maximum ids to draw (> 0).
             sampling: at temperature 0 the likeliest id is taken, and log-probs are those of temperature 1.
-            seed: makes the draw repeatable where the engine can do that; None draws afresh.
+            seed: makes the draw repeatable if the engine supports it; None draws at random.
 
         Raises:
-            ModelError: the engine failed, or serves no requests now.
+            ModelError: the engine failed, or isn't serving requests.
             DeviceFull: the prompt alone is too long for the device.
         """
         ...
@@ -59,10 +59,10 @@ class MeteredSampler(PaddedSampler):
 
     @cached_property
     def meter(self) -> Meter:
-        """What it did."""
+        """Its utilisation."""
         return Meter()
 
     def serve(self, batch: Sequence[Request]) -> list[Sampled | Exception]:
-        """One batch, from prompts to replies. Blocks."""
+        """Generates one batch. Blocks."""
         with self.meter.computing():
             return super().serve(batch)

@@ -1,4 +1,4 @@
-"""A real server as a sampler: token ids in, token ids out, and weights that it loads from a folder."""
+"""A server as a sampler: token ids in, token ids out, and weights loaded from a folder."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from memagent_train.rollout.meter import Meter
 
 Engine = Literal["vllm", "sglang"]
 CLIP = 300
-"""Characters kept of a server's own words."""
+"""Characters kept of a server's message."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one kind of server is asked."""
+    """The requests for one kind of server."""
 
     path: str
-    """Where ids are continued."""
+    """Path of the completion endpoint."""
     ask: Callable[[Sequence[int], int, Sampling, int | None], dict[str, Any]]
-    """P prompt ids, most new tokens, sampling, seed -> the request's body. It names no model: the server has one."""
+    """P prompt ids, maximum new tokens, sampling, seed -> the request's body, without a model name."""
     read: Callable[[Mapping[str, Any]], Sampled]
     load: Callable[[str], Sequence[tuple[str, dict[str, Any]]]]
-    """A folder -> the requests, in order, after which its weights are served."""
+    """A folder -> the requests, in order, that load its weights."""
 
 
 def _ask_vllm(
@@ -104,7 +104,7 @@ DIALECTS: dict[Engine, Dialect] = {
         path="/v1/completions",
         ask=_ask_vllm,
         read=_read_vllm,
-        # Both are there in development mode alone (VLLM_SERVER_DEV_MODE=1).
+        # Both exist only in development mode (VLLM_SERVER_DEV_MODE=1).
         load=lambda folder: [
             (
                 "/collective_rpc",
@@ -125,20 +125,20 @@ DIALECTS: dict[Engine, Dialect] = {
 
 
 class ServedSampler:
-    """Samples from a vLLM or SGLang server, whose weights follow the trainer's through a folder both can read.
+    """Samples from a vLLM or SGLang server, which gets the trainer's weights through a folder that both can read.
 
-    vLLM has to run with `VLLM_SERVER_DEV_MODE=1`, and with `--logprobs-mode processed_logprobs` where the
-    temperature is not 1 (else its log-probabilities are those before it).
+    vLLM must run with `VLLM_SERVER_DEV_MODE=1`, and with `--logprobs-mode processed_logprobs` if the
+    temperature isn't 1 (otherwise its log-probabilities ignore it).
 
     Args:
         engine: `vllm` or `sglang`.
         url: the server's root, such as `http://127.0.0.1:8000`; a trailing `/v1` is dropped.
-        window: most tokens of prompt plus output.
+        window: maximum tokens of prompt plus output.
         api_key: the server's key.
         timeout: seconds that one request may take.
 
     Raises:
-        ConfigError: the engine is unknown, or the URL is none.
+        ConfigError: the engine is unknown, or the URL is invalid.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class ServedSampler:
             )
         if not url.startswith(("http://", "https://")):
             raise ConfigError(
-                f"the server's address {url!r} is no URL; give one such as 'http://127.0.0.1:8000'"
+                f"the server's URL {url!r} is invalid; give one such as 'http://127.0.0.1:8000'"
             )
         self.window = window
         self.meter = Meter()
@@ -177,22 +177,22 @@ class ServedSampler:
 
     @contextmanager
     def generating(self) -> Iterator[None]:
-        """Nothing to hold: the server's weights change in `load` alone."""
+        """Does nothing: the server's weights change only in `load`."""
         yield
 
     def serves(self, folder: Path) -> None:
-        """Says which weights the server has, where another process had it load them."""
+        """Records which weights the server has, after another process had it load them."""
         self._weights = folder
 
     async def sample(
         self, prompt_ids: Sequence[int], *, max_tokens: int, sampling: Sampling, seed: int | None
     ) -> Sampled:
-        """Continues P ids by at most `max_tokens`; a server that is away for a while is waited for.
+        """Continues P ids by up to `max_tokens`; waits for a server that is temporarily down.
 
-        One that comes back may be another process, with its first weights: the last ones are loaded before it is asked.
+        A server that comes back may be a new process with its initial weights, so the latest ones are loaded first.
 
         Raises:
-            ModelError: the server cannot be reached, refuses, or its reply has no ids and log-probabilities.
+            ModelError: the server can't be reached, refuses, or its reply has no ids and log-probabilities.
         """
         body = self._dialect.ask(prompt_ids, max_tokens, sampling, seed)
         with self.meter.computing():  # what the server does meanwhile is not seen from here
@@ -210,25 +210,25 @@ class ServedSampler:
         return sampled
 
     async def load(self, folder: Path) -> None:
-        """Makes the server use the weights of a folder that it can read. No request may be under way.
+        """Makes the server load the weights from a folder that it can read. No request may be in flight.
 
-        On a CPU, vLLM keeps the old output layer of a model whose output layer is its embedding.
+        On a CPU, vLLM keeps the old output layer if it is tied to the embedding.
 
         Raises:
-            ConfigError: the folder holds no weights (vLLM would die of it).
-            ModelError: it cannot be reached, cannot load them, or has no such door (vLLM outside development mode).
+            ConfigError: the folder has no weights (vLLM would crash).
+            ModelError: it can't be reached, can't load them, or has no such endpoint (vLLM outside development mode).
         """
         whole = await in_thread(folder.absolute)
         if not await in_thread(_holds_weights, whole):
             raise ConfigError(
-                f"{str(folder)!r} holds no weights (*.safetensors); save the policy there first"
+                f"{str(folder)!r} has no weights (*.safetensors); save the policy there first"
             )
         for path, body in self._dialect.load(str(whole)):
             try:
                 reply = await self._post(path, body)
             except RequestRefused as error:
                 raise RequestRefused(
-                    f"{error}. Weights are loaded through {path}: vLLM opens it with VLLM_SERVER_DEV_MODE=1"
+                    f"{error}. Weights are loaded through {path}: vLLM enables it with VLLM_SERVER_DEV_MODE=1"
                 ) from error
             if reply.get("success") is False:
                 raise ServerFailed(f"{self._name}: {path}: {str(reply)[:CLIP]}")
@@ -254,7 +254,7 @@ class ServedSampler:
                 raise
             if losses == self._losses:
                 return reply
-            # Another request was lost meanwhile: this reply may be drawn with a new process's first weights.
+            # Another request failed meanwhile: this reply may be from a new process with its initial weights.
 
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -275,7 +275,7 @@ class ServedSampler:
             reply = response.json()
         except ValueError as error:
             raise BadResponse(
-                f"{self._name}: {path}: {response.text[:CLIP]!r} is no JSON"
+                f"{self._name}: {path}: {response.text[:CLIP]!r} is not JSON"
             ) from error
         return reply if isinstance(reply, dict) else {"reply": reply}
 

@@ -17,30 +17,30 @@ class RolloutSettings(Leaf):
     """How the policy is sampled.
 
     Raises:
-        ConfigError: a server has no address, or an engine in this process has one.
+        ConfigError: a server has no URL, or an in-process engine has one.
     """
 
     engine: Engine = "padded"
     """`padded` and `continuous` (batching) generate in this process with transformers; padded batches were faster
-    wherever it was measured, on CPUs. `vllm` and `sglang` ask a server, which gets the weights after each update."""
+    in all our measurements, on CPUs. `vllm` and `sglang` ask a server, which gets the weights after each update."""
     base_url: str | None = None
-    """Of the server."""
+    """The server's URL."""
     concurrency: int = Field(default=64, gt=0)
-    """Rollouts under way at once, in each process."""
+    """Concurrent rollouts per process."""
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """1 for log-probs of the model itself; with another one the trainer's have to be divided likewise."""
+    """1 for the model's own log-probs; otherwise the trainer's must be scaled the same way."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Below 1, what is sampled is not the distribution that is trained. Continuous batching cannot do it."""
+    """Below 1, the sampled distribution isn't the trained one. Not supported by continuous batching."""
     window: int | None = Field(default=None, gt=0)
-    """Most tokens of prompt plus output; default what the model's config says."""
+    """Maximum tokens of prompt plus output; default the config's."""
     max_batch: int = Field(default=64, gt=0)
-    """Conversations that are generated together."""
+    """Maximum conversations per batch."""
     max_batch_tokens: int | None = Field(default=None, gt=0)
-    """Tokens that they take together, prompts, replies and padding; None sets no limit."""
+    """Maximum tokens per batch (prompts, replies and padding); None means no limit."""
 
     @property
     def sampling(self) -> Sampling:
-        """What every call is drawn with."""
+        """The sampling of every call."""
         return Sampling(temperature=self.temperature, top_p=self.top_p)
 
     @model_validator(mode="after")
@@ -48,16 +48,17 @@ class RolloutSettings(Leaf):
         served = self.engine in SERVERS
         if self.engine != "padded" and self.top_p < 1:
             raise ConfigError(
-                f"top_p={self.top_p!r} cannot be trained with engine={self.engine!r}, which may then give log-probs of "
+                f"top_p={self.top_p!r} cannot be trained with engine={self.engine!r}, which may then return log-probs "
+                f"of "
                 f"another distribution: use top_p=1, or engine='padded'"
             )
         if served and self.base_url is None:
             raise ConfigError(
-                f"engine={self.engine!r} has no base_url: give the server's address, such as 'http://127.0.0.1:8000'"
+                f"engine={self.engine!r} needs a base_url: give the server's URL, such as 'http://127.0.0.1:8000'"
             )
         if self.base_url is not None and not served:
             raise ConfigError(
                 f"base_url={self.base_url!r} is not used by engine={self.engine!r}: leave it out, or name the "
-                f"engine that runs there (vllm, sglang)"
+                f"server's engine (vllm, sglang)"
             )
         return self

@@ -1,4 +1,4 @@
-"""Messages to token ids by the tokenizer's chat template."""
+"""Converts messages to token ids with the tokenizer's chat template."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Template:
     """A tokenizer with its chat template.
 
     Args:
-        tokenizer: a fast one (of the `tokenizers` library). A copy is used, so that settings of padding and truncation
-            change nothing here.
-        chat_template: instead of the tokenizer's own.
+        tokenizer: a fast one (of the `tokenizers` library). A copy is used, so later changes to padding and truncation
+            have no effect here.
+        chat_template: overrides the tokenizer's.
 
     Raises:
         ConfigError: there is no chat template, or the tokenizer is a slow one.
@@ -38,7 +38,7 @@ class Template:
         if not self.source:
             raise ConfigError(
                 f"the tokenizer of {tokenizer.name_or_path!r} has no chat template: give one (chat_template=, or set "
-                f"tokenizer.chat_template), or take the model's instruct variant, whose tokenizer has one"
+                f"tokenizer.chat_template), or use the model's instruct variant, whose tokenizer has one"
             )
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
@@ -55,9 +55,9 @@ class Template:
         """The prompt as text, up to where the model's turn begins.
 
         Raises:
-            TokenizerError: the template refuses the messages.
+            TokenizerError: the template rejects the messages.
         """
-        # Left out where nothing is said: templates ask whether it is defined.
+        # Left out if unset: templates check whether it is defined.
         switch: dict[str, Any] = {} if thinking is None else {"enable_thinking": thinking}
         try:
             text = self.tokenizer.apply_chat_template(
@@ -73,7 +73,7 @@ class Template:
         return repair_surrogates(text)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of a text that the template wrote. Lets other threads run meanwhile."""
+        """Ids of a text rendered by the template. Lets other threads run meanwhile."""
         encoded = self._backend.encode_batch_fast([text], add_special_tokens=False)
         return tuple(encoded[0].ids)
 

@@ -1,7 +1,7 @@
-"""Checkpoints of a run. One counts only when its `complete` file is there, which is written last and names the others.
+"""Checkpoints of a run. One is complete only with its `complete` file, which is written last and lists the others.
 
-`{"step": 12, "files": {"model.safetensors": 15231271864, ...}}`: sizes in bytes, so that a file that was cut off later
-is noticed too.
+`{"step": 12, "files": {"model.safetensors": 15231271864, ...}}`: sizes in bytes, so that files truncated later
+are noticed too.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from pathlib import Path
 
 COMPLETE = "complete"
 NAME = re.compile(r"checkpoint-(\d+)")
-"""As transformers names them, by optimizer updates."""
+"""transformers' names for them, by optimizer updates."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A whole checkpoint."""
+    """A complete checkpoint."""
 
     path: Path
     step: int
-    """Batches of rollouts that it has seen."""
+    """Batches of rollouts trained on."""
     updates: int
-    """Optimizer updates that it has seen."""
+    """Optimizer updates made."""
 
 
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
-    """The whole checkpoints in a folder, oldest first; a folder that is not there has none."""
+    """The complete checkpoints in a folder, oldest first; a missing folder has none."""
     found = [_read(path) for path in _folders(folder)]
     return sorted((one for one in found if one is not None), key=lambda one: one.updates)
 
 
 def mark_complete(path: Path, step: int) -> None:
-    """Writes the file that makes a checkpoint count, after everything else of it has reached the disk.
+    """Writes the file that marks a checkpoint as complete, after everything else has reached the disk.
 
     Raises:
         OSError: the disk is full, or the folder is gone.
@@ -58,7 +58,7 @@ def mark_complete(path: Path, step: int) -> None:
 
 
 def discard_incomplete(folder: Path) -> list[Path]:
-    """Removes what a killed process left of a checkpoint, and what was damaged since; returns what was removed."""
+    """Removes partial and damaged checkpoints; returns what was removed."""
     broken = [path for path in _folders(folder) if _read(path) is None]
     for path in broken:
         shutil.rmtree(path)
@@ -66,10 +66,10 @@ def discard_incomplete(folder: Path) -> list[Path]:
 
 
 def prune(folder: Path, keep: int) -> None:
-    """Removes all but the newest `keep` whole checkpoints; 0 keeps all."""
+    """Removes all but the newest `keep` complete checkpoints; 0 keeps all."""
     old_ones = list_checkpoints(folder)[:-keep] if keep else []
     for old in old_ones:
-        # First the mark: a process that is killed in between leaves no half that counts.
+        # The mark first, so that a killed process doesn't leave a partial checkpoint marked as complete.
         (old.path / COMPLETE).unlink()
         shutil.rmtree(old.path)
 

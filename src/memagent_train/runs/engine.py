@@ -1,4 +1,4 @@
-"""What draws tokens in a run: the engine that the settings name, and the weights that it draws with."""
+"""The engine of a run, as named in the settings, and its weights."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from memagent_train.runs.policy import Tokenizer
 def open_sampler(
     settings: RolloutSettings, model: PreTrainedModel, tokenizer: Tokenizer
 ) -> Sampler | ServedSampler:
-    """The engine of the settings.
+    """The engine in the settings.
 
     Args:
-        settings: of rollouts.
-        model: the weights that are trained.
-        tokenizer: theirs.
+        settings: rollout settings.
+        model: the trained weights.
+        tokenizer: the model's tokenizer.
 
     Raises:
         ConfigError: a setting does not fit the model.
@@ -46,26 +46,26 @@ def open_sampler(
 
 
 class Served:
-    """Brings the trainer's weights to a server, through a folder that both can read.
+    """Transfers the trainer's weights to a server, through a folder that both can read.
 
     Args:
         sampler: asks the server.
-        folder: where the weights go; what is in it is replaced.
+        folder: where the weights go; its content is replaced.
     """
 
     def __init__(self, sampler: ServedSampler, folder: Path) -> None:
         self._sampler, self._folder = sampler, folder
 
     def send(self, trainer: Any, loop: asyncio.AbstractEventLoop) -> None:
-        """Writes the weights (an adapter merged into them) and has the server load them. Blocks.
+        """Writes the weights (with an adapter merged) and makes the server load them. Blocks.
 
         Args:
             trainer: a `Trainer`; all processes call this at the same time.
             loop: not running.
 
         Raises:
-            ModelError: the server does not load them.
-            OSError: they cannot be written.
+            ModelError: the server doesn't load them.
+            OSError: they can't be written.
         """
         accelerator = trainer.accelerator
         model = accelerator.unwrap_model(trainer.model)
@@ -92,7 +92,7 @@ class Served:
 
 
 def _strip_adapter(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights of a merged model under the names that they have without an adapter."""
+    """The weights of a merged model, with their names as without an adapter."""
     prefix, layer = "base_model.model.", ".base_layer"
     return {
         name.removeprefix(prefix).replace(layer, ""): weight

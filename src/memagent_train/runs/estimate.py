@@ -1,9 +1,9 @@
-"""How much memory of each device a training takes, roughly: sums of what is kept, by the shape of the model.
+"""A rough estimate of a training's memory per device, from the shape of the model.
 
 Sources: weights, gradients and optimizer by stage of sharding: ZeRO (arXiv 1910.02054, section 3.1 and figure 1; FSDP
-divides like its stage 3). Activations with one kept input a layer: arXiv 1604.06174 (checkpoints) and 2205.05198
-(what a layer keeps). Keys and values: 2 * layers * heads * size of a head numbers a token (arXiv 2211.05102).
-Fragmentation, buffers of collectives, and the runtime (1 to 3 GiB) are left out.
+shards like its stage 3). Activations with one stored input per layer: arXiv 1604.06174 (checkpoints) and 2205.05198
+(what a layer stores). Keys and values: 2 * layers * heads * head size numbers per token (arXiv 2211.05102).
+Fragmentation, buffers of collectives, and the runtime (1 to 3 GiB) are not included.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from memagent_train.runs.shapes import Shape
 GIB = 2**30
 Sharding = Literal["none", "fsdp", "zero2", "zero3"]
 HALF, SINGLE = 2, 4
-"""Bytes of a number."""
+"""Bytes per number."""
 MOMENTS = 2
-"""Numbers that Adam keeps of every weight."""
+"""Numbers that Adam stores per weight."""
 
 
 @dataclass(frozen=True)
@@ -27,27 +27,27 @@ class Load:
 
     shape: Shape
     weight_bytes: int
-    """Of one weight: 4 (float32) or 2."""
+    """Bytes per weight: 4 (float32) or 2."""
     half: bool
-    """Whether passes are made in bf16."""
+    """Whether passes use bf16."""
     adapter_rank: int | None
-    """Of LoRA; None where all weights are trained."""
+    """LoRA's rank; None if all weights are trained."""
     reference: bool
-    """Whether a second model is kept for the KL term (LoRA switches its adapter off instead)."""
+    """Whether there is a second model for the KL term (LoRA switches its adapter off instead)."""
     row_tokens: int
-    """Of the longest conversation."""
+    """Tokens of the longest conversation."""
     rows: int
-    """Conversations in one pass."""
+    """Conversations per pass."""
     checkpointing: bool
     conversations: int
-    """At once in a device's rollouts; 0 where a server elsewhere makes them."""
+    """Concurrent conversations in a device's rollouts; 0 if a server elsewhere makes them."""
     devices: int = 1
     sharding: Sharding = "none"
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on each device."""
+    """Bytes per device."""
 
     weights: float
     casts: float
@@ -56,7 +56,7 @@ class Memory:
     optimizer: float
     reference: float
     activations: float
-    """Of one pass over the longest rows."""
+    """Activations of one pass over the longest rows."""
     cache: float
     """Keys and values during rollouts, when there are no activations and no gradients."""
 
@@ -98,12 +98,12 @@ def memory(load: Load) -> Memory:
 
 
 def kv_bytes(shape: Shape) -> int:
-    """Bytes of keys and values of one token in all layers, at 16 bits."""
+    """Bytes of keys and values per token in all layers, at 16 bits."""
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * HALF
 
 
 def _count_gathered(load: Load, weight: int, whole: int) -> float:
-    """The layer at work and the next one, whole, where weights are divided."""
+    """The current layer and the next one, unsharded, if weights are sharded."""
     if whole == 1:
         return 0
     shape = load.shape
@@ -111,10 +111,10 @@ def _count_gathered(load: Load, weight: int, whole: int) -> float:
 
 
 def _activations(load: Load) -> float:
-    """Bytes that the backward pass needs of the forward pass.
+    """Bytes that the backward pass needs from the forward pass.
 
-    A layer keeps its two normed inputs, its two sums, queries, keys, values and the attention's output, and four
-    numbers for each of the feed-forward part's (gate, up, activation, product); attention scores are not kept (sdpa).
+    A layer stores its two normed inputs, its two sums, queries, keys, values and the attention's output, and four
+    numbers for each feed-forward unit (gate, up, activation, product); attention scores are not stored (sdpa).
     """
     shape, size = load.shape, HALF if load.half else SINGLE
     queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim

@@ -1,4 +1,4 @@
-"""`evaluate`: a policy on held-out samples, outside of a training."""
+"""`evaluate`: evaluates a policy on held-out samples, outside a training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Cell:
 
     task: str
     length: int
-    """In tokens; 0 for samples as they are."""
+    """In tokens; 0 for samples at their natural length."""
     estimate: Estimate
 
 
@@ -44,19 +44,19 @@ def evaluate(
     out: Path | None = None,
     on_done: Callable[[Rollout], None] = lambda _: None,
 ) -> list[Cell]:
-    """Has held-out samples answered, at each length.
+    """Answers held-out samples at each length.
 
     Args:
         target: the policy.
-        config: data, agent, reward, and how evaluations sample.
-        lengths: in tokens; 0 for samples as they are.
-        n: samples a length: the first that a training with `evaluation.n` of at least n holds out.
-        out: JSON lines, a sample each; what it held is replaced.
-        on_done: called with each sample that is through.
+        config: data, agent, reward, and the sampling of evaluations.
+        lengths: in tokens; 0 for samples at their natural length.
+        n: samples per length: the first ones that a training with `evaluation.n` of at least n holds out.
+        out: JSON lines, one per sample; an existing file is replaced.
+        on_done: called with each finished sample.
 
     Raises:
-        ConfigError: a setting is wrong, or data cannot be had at a length.
-        DiskFull: `out` cannot be written.
+        ConfigError: a setting is wrong, or the data isn't available at a length.
+        DiskFull: `out` can't be written.
     """
     config = config.model_copy(update={"rollout": _in_process(config.rollout)})
     settings, step = config.evaluation, target.checkpoint.step if target.checkpoint else 0
@@ -79,7 +79,7 @@ def evaluate(
 
 
 def cells(found: dict[int, list[Rollout]]) -> list[Cell]:
-    """Means by task and length, and over all tasks where there are several."""
+    """Means by task and length, and over all tasks if there are several."""
     made: list[Cell] = []
     for length, rollouts in found.items():
         scores = [(one.sample.task, one.reward) for one in rollouts]
@@ -93,7 +93,7 @@ def cells(found: dict[int, list[Rollout]]) -> list[Cell]:
 
 
 def _in_process(settings: RolloutSettings) -> RolloutSettings:
-    """What a server serves is not what was loaded here."""
+    """Rejects servers: they don't serve the weights loaded here."""
     if settings.engine not in SERVERS:
         return settings
     return settings.model_copy(update={"engine": "padded", "base_url": None})

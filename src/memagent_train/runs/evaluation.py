@@ -1,4 +1,4 @@
-"""Held-out samples answered by a policy: means by length, with 95% intervals."""
+"""Evaluates a policy on held-out samples: means by length, with 95% intervals."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def by_length(held_out: Data, lengths: Sequence[int]) -> dict[int, Data]:
     """The same samples at several lengths.
 
     Args:
-        held_out: what is not trained on.
-        lengths: in tokens; 0 for samples as they are.
+        held_out: the held-out data.
+        lengths: in tokens; 0 for samples at their natural length.
 
     Raises:
-        ConfigError: they cannot be had at a length.
+        ConfigError: they aren't available at a length.
     """
     return {length: held_out.at(length) if length else held_out for length in lengths}
 
@@ -28,15 +28,15 @@ def by_length(held_out: Data, lengths: Sequence[int]) -> dict[int, Data]:
 def questions(
     data: Data, places: Sequence[int], *, length: int, step: int, seed: int
 ) -> list[RolloutRequest]:
-    """One rollout of each sample. Blocks: samples are made.
+    """Requests for one rollout of each sample. Blocks: makes the samples.
 
     Args:
-        data: of one length.
-        places: which samples.
-        length: of the samples, for names.
-        step: steps of training so far, for names.
-        seed: of what is drawn, together with sample and length; the same at every step, so that two steps are
-            compared on equal terms.
+        data: data of one length.
+        places: indexes of the samples.
+        length: length of the samples, for names.
+        step: training steps so far, for names.
+        seed: seed, combined with sample and length; the same at every step, so that steps are
+            comparable.
     """
     requests: list[RolloutRequest] = []
     for place in places:
@@ -47,9 +47,9 @@ def questions(
 
 
 def summary(scores: Sequence[tuple[str, float | None]]) -> Estimate:
-    """The mean reward with its interval, every task weighing the same.
+    """The mean reward with its interval, all tasks weighted equally.
 
-    Rewards in [0, 1] are estimated as `memagent.tasks.statistics.estimate` does, an answer without a reward counting as
+    Rewards in [0, 1] are estimated by `memagent.tasks.statistics.estimate`, with a missing reward counting as
     0; others by a bootstrap.
 
     Args:

@@ -1,4 +1,4 @@
-"""`export`: a trained policy as others load it, and its trajectories as others train on them."""
+"""`export`: writes a trained policy and its trajectories for other programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROMPTS, README = "prompts.toml", "README.md"
 SAMPLED = {"do_sample": True, "temperature": 0.7, "top_p": 0.95}
 """The published system's sampling at inference."""
 CHECKED = 8
-"""Ids of the prompt with which an export is compared with what was exported."""
+"""Ids of the prompt used to compare an export with the original."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +40,22 @@ class Exported:
     out: Path
     step: int
     prompts: bool
-    """Whether there is a prompt set: agents of one's own have none."""
+    """Whether there is a prompt set: custom agents have none."""
 
 
 def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None = None) -> Exported:
-    """Writes weights, tokenizer, generation settings, wording, and how to read and serve; then loads it all back.
+    """Writes weights, tokenizer, wording and settings for generating, reading and serving; then loads it all back.
 
     Args:
         run: the folder of a run.
-        out: a folder that is new or empty.
-        step: of the checkpoint; None for the newest whole one.
-        dtype: of the weights; None for the run's.
+        out: a new or empty folder.
+        step: the checkpoint's step; None for the newest complete one.
+        dtype: dtype of the weights; None for the run's.
 
     Raises:
-        ConfigError: there is no such checkpoint or dtype, or `out` holds something.
-        DiskFull: it cannot be written.
-        TrainingError: what was written does not load as what was exported.
+        ConfigError: there is no such checkpoint or dtype, or `out` is not empty.
+        DiskFull: it can't be written.
+        TrainingError: the export does not load as the same model.
     """
     target = run_target(run, step)
     assert target.checkpoint is not None
@@ -82,19 +82,19 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str | None =
 def export_adapter(
     run: Path, out: Path, *, step: int | None = None, dtype: str | None = None
 ) -> Exported:
-    """Writes the adapter of a run by itself, as peft, vLLM, `smol:DIR` and `lora.start` load it, without a tokenizer.
+    """Writes only a run's adapter, for peft, vLLM, `smol:DIR` and `lora.start`, without a tokenizer.
 
     The digest of the model that it was trained on is in the metadata of its weights (`base_sha256`).
 
     Args:
         run: the folder of a run with `[lora]`.
-        out: a folder that is new or empty.
-        step: of the checkpoint; None for the newest whole one.
-        dtype: of the adapter; None for the one it was trained in, float32.
+        out: a new or empty folder.
+        step: the checkpoint's step; None for the newest complete one.
+        dtype: dtype of the adapter; None for the one it was trained in, float32.
 
     Raises:
-        ConfigError: there is no such checkpoint, adapter or dtype, or `out` holds something.
-        DiskFull: it cannot be written.
+        ConfigError: there is no such checkpoint, adapter or dtype, or `out` is not empty.
+        DiskFull: it can't be written.
     """
     target = run_target(run, step)
     assert target.checkpoint is not None
@@ -109,7 +109,7 @@ def export_adapter(
     base = Path(target.model.path)
     bound: dict[str, str] = {}
     if base.is_dir():
-        # The name of the folder: where it lay on this machine means nothing on another one.
+        # Only the folder's name: its path on this machine means nothing elsewhere.
         settings["base_model_name_or_path"] = base.name
         bound = {BASE: weights_sha256(base)}
     half = out.with_name(out.name + ".new")
@@ -130,11 +130,11 @@ def export_trajectories(run: Path, file: Path) -> int:
     """Writes all logged rollouts as neutral records.
 
     Returns:
-        How many conversations there are.
+        The number of conversations.
 
     Raises:
-        DataError: the run has no logs of rollouts.
-        DiskFull: the file cannot be written.
+        DataError: the run has no rollout logs.
+        DiskFull: the file can't be written.
     """
     with translate_faults(file.parent):
         return write_records(file, read_rollouts(RunFolder(run).rollouts))
@@ -142,7 +142,7 @@ def export_trajectories(run: Path, file: Path) -> int:
 
 def _check_new(out: Path, dtype: str | None) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"--out {str(out)!r} is not empty: give a folder that is new")
+        raise ConfigError(f"--out {str(out)!r} is not empty: give a new folder")
     if dtype is not None and dtype not in DTYPES:
         raise ConfigError(f"--dtype {dtype!r}: give one of {', '.join(DTYPES)}")
 
@@ -160,7 +160,7 @@ def check_export(model: PreTrainedModel, folder: Path) -> None:
     """Loads what was written.
 
     Raises:
-        TrainingError: the folder's model is another one.
+        TrainingError: it is a different model.
     """
     again = AutoModelForCausalLM.from_pretrained(folder, dtype=model.dtype)
     AutoTokenizer.from_pretrained(folder)
@@ -168,8 +168,8 @@ def check_export(model: PreTrainedModel, folder: Path) -> None:
     with torch.no_grad():
         was, now = model.eval()(ids).logits.float(), again.eval()(ids).logits.float()
     gap, scale = (now - was).abs().max().item(), was.abs().max().item()
-    # What is loaded in half precision keeps its rotary frequencies whole, and rounds with the size of the logits;
-    # another model differs by as much as they are large.
+    # A model loaded in half precision keeps its rotary frequencies, so rounding errors scale with the logits;
+    # a different model differs by their full size.
     if not gap <= (1e-4 if model.dtype == torch.float32 else 0.05) * max(1.0, scale):
         raise TrainingError(
             f"{str(folder)!r} does not load as the model that was exported (logits of up to {scale:.3g} differ by "
@@ -182,7 +182,7 @@ def _window(model: PreTrainedModel, agent: dict[str, Any]) -> int:
 
 
 def _write_reading(run: Path, folder: Path, window: int | None) -> bool:
-    """Wording, and how the policy was trained and measured, as `memagent.models.policy` takes it; if there are any."""
+    """Wording, and the settings of training, for `memagent.models.policy`, if there are any."""
     wording = RunFolder(run).prompts
     if not wording.is_file():
         return False
@@ -194,7 +194,7 @@ def _write_reading(run: Path, folder: Path, window: int | None) -> bool:
     fields = {"prompts": PROMPTS} | ({"window": window} if window else {}) | said
     text = tomli_w.dumps(fields | ({"sampling": drawing} if drawing else {}))
     (folder / FILE).write_text(
-        f"# What memagent reads with where its user says nothing else.\n{text}", encoding="utf-8"
+        f"# memagent's default settings for reading with this policy.\n{text}", encoding="utf-8"
     )
     Policy.load(folder)
     return True
@@ -203,10 +203,10 @@ def _write_reading(run: Path, folder: Path, window: int | None) -> bool:
 def _readme(target: Target, model: PreTrainedModel, agent: dict[str, Any], prompts: bool) -> str:
     assert target.checkpoint is not None
     window, base = _window(model, agent), target.model.path
-    # A folder's place on this machine means nothing on another one.
+    # A folder's path on this machine means nothing elsewhere.
     base = Path(base).name if Path(base).is_dir() else base
     parts = [
-        f"# A policy of memagent-train\n\nMade from {base} in {target.checkpoint.step} steps.\n",
+        f"# A policy trained with memagent-train\n\nTrained from {base} in {target.checkpoint.step} steps.\n",
         "## Serve it\n",
         f"```\nvllm serve . --served-model-name policy --max-model-len {window}\n```\n",
     ]
@@ -218,9 +218,9 @@ def _readme(target: Target, model: PreTrainedModel, agent: dict[str, Any], promp
             if name in agent and agent[name] != usual[name]
         ]
         parts += [
-            "It was trained on the wording in `prompts.toml` and on these sizes, so ask it with the same ones:\n",
+            "It was trained with the wording in `prompts.toml` and these sizes, so use the same ones:\n",
             f"```\nmemagent ask DOCUMENT QUESTION --model vllm:policy --prompts {PROMPTS} {' '.join(given)}\n```\n",
-            f"Without a server, memagent runs it in its own process and takes them from `{FILE}`:\n",
+            f"Without a server, memagent runs it in its own process and reads them from `{FILE}`:\n",
             "```\nmemagent ask DOCUMENT QUESTION --model transformers:.\n```\n",
         ]
     else:

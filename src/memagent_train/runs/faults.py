@@ -1,4 +1,4 @@
-"""Errors of torch and the file system, told as ours."""
+"""Translates errors of torch and the file system to ours."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ FULL_SAYS = re.compile(
 )
 """In messages of libraries that write files without Python: safetensors, arrow."""
 TORCH_WRITER = re.compile(r"PytorchStreamWriter|unexpected pos \d+ vs")
-"""torch.save's writer tells no cause; what stops it is a file that does not take what is written."""
+"""torch.save's writer doesn't give the cause; it is a file that can't be written."""
 
 
 @contextmanager
 def translate_faults(folder: Path) -> Generator[None]:
-    """Turns a full disk and a full memory into our errors; everything else passes.
+    """Translates a full disk and a full memory to our errors; everything else passes.
 
     Args:
         folder: where the run writes.
 
     Raises:
-        DiskFull: something in the folder could not be written for want of space.
-        OutOfMemory: a device, or the machine, has no memory left.
+        DiskFull: something in the folder could not be written for lack of space.
+        OutOfMemory: a device or the machine is out of memory.
     """
     try:
         yield
@@ -44,7 +44,7 @@ def translate_faults(folder: Path) -> Generator[None]:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an error says that a disk, a quota, or the largest allowed file is full."""
+    """Whether an error means that a disk, a quota, or the maximum file size is exhausted."""
     if isinstance(error, StoreFull) or (isinstance(error, OSError) and error.errno in FULL):
         return True
     said = str(error)
@@ -62,8 +62,8 @@ def _raise_ours(error: Exception, folder: Path) -> None:
             ) from error
         if is_out_of_memory(chain):
             raise OutOfMemory(
-                f"the batch does not fit the memory ({_first_line(chain)}): raise batch.micro_batches, shorten "
-                f"agent.window, switch resources.gradient_checkpointing on, or use more devices; then run the same "
+                f"the batch does not fit in memory ({_first_line(chain)}): raise batch.micro_batches, shorten "
+                f"agent.window, switch on resources.gradient_checkpointing, or use more devices; then run the same "
                 f"command again with another --out, or remove the folder"
             ) from error
         chain = chain.__cause__ or chain.__context__

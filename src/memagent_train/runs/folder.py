@@ -29,18 +29,18 @@ logger = logging.getLogger("memagent.train")
 
 SETTINGS, DATA, PROVENANCE = "config.toml", "data.json", "provenance.jsonl"
 LONG = 80
-"""Characters that are shown of a fact of the data."""
+"""Characters shown of a fact about the data."""
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where the things of a run lie."""
+    """The paths of a run's files."""
 
     path: Path
 
     @property
     def checkpoints(self) -> Path:
-        """`checkpoint-N` folders, N optimizer updates old."""
+        """`checkpoint-N` folders, after N optimizer updates."""
         return self.path / "checkpoints"
 
     @property
@@ -50,7 +50,7 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """A line of JSON a step, and one an evaluation."""
+        """A line of JSON per step and per evaluation."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -60,23 +60,23 @@ class RunFolder:
 
     @property
     def prompts(self) -> Path:
-        """The memory agent's wording, as it was when the run began."""
+        """The memory agent's wording at the start of the run."""
         return self.path / "prompts.toml"
 
     @property
     def settings(self) -> Path:
-        """As they were resolved."""
+        """The resolved settings."""
         return self.path / SETTINGS
 
     def bind_data(self, facts: Mapping[str, Any]) -> None:
-        """Notes what the run is trained on, or compares it with what it was begun with.
+        """Records what the run is trained on, or compares it with the record.
 
         Args:
             facts: plain data: what the samples depend on.
 
         Raises:
-            CheckpointMismatch: there is a checkpoint of other data; the message names what differs.
-            OSError: it cannot be noted.
+            CheckpointMismatch: there is a checkpoint for other data; the message lists the differences.
+            OSError: it can't be recorded.
         """
         file = self.path / DATA
         now: dict[str, Any] = json.loads(json.dumps(facts, default=str))
@@ -86,8 +86,8 @@ class RunFolder:
                 return
             if self.find_newest() is not None:
                 raise CheckpointMismatch(
-                    f"the run in {str(self.path)!r} was begun with other data: {_list_changes(before, now)}. Use the "
-                    f"same data and wording (and the same evaluation.n, which is held out) to go on, or another --out"
+                    f"the run in {str(self.path)!r} was started with other data: {_list_changes(before, now)}. Use the "
+                    f"same data and wording (and the same evaluation.n, which is held out) to resume, or another --out"
                 )
             self.start_over()
         new = file.with_suffix(".new")
@@ -95,13 +95,13 @@ class RunFolder:
         new.replace(file)
 
     def start_over(self) -> None:
-        """Forgets all that was written before there was a checkpoint."""
+        """Deletes everything written before the first checkpoint."""
         for file in (self.path / DATA, self.prompts, self.metrics):
             file.unlink(missing_ok=True)
         rollout_log.cut(self.rollouts, 0)
 
     def find_newest(self) -> Checkpoint | None:
-        """The checkpoint that training goes on from, None before the first."""
+        """The checkpoint to resume from; None before the first."""
         return next(reversed(list_checkpoints(self.checkpoints)), None)
 
 
@@ -109,30 +109,30 @@ class RunFolder:
 def open_run(
     path: Path, settings: Mapping[str, Any], *, free: Collection[str]
 ) -> Generator[RunFolder]:
-    """Makes the folder of a run, or takes it up again where its newest whole checkpoint left it. Blocks.
+    """Creates the folder of a run, or reopens it at its newest complete checkpoint. Blocks.
 
-    What a killed process did after that checkpoint is removed: half a checkpoint, logs, metrics and runs of later
-    steps. They are done again.
+    What a killed process wrote after that checkpoint is removed: a partial checkpoint, logs, metrics and runs of later
+    steps. They are redone.
 
     Args:
-        path: of the folder.
+        path: the folder.
         settings: plain data, with a table for each section.
         free: settings that may change between two sessions: `section.key`, or `section`.
 
     Raises:
-        RunBusy: another process is at it.
-        CheckpointMismatch: it has checkpoints of other settings; the message names them.
-        StoreReadOnly: it cannot be made or written.
-        ConfigError: it has checkpoints, and its settings cannot be read.
+        RunBusy: another process is using it.
+        CheckpointMismatch: it has checkpoints for other settings; the message lists them.
+        StoreReadOnly: it can't be created or written.
+        ConfigError: it has checkpoints, but its settings can't be read.
     """
     folder = RunFolder(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreReadOnly(f"cannot make the folder {str(path)!r}: {error.strerror}") from error
+        raise StoreReadOnly(f"cannot create the folder {str(path)!r}: {error.strerror}") from error
     with hold_folder(path):
         _compare(folder, settings, free)
-        # First, because it frees what the disk may lack.
+        # First, because it frees disk space that may be needed.
         _return_to_checkpoint(folder)
         new = folder.settings.with_suffix(".new")
         new.write_text(tomli_w.dumps(settings), encoding="utf-8")
@@ -142,12 +142,12 @@ def open_run(
 
 
 def _compare(folder: RunFolder, settings: Mapping[str, Any], free: Collection[str]) -> None:
-    """Without a checkpoint nothing is lost: a setting that was wrong may be put right."""
+    """Without a checkpoint nothing is lost: a wrong setting may be corrected."""
     whole = folder.find_newest() is not None
     if not folder.settings.exists():
         if whole:
             raise CheckpointMismatch(
-                f"{str(folder.path)!r} has checkpoints, and no {SETTINGS} to say how they were made: use another --out"
+                f"{str(folder.path)!r} has checkpoints, but no {SETTINGS} to tell how they were made: use another --out"
             )
         return
     try:
@@ -160,7 +160,8 @@ def _compare(folder: RunFolder, settings: Mapping[str, Any], free: Collection[st
     said = list_differences(_select_bound(before, free), _select_bound(settings, free))
     if said and whole:
         raise CheckpointMismatch(
-            f"the run in {str(folder.path)!r} was begun with other settings: {said}. Use the same ones to go on, or "
+            f"the run in {str(folder.path)!r} was started with different settings: {said}. Use the same ones to "
+            f"resume, or "
             f"another --out"
         )
     if said:
@@ -175,7 +176,7 @@ def _facts(file: Path) -> dict[str, Any]:
 
 
 def _list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What differs, each value shortened."""
+    """The differences, each value shortened."""
     short = [{name: str(value)[:LONG] for name, value in one.items()} for one in (before, now)]
     return list_differences(*short) or f"see {DATA}"
 
@@ -200,7 +201,7 @@ def _flatten(settings: Mapping[str, Any], prefix: str) -> Generator[tuple[str, A
 
 def _return_to_checkpoint(folder: RunFolder) -> None:
     for broken in discard_incomplete(folder.checkpoints):
-        logger.warning("removed %r: it was not finished", str(broken))
+        logger.warning("removed %r: it was incomplete", str(broken))
     newest = folder.find_newest()
     step = newest.step if newest else 0
     metrics.cut(folder.metrics, step)
@@ -210,7 +211,7 @@ def _return_to_checkpoint(folder: RunFolder) -> None:
 
 
 def _forget_runs(file: Path, step: int) -> None:
-    """A run of a step that is done again would be found finished, and its rollout would have no conversations."""
+    """A stored run of a repeated step would be found finished, and its rollout would have no conversations."""
     store = RunStore(file)
     try:
         for record in store.runs():

@@ -23,14 +23,14 @@ IN_PROCESS = ("padded", "continuous")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a training came to."""
+    """The result of a training."""
 
     out: Path
     steps: int
     evaluations: dict[int, dict[str, Any]]
     """By step, then by length: mean, ends of the 95% interval, samples."""
     reward: float | None
-    """Mean of the last step's rollouts."""
+    """Mean reward of the last step's rollouts."""
 
 
 def train(
@@ -39,27 +39,27 @@ def train(
     *,
     watch: Callable[[Board], SilentWatcher] = SilentWatcher,
 ) -> Outcome:
-    """Trains, from the newest whole checkpoint in `out` on where there is one.
+    """Trains, resuming from the newest complete checkpoint in `out` if there is one.
 
-    A signal ends it at once: `Signalled` is raised, and the same call goes on from the newest whole checkpoint.
+    A signal ends it at once: `Signalled` is raised, and the same call resumes from the newest complete checkpoint.
 
     Args:
         config: the settings.
         out: the folder of the run.
-        watch: makes what is told of progress, once everything is there to begin with.
+        watch: creates the progress display once everything is ready.
 
     Raises:
-        ConfigError: a setting is wrong; nothing was begun.
+        ConfigError: a setting is wrong; nothing was started.
         RunBusy: another process trains in the folder.
         CheckpointMismatch: the folder has a run with other settings.
-        DiskFull: something cannot be written; the newest checkpoint is whole.
+        DiskFull: something can't be written; the newest checkpoint is intact.
         OutOfMemory: a batch does not fit.
         TrainingError: see `memagent_train.errors`.
     """
     process = this_process(config.resources)
     reports = report_targets(config.logging)
     _check_engine(config)
-    # Nobody is told that a training began.
+    # No progress is reported for it.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     run = open_shared(out, dump_config(config), FREE, process, config.resources)
     with stop_on_signals(), translate_faults(out), run as folder:
@@ -78,7 +78,7 @@ def _check_engine(config: TrainConfig) -> None:
     sharding, engine = config.resources.sharding, config.rollout.engine
     if sharding in ("fsdp", "zero3") and engine in IN_PROCESS:
         raise ConfigError(
-            f"resources.sharding = {sharding!r} divides the weights, so no process can generate with them "
+            f"resources.sharding = {sharding!r} shards the weights, so no process can generate with them "
             f"(rollout.engine = {engine!r}): set rollout.engine to 'vllm' or 'sglang', or sharding to 'none' or 'zero2'"
         )
 

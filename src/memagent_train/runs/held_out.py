@@ -1,4 +1,4 @@
-"""Evaluations in the course of a training."""
+"""Evaluations during a training."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from memagent_train.runs.progress import SilentWatcher
 from memagent_train.runs.rolling import Rolling
 
 EVALUATION = "evaluation"
-"""Of a line in metrics.jsonl: means by length."""
+"""Key of a line in metrics.jsonl: means by length."""
 
 
 class HeldOut:
-    """Has held-out samples answered when the settings say so, after each step once.
+    """Evaluates on held-out samples when the settings say so, at most once per step.
 
     Args:
         data: by length.
-        settings: when, and how they are drawn.
-        steps: of the whole training.
-        seed: of what is drawn.
-        folder: of the run: what an earlier session evaluated is not evaluated again.
+        settings: when, and how to sample.
+        steps: steps of the whole training.
+        seed: seed of the sampling.
+        folder: the run's folder: evaluations of earlier sessions aren't repeated.
         process: takes its part of the samples.
     """
 
@@ -49,7 +49,7 @@ class HeldOut:
         self._done = {line["step"] for line in metrics.read(folder.metrics) if EVALUATION in line}
 
     def is_due(self, step: int) -> bool:
-        """Whether to evaluate after so many steps."""
+        """Whether to evaluate after this step."""
         settings = self._settings
         if not self.data or step in self._done:
             return False
@@ -59,13 +59,13 @@ class HeldOut:
     def evaluate(
         self, step: int, rolling: Rolling, *, kept: bool, watch: SilentWatcher
     ) -> dict[int, Estimate]:
-        """Has all samples answered, and notes the means. All processes come by here at the same time.
+        """Answers all samples, and records the means. All processes call this at the same time.
 
         Args:
-            step: how many steps have been trained on.
+            step: number of steps trained.
             rolling: answers, with the weights in place.
             kept: whether the memory agent's runs stay in the store.
-            watch: is told.
+            watch: receives the progress.
 
         Returns:
             Means by length, of the samples of all processes.

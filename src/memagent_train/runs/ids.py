@@ -1,4 +1,4 @@
-"""Names of rollouts and of their groups."""
+"""Names of rollouts and their groups."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def rollout_id(group: str, place: int) -> str:
 
 
 def evaluation_id(step: int, length: int, place: int) -> str:
-    """Such as `eval-00010-8192-0003`: of a held-out sample, after so many steps."""
+    """Such as `eval-00010-8192-0003`: for a held-out sample, after a number of steps."""
     return f"eval-{step:05d}-{length}-{place:04d}"
 
 
 def is_after(run_id: str, step: int) -> bool:
-    """Whether a rollout, or an evaluation's, is done again when training goes on from the end of `step`."""
+    """Whether a training or evaluation rollout is repeated when training resumes from the end of `step`."""
     found = RUN.fullmatch(run_id)
     if found is None:
         return False
@@ -34,6 +34,6 @@ def is_after(run_id: str, step: int) -> bool:
 
 
 def seed_of(seed: int, name: str) -> int:
-    """A seed for one thing of a run: the same for the same run seed and name, in any process."""
+    """A seed derived from the run's seed and a name, the same in any process."""
     digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
     return int.from_bytes(digest[:8], "big") % SEEDS

@@ -1,4 +1,4 @@
-"""What is kept of a training while it goes on: metrics of each step, and whole checkpoints."""
+"""What a running training saves: metrics of each step, and complete checkpoints."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from memagent_train.runs.checkpoints import mark_complete, prune
 from memagent_train.runs.folder import RunFolder
 
 SEPARATE = "evaluation/"
-"""Begins the names of figures that have a line of their own."""
+"""Prefix of figures that have a separate line."""
 
 
 class Keeper(TrainerCallback):
-    """Writes a line of metrics a step, marks checkpoints when they are whole, and removes old ones.
+    """Writes a line of metrics per step, marks complete checkpoints, and removes old ones.
 
     Args:
-        folder: of the run.
-        updates_per_step: optimizer updates from one batch of rollouts to the next; their figures are averaged.
-        keep: checkpoints that stay; 0: all.
-        on_step: is told of every step and its figures.
+        folder: the run's folder.
+        updates_per_step: optimizer updates per batch of rollouts; their figures are averaged.
+        keep: number of checkpoints to keep; 0: all.
+        on_step: called with every step and its figures.
         clock: seconds, monotonic.
     """
 
@@ -58,7 +58,7 @@ class Keeper(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Figures of one update; the step's last one makes its line."""
+        """Figures of one update; the step's last one writes its line."""
         if not logs or "loss" not in logs or not state.is_world_process_zero:
             return
         for name, value in logs.items():
@@ -82,7 +82,7 @@ class Keeper(TrainerCallback):
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """A checkpoint is written, by this process: when all have written theirs, it counts."""
+        """This process has written its checkpoint; once all have, it is complete."""
         if torch.distributed.is_initialized():
             torch.distributed.barrier()
         if not state.is_world_process_zero:

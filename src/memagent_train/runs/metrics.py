@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: a line of figures a step."""
+"""`metrics.jsonl`: a line of figures per step."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def append(file: Path, step: int, figures: Mapping[str, Any]) -> None:
     """Adds a line, in one write: a killed process leaves at most one broken line, the last.
 
     Args:
-        file: made where it is missing.
+        file: created if missing.
         step: batches of rollouts so far.
-        figures: plain data; numbers that are not finite are written as null.
+        figures: plain data; non-finite numbers are written as null.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it can't be written.
     """
     line = json.dumps(
         {"step": step, **_drop_infinite(figures)}, ensure_ascii=False, allow_nan=False
@@ -28,7 +28,7 @@ def append(file: Path, step: int, figures: Mapping[str, Any]) -> None:
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """All whole lines, in order; none where there is no file."""
+    """All complete lines, in order; none if there is no file."""
     if not file.exists():
         return []
     lines: list[dict[str, Any]] = []
@@ -43,7 +43,7 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def cut(file: Path, step: int) -> None:
-    """Forgets what comes after a step, and broken lines: the steps after it are done again."""
+    """Removes lines after a step, and broken lines: later steps are redone."""
     if not file.exists():
         return
     kept = [line for line in read(file) if line["step"] <= step]

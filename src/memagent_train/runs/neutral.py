@@ -1,4 +1,4 @@
-"""The neutral record: a conversation a line, for whatever trains on trajectories of several contexts.
+"""The neutral record: a conversation per line, for any trainer of trajectories with several contexts.
 
 `{group_id, rollout_id, traj_idx, prompt_ids, response_ids, loss_mask, logprobs, reward, is_final, overlong}`
 """
@@ -25,10 +25,10 @@ FIELDS = (
 
 
 def records(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The records of logged conversations; rollouts without one have none.
+    """The records of logged conversations; rollouts without conversations have none.
 
     Args:
-        rows: of `memagent_train.runs.rollout_log.read_rollouts`.
+        rows: from `memagent_train.runs.rollout_log.read_rollouts`.
     """
     for row in rows:
         if row["traj_idx"] is not None:
@@ -39,10 +39,10 @@ def write_records(file: Path, rows: Iterable[Mapping[str, Any]]) -> int:
     """Writes the records of logged conversations, all or nothing.
 
     Returns:
-        How many there are.
+        Their number.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file can't be written.
     """
     count = 0
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The policy: weights and tokenizer, loaded for training or to be looked at."""
+"""The policy: weights and tokenizer, loaded for training or inspection."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 ADAPTER = "adapter_config.json"
 Tokenizer: TypeAlias = Any
-"""A `PreTrainedTokenizerBase`; its methods are looked up at run time, so types say little of it."""
-# Bars of loading and saving would stand between the lines of progress, and warnings of weights that are tied.
+"""A `PreTrainedTokenizerBase`; its methods are resolved at run time, so types don't help much."""
+# Progress bars of loading and saving, and warnings about tied weights, would clutter the progress lines.
 logging.disable_progress_bar()
 logging.set_verbosity_error()
-# peft asks each model for something by its old name.
+# peft uses a deprecated name on each model.
 warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -32,7 +32,7 @@ def load_model(settings: ModelSettings) -> PreTrainedModel:
     """Loads the weights, on the CPU: the trainer moves them.
 
     Raises:
-        ConfigError: there is no such model, or it cannot be loaded as asked.
+        ConfigError: there is no such model, or it can't be loaded with these settings.
     """
     options: dict[str, Any] = {
         "dtype": DTYPES[settings.dtype],
@@ -53,10 +53,10 @@ def load_model(settings: ModelSettings) -> PreTrainedModel:
 
 
 def load_tokenizer(settings: ModelSettings) -> Tokenizer:
-    """Loads the tokenizer, with a chat template and a token to pad with.
+    """Loads the tokenizer, with a chat template and a padding token.
 
     Raises:
-        ConfigError: it cannot be loaded, has no end token, or no chat template.
+        ConfigError: it can't be loaded, or has no end token or chat template.
     """
     source = settings.tokenizer or settings.path
     options: dict[str, Any] = {"trust_remote_code": settings.trust_remote_code}
@@ -85,23 +85,23 @@ def load_tokenizer(settings: ModelSettings) -> Tokenizer:
 
 
 def check_fit(model: PreTrainedModel, tokenizer: Tokenizer) -> None:
-    """Raises ConfigError where the tokenizer has ids that the model has no embedding for."""
+    """Raises a ConfigError if the tokenizer has ids without an embedding in the model."""
     rows = embeddings(model)
     if len(tokenizer) > rows:
         raise ConfigError(
-            f"the tokenizer has {len(tokenizer)} tokens and the model {rows}: give the tokenizer that it was made with "
+            f"the tokenizer has {len(tokenizer)} tokens, but the model only {rows}: give its original tokenizer "
             f"(model.tokenizer)"
         )
 
 
 def embeddings(model: PreTrainedModel) -> int:
-    """Ids that the model has an embedding for."""
+    """Number of ids with an embedding in the model."""
     table: Any = model.get_input_embeddings()
     return table.weight.shape[0]
 
 
 def adapter_settings(settings: LoraSettings) -> LoraConfig:
-    """What peft is told of an adapter."""
+    """The settings of an adapter for peft."""
     from peft import LoraConfig
 
     targets = settings.targets
@@ -117,10 +117,10 @@ def adapter_settings(settings: LoraSettings) -> LoraConfig:
 def with_adapter(
     model: PreTrainedModel, settings: LoraSettings | None
 ) -> tuple[PreTrainedModel | PeftModel, LoraConfig | None]:
-    """The model as a trainer takes it, and the adapter that the trainer has to add; None if it has to add none.
+    """The model for a trainer, and the adapter that the trainer must add; None if there is none to add.
 
     Raises:
-        ConfigError: the adapter to continue with cannot be loaded, or has another rank or alpha.
+        ConfigError: the adapter to continue can't be loaded, or has another rank or alpha.
     """
     if settings is None:
         return model, None
@@ -156,11 +156,11 @@ def with_checkpoint(settings: ModelSettings, checkpoint: Path) -> PreTrainedMode
     """The policy of a checkpoint; an adapter is merged into its base model.
 
     Args:
-        settings: of the run: names the base model of an adapter.
+        settings: the run's settings, which name the base model of an adapter.
         checkpoint: a folder.
 
     Raises:
-        ConfigError: it cannot be loaded.
+        ConfigError: it can't be loaded.
     """
     if not (checkpoint / ADAPTER).exists():
         return load_model(settings.model_copy(update={"path": str(checkpoint), "revision": None}))

@@ -1,4 +1,4 @@
-"""The processes that train together: one alone, or as many as `accelerate launch` started."""
+"""The processes that train together: a single one, or as many as `accelerate launch` started."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Process:
 
     @property
     def first(self) -> bool:
-        """Whether it writes what is written once."""
+        """Whether it does the writing for all."""
         return self.index == 0
 
 
 def this_process(settings: ResourceSettings) -> Process:
-    """This process, as its launcher numbered it.
+    """This process, as numbered by its launcher.
 
     Raises:
-        ConfigError: there are other processes than the settings say.
+        ConfigError: the number of processes differs from the settings.
     """
     process = Process(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
     if process.count != settings.processes:
         raise ConfigError(
-            f"resources.processes = {settings.processes!r}, and {process.count} were started: start as many with "
+            f"resources.processes = {settings.processes!r}, but {process.count} were started: start as many with "
             f"`accelerate launch --num_processes {settings.processes} -m memagent_train ...`, or set it to "
             f"{process.count}"
         )
@@ -52,11 +52,11 @@ def open_shared(
     process: Process,
     resources: ResourceSettings,
 ) -> Generator[RunFolder]:
-    """The folder of a run: the first process opens it (see `open_run`), the others wait until it is as it should be."""
+    """The folder of a run: the first process opens it (see `open_run`), the others wait until it is ready."""
     if process.count > 1:
         from accelerate import PartialState
 
-        # Opens the process group, whose timeout nothing can change later, the trainer's `ddp_timeout` neither.
+        # Opens the process group, whose timeout can't be changed later, not even by the trainer's `ddp_timeout`.
         PartialState(
             cpu=resources.device == "cpu", timeout=timedelta(seconds=resources.ddp_timeout)
         )

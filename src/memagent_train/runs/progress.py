@@ -1,4 +1,4 @@
-"""How a training goes on: the reward, the time left, in words."""
+"""The progress of a training in words: the reward, the time left."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from memagent.tasks.statistics import Estimate
 
 SHOWN = ("loss", "kl", "grad_norm")
-"""Figures on a step's line, where there are any, after the reward."""
+"""Figures on a step's line after the reward, if available."""
 SHARES = {"failed": "rollouts/failed", "unscored": "rollouts/unscored"}
-"""Shares that are shown where they are not 0, and the figures that they are."""
+"""Shares shown if they are not 0, and their figures."""
 
 
 class Board:
-    """Adds up what is known of a session.
+    """Tallies a session.
 
     Args:
-        steps: that there will be in all.
+        steps: total number of steps.
         done: steps of earlier sessions.
         clock: seconds, monotonic.
     """
@@ -33,7 +33,7 @@ class Board:
     ) -> None:
         self.steps, self.done = steps, done
         self.expected = self.rolled = 0
-        """Rollouts of the step under way: how many there will be, and how many there are."""
+        """Rollouts of the current step: the total, and how many are done."""
         self.figures: dict[str, Any] = {}
         """Of the last step."""
         self.said = ""
@@ -49,17 +49,17 @@ class Board:
 
     @property
     def fraction(self) -> float:
-        """How much of all steps is done, 0 to 1."""
+        """Share of all steps done, 0 to 1."""
         return self.done / self.steps if self.steps else 1.0
 
     @property
     def left(self) -> float | None:
-        """Seconds until the last step is done, at this session's pace; None where nobody can tell yet."""
+        """Seconds until the last step is done, at this session's pace; None if unknown."""
         through = self.done - self._first
         return None if through < 1 else self.elapsed / through * (self.steps - self.done)
 
     def facts(self) -> list[str]:
-        """Counts for one line."""
+        """The counts as parts of one line."""
         facts = [f"step {self.done:,} of {self.steps:,}", duration(self.elapsed)]
         if self.expected:
             facts.append(f"rollouts {self.rolled:,}/{self.expected:,}")
@@ -82,8 +82,8 @@ def line_of(figures: Mapping[str, Any]) -> str:
 
 
 def length_name(length: int) -> str:
-    """`8K`; 0 stands for samples as they are."""
-    return show_length(length) if length else "own"
+    """`8K`; 0 means samples at their natural length."""
+    return show_length(length) if length else "natural"
 
 
 def evaluation_line(step: int, estimates: Mapping[int, Estimate]) -> str:
@@ -96,7 +96,7 @@ def evaluation_line(step: int, estimates: Mapping[int, Estimate]) -> str:
 
 
 class SilentWatcher:
-    """Is told what a training does, and counts."""
+    """Receives a training's progress, and counts."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
@@ -105,10 +105,10 @@ class SilentWatcher:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing to put back."""
+        """Nothing to restore."""
 
     def begin_rolling(self, expected: int) -> None:
-        """So many rollouts begin."""
+        """A number of rollouts begin."""
         self.board.expected, self.board.rolled = expected, 0
 
     def note_rollout(self) -> None:

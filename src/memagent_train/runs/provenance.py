@@ -1,4 +1,4 @@
-"""What a training is made with: the code, the packages and the machine, without secrets or host names."""
+"""The provenance of a training: code, packages and machine, without secrets or host names."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PACKAGES = (
     "trl",
     "vllm",
 )
-"""What can change rollouts, gradients or weights."""
+"""Packages that can affect rollouts, gradients or weights."""
 
 
 def provenance() -> dict[str, Any]:
-    """The origin of what this process will write. Blocks: git is asked."""
+    """The provenance of this process's output. Blocks: calls git."""
     commit, dirty = source_state(Path(memagent_train.__file__))
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -43,10 +43,10 @@ def provenance() -> dict[str, Any]:
 
 
 def note_provenance(file: Path) -> None:
-    """Adds a line for this session: a run that was interrupted has several.
+    """Adds a line for this session: an interrupted run has several.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it can't be written.
     """
     with file.open("a", encoding="utf-8") as opened:
         opened.write(json.dumps(provenance(), ensure_ascii=False) + "\n")

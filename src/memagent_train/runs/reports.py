@@ -1,4 +1,4 @@
-"""Where metrics are sent besides the run's folder."""
+"""Where metrics are sent in addition to the run's folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memagent_train.config.sections import LoggingSettings
 
 
 def report_targets(settings: LoggingSettings) -> tuple[str, ...]:
-    """Names of transformers' integrations, as the flags ask for them.
+    """Names of the requested transformers integrations.
 
     Raises:
         ConfigError: a package is not installed.
@@ -19,7 +19,7 @@ def report_targets(settings: LoggingSettings) -> tuple[str, ...]:
     for name in wanted:
         if find_spec(name) is None:
             raise ConfigError(
-                f"logging.{name} = true, and the package {name} is not installed: pip install {name}, or set it to "
+                f"logging.{name} = true, but the package {name} is not installed: pip install {name}, or set it to "
                 f"false (metrics.jsonl in the run's folder has the same figures)"
             )
     if "wandb" in wanted:

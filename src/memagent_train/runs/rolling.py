@@ -1,4 +1,4 @@
-"""Agents at work on an engine: what rolls samples out, in trainings and in evaluations."""
+"""Agents on an engine: rolls out samples, in training and evaluation."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ T = TypeVar("T")
 
 
 class Rolling:
-    """Agent, reward, event loop and engine. Close it.
+    """Agent, reward, event loop and engine. Close it after use.
 
     Args:
         config: the settings.
-        store: file for the memory agent's runs; None keeps none.
+        store: file for the memory agent's runs; None stores none.
 
     Raises:
-        ConfigError: agent or reward cannot be had.
+        ConfigError: the agent or reward can't be loaded.
     """
 
     def __init__(self, config: TrainConfig, store: Path | None) -> None:
@@ -59,7 +59,7 @@ class Rolling:
             raise
 
     def attach(self, model: PreTrainedModel, tokenizer: Tokenizer) -> None:
-        """Makes the engine: before this nothing can be rolled out.
+        """Makes the engine, which must be done before any rollout.
 
         Raises:
             ConfigError: a setting of rollouts does not fit the model.
@@ -70,7 +70,7 @@ class Rolling:
             self._open.callback(lambda: self.drive(sampler.aclose()))
 
     def policy(self, sampling: Sampling) -> RolloutModel:
-        """The policy as a chat model that draws so, whatever it is asked for."""
+        """The policy as a chat model with this sampling, whatever requests say."""
         return RolloutModel(self.sampler, self.tokenizer, sampling=sampling)
 
     def roll(
@@ -84,19 +84,19 @@ class Rolling:
         """Makes rollouts, in the order of the requests.
 
         Args:
-            requests: which.
-            policy: draws.
+            requests: the requests.
+            policy: the model that draws.
             kept: whether the memory agent's runs stay in the store.
-            on_done: called with each rollout when it is through.
+            on_done: called with each rollout as it finishes.
 
         Raises:
-            DiskFull: the store takes no more runs.
+            DiskFull: the store is full.
         """
 
         def done(rollout: Rollout) -> None:
             if rollout.error.startswith(f"{StoreFull.__name__}:"):
                 raise DiskFull(
-                    f"runs cannot be kept ({rollout.error}): free some space, or set logging.runs = 0; then run the "
+                    f"runs cannot be stored ({rollout.error}): free some space, or set logging.runs = 0; then run the "
                     f"same command again"
                 )
             on_done(rollout)
@@ -113,12 +113,12 @@ class Rolling:
             rollouts = self.drive(work)
         if kept and self._store is not None:
             for rollout in rollouts:
-                # Its run has ended; a file for each would soon be hundreds of thousands.
+                # Its run has ended; otherwise there would soon be hundreds of thousands of files.
                 remove_lock(self._store.path, rollout.rollout_id)
         return rollouts
 
     def drive(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs `work` on the event loop; what interrupts it cancels it first."""
+        """Runs `work` on the event loop; an interruption cancels it first."""
         task = self.loop.create_task(work)
         try:
             return self.loop.run_until_complete(task)

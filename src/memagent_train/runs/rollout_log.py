@@ -1,4 +1,4 @@
-"""`rollouts/step-00012.parquet`: every conversation of a step's rollouts, a row each, ids and text."""
+"""`rollouts/step-00012.parquet`: all conversations of a step's rollouts, one per row, as ids and text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memagent_train.rollouts import Rollout
 
 NAME = re.compile(r"step-(\d+)(?:-part\d+)?\.parquet")
 Decode = Callable[[Sequence[int]], str]
-"""Token ids -> text, control tokens and all."""
+"""Token ids -> text, including control tokens."""
 
 IDS = pa.list_(pa.int32())
 SCHEMA = pa.schema(
@@ -52,7 +52,7 @@ SCHEMA = pa.schema(
 
 
 def log_path(folder: Path, step: int, process: int = 0) -> Path:
-    """The file of a step; with several processes the first writes that of the plain name."""
+    """The file of a step; with several processes, the first writes the one with the plain name."""
     part = f"-part{process}" if process else ""
     return folder / f"step-{step:05d}{part}.parquet"
 
@@ -65,13 +65,13 @@ def write_rollouts(
     advantages: Mapping[str, float],
     decode: Decode,
 ) -> None:
-    """Writes the rollouts of a step, all or nothing; an older file of that name is replaced.
+    """Writes the rollouts of a step, all or nothing; an existing file is replaced.
 
     Args:
-        file: its folder is made where it is missing.
-        step: the batch that they belong to.
+        file: its folder is created if missing.
+        step: their batch.
         rollouts: in any order.
-        advantages: by rollout id; those that are left out of the loss have none.
+        advantages: by rollout id; those left out of the loss have none.
         decode: the tokenizer's.
 
     Raises:
@@ -88,12 +88,12 @@ def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of one file, or of all files in a folder in the order of steps.
 
     Raises:
-        DataError: there is no such file, or it is no log of rollouts.
+        DataError: there is no such file, or it isn't a rollout log.
     """
     files = [path] if path.is_file() else [file for file, _ in _logs(path)]
     if not files:
         raise DataError(
-            f"{str(path)!r} holds no step-*.parquet: set logging.rollouts = 1 in training"
+            f"{str(path)!r} has no step-*.parquet: set logging.rollouts = 1 in training"
         )
     for file in files:
         try:
@@ -103,14 +103,14 @@ def read_rollouts(path: Path) -> Iterator[dict[str, Any]]:
         missing = set(SCHEMA.names) - set(opened.schema_arrow.names)
         if missing:
             raise DataError(
-                f"{str(file)!r} lacks the columns {sorted(missing)}: it is no log of rollouts"
+                f"{str(file)!r} lacks the columns {sorted(missing)}: it is not a rollout log"
             )
         for batch in opened.iter_batches():
             yield from batch.to_pylist(maps_as_pydicts="strict")
 
 
 def cut(folder: Path, step: int) -> None:
-    """Removes the logs of later steps, and halves that a killed process left."""
+    """Removes the logs of later steps, and partial files left by a killed process."""
     for file, of in _logs(folder):
         if of > step:
             file.unlink()

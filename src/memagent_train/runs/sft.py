@@ -1,4 +1,4 @@
-"""`warm_start`: supervised fine-tuning on traces, on TRL's SFTTrainer: what reinforcement learning begins with."""
+"""`warm_start`: supervised fine-tuning on traces with TRL's SFTTrainer, as a start for reinforcement learning."""
 
 from __future__ import annotations
 
@@ -33,39 +33,39 @@ from memagent_train.runs.signals import stop_on_signals
 from memagent_train.runs.traces import TraceRow, Traces, read_traces
 
 SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear"}
-"""As transformers names them."""
+"""transformers' names for them."""
 NOT_LEARNT = -100
-"""The label that torch's cross entropy leaves out."""
+"""The label that torch's cross entropy ignores."""
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What a warm start came to."""
+    """The result of a warm start."""
 
     out: Path
     steps: int
     rows: int
-    """Conversations that were learnt from."""
+    """Conversations trained on."""
     dropped: int
-    """Longer ones that were left out."""
+    """Overlong ones that were dropped."""
     loss: float | None
-    """Of the last step; in nats a token."""
+    """Of the last step, in nats per token."""
 
 
 def warm_start(
     config: SftConfig, out: Path, *, watch: Callable[[Board], SilentWatcher] = SilentWatcher
 ) -> WarmStart:
-    """Learns the replies of traces, from the newest whole checkpoint in `out` on where there is one.
+    """Learns the replies of traces, resuming from the newest complete checkpoint in `out` if there is one.
 
-    Prompts are rendered as in rollouts; only replies count in the loss, every token of a batch the same.
+    Prompts are rendered as in rollouts; only replies count in the loss, with equal weight for every token of a batch.
 
     Args:
         config: the settings.
         out: the folder of the run.
-        watch: makes what is told of progress, once everything is there to begin with.
+        watch: creates the progress display once everything is ready.
 
     Raises:
-        ConfigError: a setting is wrong; nothing was begun.
+        ConfigError: a setting is wrong; nothing was started.
         DataError: a trace is unusable, too long, or there is none.
         RunBusy, CheckpointMismatch, DiskFull, OutOfMemory: as `memagent_train.runs.grpo.train`.
     """
@@ -107,7 +107,7 @@ def warm_start(
 
 
 class ReplyTrainer(SFTTrainer):
-    """Projects only what is learnt onto the vocabulary.
+    """Projects only the learnt positions onto the vocabulary.
 
     TRL does so on GPUs. On a CPU it scores every position, and a prompt is ten times as long as its reply: with a
     vocabulary of 49,152 and 135M weights that took as long as everything else together.
@@ -141,7 +141,7 @@ class ReplyTrainer(SFTTrainer):
 
 
 def dataset(rows: Sequence[TraceRow]) -> Dataset:
-    """The rows as SFTTrainer reads them when it prepares nothing: `input_ids`, and `labels` of what is learnt."""
+    """The rows in SFTTrainer's prepared form: `input_ids`, and `labels` for what is learnt."""
     return Dataset.from_dict(
         {
             "input_ids": [[*row.prompt_ids, *row.response_ids] for row in rows],
@@ -184,7 +184,7 @@ def _arguments(config: SftConfig, folder: RunFolder, reports: Sequence[str]) -> 
         dataloader_pin_memory=not cpu and torch.cuda.is_available(),  # else torch warns
         activation_checkpointing=config.resources.gradient_checkpointing,
         seed=optimizer.seed,
-        # Rows are made here, by the template that makes them in rollouts; none is longer than the window.
+        # Rows are prepared here, with the rollouts' template; none is longer than the window.
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},
         logging_steps=1,

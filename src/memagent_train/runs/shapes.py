@@ -1,4 +1,4 @@
-"""Shapes of models, and how many weights they have: from a config.json, or from a table, never from the hub."""
+"""Shapes and weight counts of models, from a config.json or a table, never from the hub."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memagent.errors import ConfigError
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder of the Qwen2, Qwen3 or Llama kind."""
+    """A decoder like Qwen2, Qwen3 or Llama."""
 
     layers: int
     hidden: int
@@ -26,11 +26,11 @@ class Shape:
     biases: bool = False
     """Whether queries, keys and values have biases (Qwen2)."""
     head_norms: bool = False
-    """Whether queries and keys are normalised by head (Qwen3)."""
+    """Whether queries and keys are normalised per head (Qwen3)."""
 
     @property
     def parameters(self) -> int:
-        """All weights."""
+        """Number of weights."""
         ends = self.vocabulary * self.hidden * (1 if self.tied else 2) + self.hidden
         return ends + self.layers * self._layer
 
@@ -42,7 +42,7 @@ class Shape:
         return attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
 
     def adapter(self, rank: int) -> int:
-        """Weights of a LoRA adapter on all linear layers but the output embedding: rank * (in + out) of each.
+        """Number of weights of a LoRA adapter on all linear layers but the output embedding: rank * (in + out) each.
 
         Source: LoRA (arXiv 2106.09685), W + B A with B of out x rank and A of rank x in.
         """
@@ -55,14 +55,14 @@ SHAPES = {
     "qwen2.5-7b": Shape(28, 3584, 18944, 28, 4, 128, 152064, biases=True),
     "qwen2.5-14b": Shape(48, 5120, 13824, 40, 8, 128, 152064, biases=True),
 }
-"""By name in lower case; from the published config.json of each."""
+"""By lower-case name; from their published config.json."""
 
 
 def shape_of(model: str) -> Shape | None:
-    """The shape of a model folder, or of a known hub name; None where nobody here knows it.
+    """The shape of a model folder, or of a known hub name; None if unknown.
 
     Raises:
-        ConfigError: the folder's config.json cannot be read.
+        ConfigError: the folder's config.json can't be read.
     """
     file = Path(model) / "config.json"
     if file.is_file():
@@ -75,7 +75,7 @@ def shape_of(model: str) -> Shape | None:
 
 
 def from_config(config: dict[str, Any]) -> Shape | None:
-    """The shape that a config.json names, None where it is of another kind (a mixture of experts, say)."""
+    """The shape described by a config.json; None for another kind (a mixture of experts, say)."""
     kind = str(config.get("model_type", ""))
     if kind not in ("qwen2", "qwen3", "llama", "mistral"):
         return None

@@ -1,4 +1,4 @@
-"""A signal ends a training at once: what counts is on disk already, in the last whole checkpoint."""
+"""A signal ends a training at once: the last complete checkpoint is already on disk."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signalled(KeyboardInterrupt):
-    """SIGINT or SIGTERM came. No `Exception`, so that nothing takes it for a failed rollout.
+    """SIGINT or SIGTERM was received. Not an `Exception`, so that it isn't mistaken for a failed rollout.
 
     Args:
-        number: of the signal.
+        number: the signal's number.
     """
 
     def __init__(self, number: int) -> None:
@@ -28,7 +28,7 @@ class Signalled(KeyboardInterrupt):
 def stop_on_signals() -> Generator[None]:
     """Raises `Signalled` in the block at the first signal; a second one ends the process.
 
-    Only the main thread gets signals: elsewhere the block is as it was.
+    Only the main thread gets signals: elsewhere it has no effect.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

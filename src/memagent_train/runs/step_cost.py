@@ -1,4 +1,4 @@
-"""What a step of a training will take, roughly: rollouts, conversations, tokens and memory."""
+"""A rough estimate of a training step: rollouts, conversations, tokens and memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memagent_train.runs.estimate import GIB, Load, Memory, memory
 from memagent_train.runs.shapes import shape_of
 
 CHUNK_SHARE, MEMORY_SHARE = 5000 / 8192, 1024 / 8192
-"""Of the window, as the published system divides it (arXiv 2507.02259) and `ContextBudget` does by default."""
+"""Share of the window, as the published system divides it (arXiv 2507.02259) and `ContextBudget` by default."""
 
 
 @dataclass(frozen=True)
@@ -27,31 +27,31 @@ class StepCost:
     most_rollouts: int
     """With as many refills as dynamic sampling may make."""
     conversations: tuple[int, int] | None
-    """Of all rollouts, at the shortest and the longest length; None where nobody can tell."""
+    """Of all rollouts, at the shortest and the longest length; None if unknown."""
     tokens: tuple[int, int] | None
-    """Prompt and sampled tokens, at most, at those lengths."""
+    """Maximum prompt and sampled tokens at those lengths."""
     updates: int
     rows: int | None
-    """Conversations in one pass of one process, at the longest length."""
+    """Conversations per pass of one process, at the longest length."""
     window: int
     """Tokens of the longest conversation."""
     memory: Memory | None
-    """Of each device; None where the model's shape is not known."""
+    """Per device; None if the model's shape is unknown."""
     device_gib: float | None
 
     def lines(self) -> list[tuple[str, str]]:
         """The amounts in words: name and value."""
-        lines = [("rollouts a step", _span((self.rollouts, self.most_rollouts)))]
-        unknown = "unknown: data or agent do not say how long they are"
-        spans = {"conversations a step": self.conversations, "tokens a step": self.tokens}
+        lines = [("rollouts per step", _span((self.rollouts, self.most_rollouts)))]
+        unknown = "unknown: data or agent don't give their length"
+        spans = {"conversations per step": self.conversations, "tokens per step": self.tokens}
         lines += [(name, unknown if span is None else _span(span)) for name, span in spans.items()]
-        lines.append(("updates a step", str(self.updates)))
+        lines.append(("updates per step", str(self.updates)))
         rows = (
             "unknown" if self.rows is None else f"{self.rows:,} of at most {self.window:,} tokens"
         )
-        lines.append(("conversations a pass", rows))
+        lines.append(("conversations per pass", rows))
         if self.memory is None:
-            return [*lines, ("memory", "unknown: the shape of the model is not known here")]
+            return [*lines, ("memory", "unknown: the model's shape is not known")]
         lines += [(f"memory: {name}", size) for name, size in self.memory.lines()]
         if self.device_gib is not None:
             fits = self.memory.peak / GIB <= self.device_gib
@@ -62,10 +62,10 @@ class StepCost:
 
 
 def step_cost(config: TrainConfig) -> StepCost:
-    """Works the amounts out from the settings alone.
+    """Computes the amounts from the settings alone.
 
     Raises:
-        ConfigError: a model folder's config.json cannot be read.
+        ConfigError: a model folder's config.json can't be read.
     """
     batch, processes = config.batch, config.resources.processes
     rollouts = batch.groups * processes * batch.group_size
@@ -92,7 +92,7 @@ def step_cost(config: TrainConfig) -> StepCost:
 
 
 def _lengths(config: TrainConfig) -> list[int]:
-    """Lengths of training samples in order; none where an agent of one's own reads them, or data are files."""
+    """Sorted lengths of training samples; none if a custom agent reads them, or the data is files."""
     if config.agent.use != MEMORY:
         return []
     named = [getattr(source, "lengths", ()) for source in config.data.source]
@@ -100,14 +100,14 @@ def _lengths(config: TrainConfig) -> list[int]:
 
 
 def _calls(config: TrainConfig, window: int, length: int) -> int:
-    """Conversations of a memory agent: one a chunk and the answer."""
+    """Conversations of a memory agent: one per chunk plus the answer."""
     chunk = config.agent.chunk_tokens or int(window * CHUNK_SHARE)
     calls = math.ceil(length / max(1, chunk - config.agent.overlap)) + 1
     return min(calls, config.agent.max_calls or calls)
 
 
 def _tokens(config: TrainConfig, window: int, length: int, calls: int) -> int:
-    """Of one rollout: the document once, and in every call a memory that is read and one that is written."""
+    """Tokens of one rollout: the document once, and in every call one memory read and one written."""
     size = config.agent.memory_tokens or int(window * MEMORY_SHARE)
     return length + 2 * calls * size
 

@@ -1,4 +1,4 @@
-"""What is evaluated or exported: a run's checkpoint, or a model as transformers writes it."""
+"""The policy to evaluate or export: a run's checkpoint, or a model as transformers writes it."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class Target:
     """A policy that can be loaded."""
 
     model: ModelSettings
-    """Of the run: the base of an adapter, and the tokenizer."""
+    """The run's settings: the base of an adapter, and the tokenizer."""
     checkpoint: Checkpoint | None = None
-    """None for a model that no run made."""
+    """None for a model that isn't from a run."""
 
     @property
     def name(self) -> str:
-        """In tables and records."""
+        """Name in tables and records."""
         return self.model.path if self.checkpoint is None else str(self.checkpoint.path)
 
     def load(self) -> tuple[PreTrainedModel, Tokenizer]:
-        """Weights (an adapter merged into them) and tokenizer.
+        """Weights (with an adapter merged) and tokenizer.
 
         Raises:
-            ConfigError: they cannot be loaded.
+            ConfigError: they can't be loaded.
         """
         tokenizer = load_tokenizer(self.model)
         one = self.checkpoint
@@ -51,19 +51,19 @@ class Target:
 
 
 def run_target(path: Path, step: int | None = None) -> Target:
-    """A checkpoint of a run's folder.
+    """A checkpoint in a run's folder.
 
     Args:
         path: the folder.
-        step: which one; None for the newest.
+        step: its step; None for the newest.
 
     Raises:
-        ConfigError: it is no run's folder, or has no such whole checkpoint; those that it has are named.
+        ConfigError: it isn't a run's folder, or has no such complete checkpoint; the existing ones are listed.
     """
     folder = RunFolder(path)
     if not folder.settings.is_file():
         raise ConfigError(
-            f"{str(path)!r} is no folder of a run (it has no config.toml): give what was --out of a training"
+            f"{str(path)!r} is not the folder of a run (it has no config.toml): give the --out of a training"
         )
     model = ModelSettings.model_validate_json(
         json.dumps(read_toml(folder.settings).get("model", {}))
@@ -72,28 +72,28 @@ def run_target(path: Path, step: int | None = None) -> Target:
     chosen = [one for one in whole if step is None or one.step == step]
     if not chosen:
         there = ", ".join(str(one.step) for one in whole) or "none"
-        wanted = "whole checkpoint" if step is None else f"whole checkpoint of step {step}"
+        wanted = "complete checkpoint" if step is None else f"complete checkpoint of step {step}"
         raise ConfigError(f"{str(path)!r} has no {wanted}; there are: {there}")
     return Target(model, chosen[-1])
 
 
 def target_of(path: str, step: int | None, model: ModelSettings) -> Target:
-    """A run's folder, a checkpoint's, a model's, or a name on the hub.
+    """A run's, checkpoint's or model's folder, or a name on the hub.
 
     Args:
-        path: which.
-        step: of a run's checkpoint; None for the newest.
-        model: how a model that no run made is loaded.
+        path: the folder or name.
+        step: step of a run's checkpoint; None for the newest.
+        model: how to load a model that isn't from a run.
 
     Raises:
-        ConfigError: as `run_target`; or a step is asked of what is no run.
+        ConfigError: as `run_target`; or a step is given, but it isn't a run.
     """
     folder = Path(path)
     if (folder / "checkpoints").is_dir():
         return run_target(folder, step)
     if step is not None:
         raise ConfigError(
-            f"{path!r} is no folder of a run, so it has no step {step}: leave --checkpoint out"
+            f"{path!r} is not the folder of a run, so it has no step {step}: leave --checkpoint out"
         )
     if (folder / ADAPTER).is_file():
         base = json.loads((folder / ADAPTER).read_bytes())["base_model_name_or_path"]

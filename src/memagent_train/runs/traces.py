@@ -1,4 +1,4 @@
-"""Traces that a policy is to imitate, as the rows of ids that it would have seen and sampled itself."""
+"""Traces for a policy to imitate, as the rows of ids that it would have seen and sampled itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ L = TypeVar("L", bound=BaseModel)
 
 
 class _Record(BaseModel):
-    """What is read of a neutral record."""
+    """The fields used of a neutral record."""
 
     prompt_ids: list[int]
     response_ids: list[int]
@@ -38,7 +38,7 @@ class _Record(BaseModel):
 
 
 class _Line(BaseModel):
-    """A conversation that somebody wrote."""
+    """A written conversation."""
 
     messages: list[Message]
 
@@ -49,35 +49,35 @@ class TraceRow:
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
-    """T ids after the prompt; its end token is the last where the reply ended."""
+    """T ids after the prompt; the last is the end token if the reply ended."""
     loss_mask: tuple[int, ...]
-    """T of 0 or 1: 1 where the id is to be learnt."""
+    """T of 0 or 1: 1 if the id is to be learnt."""
 
     @property
     def length(self) -> int:
-        """Tokens, prompt and response."""
+        """Tokens, prompt plus response."""
         return len(self.prompt_ids) + len(self.response_ids)
 
 
 @dataclass(frozen=True)
 class Traces:
-    """What there is to learn from."""
+    """The data to learn from."""
 
     rows: tuple[TraceRow, ...]
     dropped: int
-    """Conversations that were left out because they are longer than the window."""
+    """Conversations dropped because they are longer than the window."""
 
 
 def read_traces(settings: TraceSettings, template: Template, end: int) -> Traces:
     """Reads all sources. Blocks.
 
     Args:
-        settings: the sources, and how long a conversation may be.
-        template: renders prompts, as it does in rollouts.
+        settings: the sources, and the maximum length of a conversation.
+        template: renders prompts as in rollouts.
         end: id of the token that ends a reply.
 
     Raises:
-        DataError: a source cannot be read; a conversation is unusable (file and line are named) or too long; or there
+        DataError: a source can't be read; a conversation is unusable (file and line are named) or too long; or there
             is none at all.
     """
     rows: list[TraceRow] = []
@@ -95,25 +95,23 @@ def read_traces(settings: TraceSettings, template: Template, end: int) -> Traces
         )
     if not rows:
         raise DataError(
-            f"there is nothing to learn from: no conversation is left ({len(overlong)} were too long). Lower "
+            f"there is nothing to learn from: no conversation remains ({len(overlong)} were too long). Lower "
             f"min_reward, or add sources to [traces]"
         )
     return Traces(tuple(rows), len(overlong))
 
 
 def render_trace(messages: list[Message], template: Template, end: int) -> TraceRow:
-    """A conversation whose last message is the reply: only that is to be learnt.
+    """A conversation whose last message is the reply: only that is learnt.
 
-    The prompt is rendered, and the reply encoded apart from it, as if it had been sampled.
+    The prompt is rendered, and the reply encoded separately, as if it had been sampled.
 
     Raises:
-        DataError: the last message is no reply, or an empty one; or the template refuses the others.
+        DataError: the last message isn't a reply, or is empty; or the template rejects the others.
     """
     *before, reply = messages or [Message(role="user", content="")]
     if not before or reply.role != "assistant" or not reply.content.strip():
-        raise DataError(
-            "the last message has to be a reply that is not empty, with role 'assistant'"
-        )
+        raise DataError("the last message must be a non-empty reply, with role 'assistant'")
     try:
         prompt = template.encode(template.render(before))
     except TokenizerError as error:
@@ -135,7 +133,7 @@ def _rows(source: Any, template: Template, end: int) -> Iterator[TraceRow]:
         case RunsSource():
             yield from _from_runs(source, template, end)
         case _:
-            raise TypeError(f"no source of traces: {source!r}")
+            raise TypeError(f"unknown source of traces: {source!r}")
 
 
 def _from_messages(file: Path, template: Template, end: int) -> Iterator[TraceRow]:
@@ -155,7 +153,7 @@ def _from_records(file: Path, min_reward: float | None) -> Iterator[TraceRow]:
         if len(record.response_ids) != len(record.loss_mask) or not record.prompt_ids:
             raise DataError(
                 f"{lines.where(place)}: {len(record.prompt_ids)} prompt_ids, {len(record.response_ids)} response_ids "
-                f"and {len(record.loss_mask)} values of loss_mask do not fit together"
+                f"and {len(record.loss_mask)} values of loss_mask do not match"
             )
         if record.reward is not None and (min_reward is None or record.reward >= min_reward):
             yield TraceRow(

@@ -1,4 +1,4 @@
-"""One session of a training: its parts, and what happens between them from step to step."""
+"""One session of a training: its parts, and how they interact from step to step."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from memagent_train.trainer import RolloutTrainer
 
 
 class Training:
-    """The parts of a session, put together. Close it.
+    """The parts of a session. Close it after use.
 
     Args:
         config: the settings.
-        folder: of the run, gone back to its newest checkpoint.
-        process: this one among all that train together.
+        folder: the run's folder, rolled back to its newest checkpoint.
+        process: this process among those that train together.
         reports: where metrics are sent.
 
     Raises:
         ConfigError: a setting is wrong.
-        CheckpointMismatch: the run was begun with other data, or another wording.
+        CheckpointMismatch: the run was started with other data, or another wording.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Training:
         self.done = self.newest is not None and self.newest.step >= config.optimizer.steps
         done = self.newest.step if self.newest else 0
         self.watch = SilentWatcher(Board(config.optimizer.steps, done))
-        """Is told how it goes on."""
+        """Receives the progress."""
         self._begun: int | None = None
         self._groups = 0
         tokenizer = load_tokenizer(config.model)
@@ -90,7 +90,7 @@ class Training:
             raise
 
     def _divide(self, data: Data) -> tuple[Data, dict[int, Data]]:
-        """What is trained on, and what is held out, by length; noted with the run, or compared with what it notes."""
+        """Training data, and held-out data by length; recorded with the run, or compared with its record."""
         settings = self.config.evaluation
         held_out: dict[int, Data] = {}
         if settings.columns:
@@ -101,7 +101,7 @@ class Training:
         return data, held_out
 
     def _wording(self) -> str:
-        """Keeps the memory agent's prompt set with the run, and says which it is."""
+        """Saves the memory agent's prompt set with the run, and returns its identity."""
         if self.config.agent.use != MEMORY:
             return ""
         prompts = PromptSet.load(self.config.agent.prompts)
@@ -110,7 +110,7 @@ class Training:
         return f"{prompts.name}:{prompts.hash}"
 
     def _model(self) -> PreTrainedModel:
-        """What is trained; or what came of it, where nothing but an evaluation is left to do."""
+        """The model to train; or the trained one, if only an evaluation is left to do."""
         if self.done and self.newest is not None:
             return with_checkpoint(self.config.model, self.newest.path)
         return load_model(self.config.model)
@@ -154,16 +154,16 @@ class Training:
             cpu=config.resources.device == "cpu",
         )
         arguments.disable_tqdm = True
-        # Its warnings are of weights that are tied, at each resume.
+        # It warns about tied weights at each resume.
         arguments.log_level = arguments.log_level_replica = "error"
         arguments.project, arguments.run_name = config.logging.project, self.folder.path.name
         return arguments
 
     def run(self) -> None:
-        """Trains to the last step, from the newest whole checkpoint on, and evaluates as the settings ask.
+        """Trains from the newest complete checkpoint to the last step, and evaluates as configured.
 
         Raises:
-            TrainingError: it cannot go on; the newest checkpoint is whole.
+            TrainingError: it can't continue; the newest checkpoint is intact.
         """
         if not self.done:
             newest = self.newest
@@ -175,11 +175,11 @@ class Training:
         """Makes the rollouts of some samples, with the weights of the step in place.
 
         Args:
-            indices: of samples.
+            indices: indexes of samples.
             group_size: G rollouts of each.
 
         Returns:
-            len(indices) * G, those of a sample side by side.
+            len(indices) * G rollouts, those of a sample adjacent.
         """
         step = self.trainer.step + 1
         if self._begun != step:
@@ -202,7 +202,7 @@ class Training:
         )
 
     def _begin(self, step: int) -> None:
-        """Before the first rollouts of a step: every process comes by here once."""
+        """Called once by every process before the first rollouts of a step."""
         self._begun, self._groups = step, 0
         self._send_weights()
         self._evaluate_if_due(step - 1)
@@ -223,7 +223,7 @@ class Training:
     def log_rollouts(
         self, step: int, rollouts: Sequence[Rollout], advantages: Sequence[float]
     ) -> None:
-        """Writes down what a step rolled out, and how busy the engine was."""
+        """Logs a step's rollouts, and the engine's utilisation."""
         reading = self.policy.meter.read().as_metrics()
         self.trainer.note({f"engine/{name}": value for name, value in reading.items()})
         every = self.config.logging.rollouts
@@ -245,5 +245,5 @@ class Training:
         self.watch.note_step(step, figures)  # who watches is known only after the keeper is made
 
     def close(self) -> None:
-        """Ends what the session began."""
+        """Ends what the session started."""
         self.rolling.close()

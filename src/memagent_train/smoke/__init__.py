@@ -1,5 +1,5 @@
-"""A whole training in minutes on a CPU: `python -m memagent_train.smoke`. CI's proof that it learns, and an example.
+"""A whole training in minutes on a CPU: `python -m memagent_train.smoke`. CI's proof that training works.
 
-`folder` makes what a user brings (settings, wording, model, traces), `stages` is what the commands do with it, and
-`findings` what has to come out. `task`, `expert`, `tokenizer`, `model` and `control` are what it is made of.
+`folder` makes what a user would bring (settings, wording, model, traces), `stages` runs the commands on it, and
+`findings` checks the results. `task`, `expert`, `tokenizer`, `model` and `control` are its parts.
 """

@@ -1,4 +1,4 @@
-"""`python -m memagent_train.smoke`: trains, says what was found, and fails where a claim does."""
+"""`python -m memagent_train.smoke`: trains, prints the findings, and fails if a claim does."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def command(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="A new folder for all that is made. Default: one among the temporary files.",
+            help="A new folder for all output. Default: a temporary one.",
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
 ) -> None:
-    """Train a tiny model to carry a value through a memory: GRPO has to help, and random rewards must not.
+    """Train a tiny model to carry a value through a memory: GRPO must help, and random rewards must not.
 
-    Exit codes: 0 all claims hold; 1 one does not, or an unforeseen error; others as those of memagent-train.
+    Exit codes: 0 all claims hold; 1 one does not, or unexpected error; others as for memagent-train.
     """
     begun = time.monotonic()
     with training(Going()):
@@ -46,7 +46,7 @@ def command(
 
 
 def tell(findings: Findings, seconds: float) -> int:
-    """Prints what was found, the figures on the last line.
+    """Prints the findings, with the figures on the last line.
 
     Returns:
         The exit code.

@@ -1,4 +1,4 @@
-"""Rewards that say nothing: what a training learns from them, it has not learnt from its rewards."""
+"""Uninformative rewards: whatever a training learns from them isn't due to its rewards."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from memagent.tasks import Sample
 
 
 async def toss(answer: str | None, sample: Sample) -> float:
-    """0 or 1 with equal chances, right answer or not; always the same for one answer to one sample."""
+    """0 or 1 with equal probability, whether the answer is right or not; always the same for an answer to a sample."""
     return float(random.Random(f"{sample.index}:{answer}").random() < 0.5)

@@ -1,4 +1,4 @@
-"""Who shows the policy how it is done: a program that reads as a memory agent should, and forgets at times."""
+"""The expert that the policy imitates: a program that reads like a memory agent should, but sometimes forgets."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from memagent_train.smoke.tokenizer import KINDS, NOTHING
 
 
 class Expert:
-    """Replies to a memory agent's calls in the relay; `ScriptedModel` makes a model of it.
+    """Replies to a memory agent's calls in the relay; `ScriptedModel` turns it into a model.
 
-    It notes the value that the question asks for, and carries it. What it forgets, it has lost for good. A policy that
-    imitates it forgets as often, and has all that it takes to find out that it should not: so there is something left
-    to learn from rewards, and a start to learn it from.
+    It notes the value that the question asks for, and carries it. What it forgets is lost for good. A policy that
+    imitates it forgets as often, but can discover that it shouldn't: so there is something left
+    to learn from rewards, and a starting point for it.
 
     Args:
-        forgets: chance that an update loses a value, 0 to 1.
-        seed: of when that is.
+        forgets: probability that an update loses a value, 0 to 1.
+        seed: seed of the forgetting.
     """
 
     def __init__(self, *, forgets: float = 0.0, seed: int = 0) -> None:
@@ -30,7 +30,7 @@ class Expert:
             return memory
         values = KINDS[request.parts["question"]]
         said = [word for word in request.parts["chunk"].split() if word in values]
-        # By what is read, not by what came before: calls come in any order.
+        # Depends on what is read, not on earlier calls, which come in any order.
         if random.Random(f"{self._seed}:{request.parts['chunk']}").random() < self._forgets:
             return NOTHING
         return said[0] if said else memory

@@ -1,4 +1,4 @@
-"""What a smoke training has to show, and whether it did."""
+"""The claims of a smoke training, and whether they hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Reward:
     high: float
 
     def above(self, other: Reward) -> bool:
-        """Whether it is higher, and the two intervals do not even touch."""
+        """Whether it is higher, with disjoint intervals."""
         return self.low > other.high
 
     def __str__(self) -> str:
@@ -30,14 +30,14 @@ class Findings:
     after: Reward
     """After GRPO."""
     control: Reward
-    """After as much GRPO from the same start, with random rewards."""
+    """After the same amount of GRPO from the same start, with random rewards."""
     longer_before: Reward
-    """As `before`, on documents twice as long."""
+    """Like `before`, on documents twice as long."""
     longer_after: Reward
 
     @property
     def claims(self) -> dict[str, bool]:
-        """What has to hold, and whether it does. `>`: the 95% intervals do not touch."""
+        """The claims, and whether they hold. `>`: the 95% intervals are disjoint."""
         return {
             "GRPO helps: after > before": self.after.above(self.before),
             "random rewards do not help: not control > before": not self.control.above(self.before),

@@ -1,4 +1,4 @@
-"""The folder of a smoke training, as a user's might look before the first command."""
+"""The folder of a smoke training, as a user might prepare it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from memagent_train.smoke.tokenizer import word_tokenizer
 START, TRACES = "start", "expert.jsonl"
 PROMPTS, SFT, GRPO = "prompts.toml", "sft.toml", "grpo.toml"
 DOCUMENTS = 800
-"""That the expert reads: 4,800 conversations."""
+"""Documents for the expert: 4,800 conversations."""
 FORGETS = 0.2
-"""An expert that forgets so often is right in 0.8^5 of all documents of five chunks, a third. From far less, GRPO finds
-no way up; from far more, it has little to show."""
+"""An expert that forgets this often is right for 0.8^5 of all documents with five chunks, a third. From far less,
+GRPO can't improve; from far more, there is little to improve."""
 UNTRAINED = 10**6
-"""Added to the seed of the expert's documents. Training's have seed 0: none of the expert's is among them."""
+"""Added to the seed of the expert's documents. Training uses seed 0, so it has none of them."""
 
 
 def lay_out(folder: Path, *, seed: int, documents: int = DOCUMENTS) -> None:
@@ -35,14 +35,14 @@ def lay_out(folder: Path, *, seed: int, documents: int = DOCUMENTS) -> None:
 
     Args:
         folder: new or empty.
-        seed: of the weights, and of what the expert reads and forgets.
-        documents: that the expert reads.
+        seed: seed of the weights, and of what the expert reads and forgets.
+        documents: number of documents for the expert.
 
     Raises:
-        ConfigError: the folder holds something.
+        ConfigError: the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"--out {str(folder)!r} is not empty: give a folder that is new")
+        raise ConfigError(f"--out {str(folder)!r} is not empty: give a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     for name in (PROMPTS, SFT, GRPO):
         text = resources.files("memagent_train.smoke").joinpath(name).read_text(encoding="utf-8")
@@ -60,7 +60,7 @@ def lay_out(folder: Path, *, seed: int, documents: int = DOCUMENTS) -> None:
 
 
 def reader(folder: Path, expert: Expert) -> MemoryAgent:
-    """The agent of the training's settings, with an expert in the place of the policy. Close it."""
+    """The agent of the training's settings, with an expert in place of the policy. Close it after use."""
     settings = load_train(folder / GRPO).agent
     return MemoryAgent(
         ScriptedModel(expert, window=settings.window, counter=load_counter(folder / START)),
@@ -73,5 +73,5 @@ def reader(folder: Path, expert: Expert) -> MemoryAgent:
 
 
 async def read(agent: MemoryAgent, samples: Iterable[Sample]) -> list[Result]:
-    """Has all documents read and questions answered."""
+    """Reads all documents and answers their questions."""
     return await asyncio.gather(*(agent.aask(one.context, one.question) for one in samples))

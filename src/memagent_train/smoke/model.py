@@ -1,4 +1,4 @@
-"""A model small enough to be trained on a CPU in minutes."""
+"""A model small enough to train on a CPU in minutes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from memagent_train.smoke.tokenizer import END, PAD
 
 WINDOW = 128
-"""Most positions that the model is made for."""
+"""Maximum number of positions."""
 INITIAL = 0.06
-"""Standard deviation of the weights at first. With the usual 0.02, 64 dimensions learn to copy a word four times as
+"""Initial standard deviation of the weights. With the usual 0.02, 64 dimensions learn to copy a word four times as
 slowly."""
 
 
 def tiny_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> Qwen3ForCausalLM:
-    """Makes a Qwen3 of two layers with random weights (about 100,000).
+    """Makes a Qwen3 with two layers and random weights (about 100,000).
 
     Args:
-        tokenizer: names the end and padding tokens, and how many words there are.
-        seed: of the weights.
+        tokenizer: defines the end and padding tokens, and the vocabulary size.
+        seed: seed of the weights.
     """
     torch.manual_seed(seed)
     ids = tokenizer.get_vocab()

@@ -22,28 +22,28 @@ from memagent_train.smoke.folder import GRPO, SFT, lay_out
 
 Say = Callable[[str], None]
 RANDOM = ("reward.use=memagent_train.smoke.control:toss", "evaluation.lengths=[]")
-"""Settings of the control. It is not evaluated while it trains: an evaluation takes the rewards of the training."""
+"""Settings of the control. It isn't evaluated during training: that would use its random rewards."""
 
 
 def smoke(folder: Path, *, seed: int, say: Say) -> Findings:
     """Trains a tiny model, and a control.
 
     Args:
-        folder: new or empty. What it holds in the end can be looked at, and trained on by hand.
-        seed: of everything.
-        say: tells people how it goes on, a line at a time.
+        folder: new or empty. Afterwards you can inspect its content, and continue training by hand.
+        seed: seed of everything.
+        say: prints progress, a line at a time.
 
     Raises:
-        ConfigError: the folder holds something.
-        MemagentError: as the stages do.
+        ConfigError: the folder is not empty.
+        MemagentError: a stage failed.
     """
-    with _stage("an expert, who forgets, reads documents", say):
+    with _stage("a forgetful expert reads documents", say):
         lay_out(folder, seed=seed)
     return learn(folder, seed=seed, say=say)
 
 
 def learn(folder: Path, *, seed: int, say: Say) -> Findings:
-    """The stages behind the first, by the settings in a folder that was laid out; see `smoke`."""
+    """The stages after the first, with the settings in a prepared folder; see `smoke`."""
     with _stage("warm start: the policy imitates the expert", say):
         warm_start(load_sft(folder / SFT, [f"optimizer.seed={seed}"]), folder / "sft")
         export(folder / "sft", folder / "warm")
@@ -67,7 +67,7 @@ def learn(folder: Path, *, seed: int, say: Say) -> Findings:
 
 
 def _control(folder: Path, config: TrainConfig) -> Reward:
-    """The reward of the control's policy, by the settings of the training that it is compared with."""
+    """The reward of the control's policy, with the settings of the training that it is compared with."""
     length, n = config.evaluation.lengths[0], config.evaluation.n
     cells = evaluate(run_target(folder / "control"), config, lengths=[length], n=n)
     estimate = cells[0].estimate

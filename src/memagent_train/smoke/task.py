@@ -1,4 +1,4 @@
-"""The relay: a value is said once, at the start of a document, and asked for at its end."""
+"""The relay: a value occurs once, at the start of a document, and is asked for at its end."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from memagent_train.smoke.tokenizer import FILLER, KINDS
 CHUNK_TOKENS = 32
 """The smallest chunk that `ContextBudget` allows."""
 LENGTH = 5 * CHUNK_TOKENS
-"""Five chunks: a value that is said in the first has to be carried over the other four."""
+"""Five chunks: a value from the first must be carried over the other four."""
 OTHERS = 2
-"""Values of other kinds in each chunk: a memory that takes one of them up has lost its own."""
+"""Values of other kinds in each chunk: a memory that picks one of them up has lost the right one."""
 
 
 class Relay:
-    """Documents of filler words and values, of which a question asks for the only one of its kind.
+    """Documents of filler words and values, with a question about the only one of its kind.
 
-    That one stands among the first 32 words, values of other kinds stand everywhere.
+    That one is among the first 32 words; values of other kinds are everywhere.
 
     Args:
-        seed: of all samples.
+        seed: seed of all samples.
         length: words of a document, a multiple of 32.
 
     Raises:
-        ConfigError: the length is none.
+        ConfigError: the length is invalid.
     """
 
     name = "relay"
@@ -34,9 +34,7 @@ class Relay:
 
     def __init__(self, *, seed: int = 0, length: int = LENGTH) -> None:
         if length < CHUNK_TOKENS or length % CHUNK_TOKENS:
-            raise ConfigError(
-                f"length={length!r}: documents of this task have {CHUNK_TOKENS} words or a multiple of that"
-            )
+            raise ConfigError(f"length must be a multiple of {CHUNK_TOKENS} words, got {length!r}")
         self.seed, self.length = seed, length
 
     @property
@@ -69,7 +67,7 @@ class Relay:
 
 
 def _part(draw: random.Random, kind: str, said: list[str]) -> list[str]:
-    """32 words in any order: what is said, values of other kinds, and filler."""
+    """32 words in random order: the value, if any, values of other kinds, and filler."""
     others = [word for other in KINDS if other != kind for word in KINDS[other]]
     words = said + draw.choices(others, k=OTHERS)
     words += draw.choices(FILLER, k=CHUNK_TOKENS - len(words))

@@ -1,4 +1,4 @@
-"""A tokenizer of 64 words, for a model that has to learn its language in a minute."""
+"""A tokenizer of 64 words, for a model that must learn its language in a minute."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ROLES = ("<system>", "<user>", "<assistant>")
 NOTHING = "none"
 """An empty memory."""
 WORDING = ("ask", "note", "read", "write", "answer", NOTHING, "keep", "done")
-"""What prompts.toml says."""
+"""The words of prompts.toml."""
 KINDS = {
     "number": ("one", "two", "three", "four", "five", "six"),
     "colour": ("red", "orange", "green", "blue", "brown", "white"),
     "animal": ("bear", "cat", "dog", "fox", "goat", "hare"),
 }
-"""What questions ask for, and the values of each kind."""
+"""The kinds that questions ask for, and the values of each."""
 STORY = (
     "the sun was low over a hill and we went by on foot with bread in our bags till rain fell so then "
     "home it is far to go"
@@ -31,10 +31,10 @@ CHAT_TEMPLATE = (
 
 
 def word_tokenizer() -> PreTrainedTokenizerFast:
-    """Makes the tokenizer: a token a word, divided at white space.
+    """Makes the tokenizer: one token per word, split at white space.
 
-    Its chat template puts a role's token before each message and `<end>` behind it, so a prompt is a prefix of
-    the conversation that goes on from it.
+    Its chat template puts a role's token before each message and `<end>` after it, so a prompt is a prefix of
+    the conversation that continues it.
     """
     words = (
         PAD,

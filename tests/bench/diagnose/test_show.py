@@ -94,7 +94,7 @@ def test_a_narrow_console_gets_whole_figures(found: Diagnosis) -> None:
 
 def test_remarks_say_what_is_left_out_and_what_is_strange(found: Diagnosis) -> None:
     text = shown(found)
-    assert "1 record of systems that keep no memory: left out." in text
+    assert "1 record of systems without a memory: left out." in text
     assert "1 sample without an answer: left out." in text
     assert "1 run left out: not in the run store." in text
     assert "1 reference answered right though no memory was seen to hold it" in text
@@ -103,8 +103,8 @@ def test_remarks_say_what_is_left_out_and_what_is_strange(found: Diagnosis) -> N
 
 def test_a_folder_with_nothing_to_follow_says_so(tmp_path: Path) -> None:
     assert shown(Diagnosis(tmp_path, without_run=2), 5).splitlines() == [
-        "There is nothing to diagnose: no answered sample has a run that can be followed.",
-        "2 records of systems that keep no memory: left out.",
+        "There is nothing to diagnose: no answered sample has a run that can be traced.",
+        "2 records of systems without a memory: left out.",
     ]
 
 
@@ -123,7 +123,7 @@ def test_misses_are_listed_with_the_step_that_decided_them(found: Diagnosis) -> 
     assert "sample 2, memory: unread-at-answer" in unread
     assert "- The number is 123456." in unread
     assert "+ [bold]654321" in unread
-    assert "chunk 2, characters 800 to 1,200: the memory was kept as it was" in kept
+    assert "chunk 2, characters 800 to 1,200: the memory was kept unchanged" in kept
     assert "the run had settled before the place was read" in early
     assert "the memory was cut from 1,999 to " in cut
     assert shown(found, 2).count("memagent show ") == 2

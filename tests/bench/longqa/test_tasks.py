@@ -198,7 +198,7 @@ def test_the_last_question_is_the_last_sample(options: DataOptions) -> None:
     assert len(task) == 8
     task.sample(7)
     for index in (8, -1):
-        with pytest.raises(ConfigError, match=f"no sample {index}: its data hold 8 questions"):
+        with pytest.raises(ConfigError, match=f"no sample {index}: its data has 8 questions"):
             task.sample(index)
 
 

@@ -31,7 +31,7 @@ def test_one_value_for_all() -> None:
     assert found["commit"].values == (("c5d985f0c5d9", ""),)
     assert found["haystack"].values == (("essays (shipped book)", ""),)
     assert found["nested lengths"].values == (("no", ""),)
-    assert found["samples of each task and length"].values == (("1", ""),)
+    assert found["samples per task and length"].values == (("1", ""),)
     assert found["run on"].values == (("2026-11-21", ""),)
     assert "query-first" in found["question"].values[0][0]
 
@@ -117,7 +117,7 @@ def test_partial_tasks() -> None:
 
 def test_few_samples_say_how_good_they_are() -> None:
     """Wilson at 0.5 with 25: 1.96 sqrt(0.25/25 + 0.96/625) / 1.154 is 0.18."""
-    assert "25 samples: such a score is good to ±18 points" in warned(
+    assert "25 samples: near 50, such a score has a margin of ±18 points" in warned(
         *(record(index=i) for i in range(25))
     )
 

@@ -302,7 +302,7 @@ def test_what_cannot_be_reported_is_a_typed_error(tmp_path: Path) -> None:
         make_report([write(tmp_path / "empty", [])], out)
     with pytest.raises(StoreError, match="no records in"):
         make_report([tmp_path / "missing"], out)
-    with pytest.raises(ConfigError, match="baseline='other' is none of the systems here: 'memory'"):
+    with pytest.raises(ConfigError, match="baseline='other' is not one of the systems: 'memory'"):
         make_report([folder], out, baseline="other")
     with pytest.raises(ConfigError, match="primary cell 'vt@8k' is not in the records"):
         make_report([folder], out, primary=["vt@8k"])

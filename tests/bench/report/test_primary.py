@@ -68,7 +68,7 @@ def test_other_documents_are_compared_and_not_tested() -> None:
         ("vt@many", "is no length"),
         (
             "vt@8k",
-            "is not in the records; there are the tasks mean, niah_single_1 and the lengths 8K",
+            "is not in the records; the tasks are mean, niah_single_1 and the lengths 8K",
         ),
         ("mean@1m", "is not in the records"),
     ],

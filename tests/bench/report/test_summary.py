@@ -27,7 +27,7 @@ def test_one_record() -> None:
         lead
         == "On niah_single_1, memory scores 100.0 of 100 at 8K (95% interval 20.7–100.0, 1 sample)."
     )
-    assert more == "It makes 1.00 times the calls predicted."
+    assert more == "It makes 1.00 times the predicted calls."
 
 
 def test_a_loss_that_is_shown() -> None:
@@ -71,12 +71,12 @@ def test_many_comparisons_are_only_counted() -> None:
         *run(("memory", "direct", "bm25", "extractive", "map-reduce", "memory-gate"), n=6)
     )
     assert "Of 5 primary comparisons with memory, " in more
-    assert "; 2 more score less." in more
+    assert "; 2 others score lower." in more
 
 
 def test_calls_that_were_not_predicted() -> None:
     _, more = told(record(usage=Usage(calls=6), predicted_calls=3))
-    assert "It makes 2.00 times the calls predicted." in more
+    assert "It makes 2.00 times the predicted calls." in more
 
 
 def test_effective_length_of_a_whole_run_with_the_published_prompt() -> None:

@@ -63,8 +63,8 @@ def test_several_folders_are_sections_and_failures_are_said(tmp_path: Path) -> N
     report = make_session_report(folders, tmp_path / "out")
     assert read(report.page).tags["section"] == 2
     assert report.cautions == (
-        "one: failed, and counted as 0: 1 session; repeat the command to play them again.",
-        "two: from a source tree with changes that were not committed: 1 session.",
+        "one: 1 session failed, counted as 0; repeat the command to retry.",
+        "two: 1 session from a source tree with uncommitted changes.",
     )
 
 

@@ -204,7 +204,7 @@ class _Loop:
 
 async def test_a_frameworks_own_errors_are_translated(store: RunStore) -> None:
     peer = Peer("loop", setting(scripted(), store), _Loop(ValueError("size -5")))
-    with pytest.raises(MemagentError, match="loop failed by itself: ValueError: size -5"):
+    with pytest.raises(MemagentError, match="loop itself failed: ValueError: size -5"):
         await peer.answer(sample(haystack()), "r")
 
 

@@ -57,7 +57,7 @@ def test_a_tokenizer_of_another_model_is_refused(folder: Path) -> None:
     template = dict(content["added_tokens"][-1])
     content["added_tokens"] += [{**template, "id": 2000 + n, "content": f"<x{n}>"} for n in (0, 1)]
     file.write_text(json.dumps(content))
-    with pytest.raises(ConfigError, match="2002 tokens and the model 2000"):
+    with pytest.raises(ConfigError, match="2002 tokens, but the model only 2000"):
         load(str(folder), device="cpu")
 
 

@@ -88,7 +88,7 @@ def test_out_of_memory_of_one_row_is_a_typed_error() -> None:
 
 def test_limits_below_one_are_refused() -> None:
     for limits in ({"max_batch": 0}, {"max_batch_tokens": 0}):
-        with pytest.raises(ConfigError, match="give 1 or more"):
+        with pytest.raises(ConfigError, match="must be at least 1"):
             PaddedSampler(policy(), tokenizer(), **limits)
 
 

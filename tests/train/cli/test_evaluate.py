@@ -37,7 +37,7 @@ def test_a_model_is_evaluated_as_a_file_says(run: Path, capsys: pytest.CaptureFi
     evaluate(
         str(run.parent / "model"),
         config=run.parent / "train.toml",
-        lengths="own",
+        lengths="natural",
         samples=2,
         display=Display.JSON,
     )
@@ -52,6 +52,6 @@ def test_more_samples_than_were_held_out_are_cautioned_of(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evaluate(str(run), samples=4, display=Display.NONE)
-    assert "the run held 3 samples out, so some of these 4 may have been trained on" in " ".join(
+    assert "the run held out 3 samples, so it may have been trained on some of these 4" in " ".join(
         capsys.readouterr().err.split()
     )

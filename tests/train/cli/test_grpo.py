@@ -24,7 +24,7 @@ def test_config_shows_settings_that_read_back_and_the_plan(
 ) -> None:
     config(settings, ["batch.groups=3"], Display.PLAIN)
     shown = capsys.readouterr().out
-    tables, plan = shown.split("\nrollouts a step")
+    tables, plan = shown.split("\nrollouts per step")
     assert tomllib.loads(tables)["batch"]["groups"] == 3
     assert plan.split()[0] == "6"
     assert "memory: peak" in plan
@@ -34,7 +34,7 @@ def test_a_dry_run_begins_nothing(settings: Path, capsys: pytest.CaptureFixture[
     grpo(settings, settings.parent / "run", dry_run=True, display=Display.JSON)
     shown = json.loads(capsys.readouterr().out)
     assert shown["settings"]["optimizer"]["steps"] == 1
-    assert shown["plan"]["rollouts a step"] == "4"
+    assert shown["plan"]["rollouts per step"] == "4"
     assert not (settings.parent / "run").exists()
 
 

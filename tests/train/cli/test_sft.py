@@ -45,7 +45,7 @@ def test_it_says_what_it_learnt_from(settings: Path, capsys: pytest.CaptureFixtu
     sft(settings, settings.parent / "run", display=Display.PLAIN)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("1/2  loss ")
-    assert lines[-2] == "learnt from  1 conversations, 0 longer ones left out"
+    assert lines[-2] == "traces   1 conversations, 0 overlong ones dropped"
     sft(settings, settings.parent / "run", display=Display.JSON)
     told = json.loads(capsys.readouterr().out)
     assert (told["conversations"], told["steps"]) == (1, 2)

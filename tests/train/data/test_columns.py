@@ -74,7 +74,7 @@ def test_a_dot_goes_into_a_column_unless_one_has_that_name() -> None:
         ({}, {"document": ["a", 3]}, r"'document' holds 3 \(int\)"),
         ({}, {"question": 3}, r"'question' holds 3 \(int\)"),
         ({}, {"question": b"q"}, r"holds b'q' \(bytes\)"),
-        ({}, {"answers": []}, "'answers' holds no answer"),
+        ({}, {"answers": []}, "'answers' has no answer"),
         ({}, {"answers": None}, r"'answers' holds None"),
         ({}, {"answers": True}, r"'answers' holds True \(bool\)"),
         ({}, {"answers": ["a", " "]}, "'answers' is blank"),

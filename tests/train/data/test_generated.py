@@ -74,7 +74,7 @@ def test_a_length_can_be_asked_for() -> None:
         ({"kind": "task", "use": f"{OWN}:None_"}, "no function 'None_'"),
         ({"kind": "task", "use": f"{OWN}:NoTask"}, "lacks scorer, facts, sample"),
         ({"kind": "task", "use": f"{OWN}:Sums", "arguments": {"begin": 3}}, "begin"),
-        ({"kind": "task", "use": f"{OWN}:Broken"}, "made no sample 0: ZeroDivisionError"),
+        ({"kind": "task", "use": f"{OWN}:Broken"}, "failed to make sample 0: ZeroDivisionError"),
         ({"kind": "task", "use": f"{OWN}:Odd"}, "gave 'a text'"),
     ],
 )

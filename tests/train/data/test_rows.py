@@ -69,7 +69,7 @@ def test_rows_that_say_the_same_are_used_once(
     source = opened(jsonl(tmp_path / "a.jsonl", [*rows(3), again, rows(1)[0]]))
     assert len(source) == 3
     assert source.facts["twice"] == 2
-    assert "2 rows say what an earlier one says" in caplog.text
+    assert "2 rows repeat an earlier one" in caplog.text
 
 
 def test_a_score_that_there_is_not_is_refused(tmp_path: Path) -> None:

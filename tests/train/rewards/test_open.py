@@ -131,7 +131,7 @@ async def test_a_function_of_ones_own() -> None:
         rewards.verify(rollout("mapping")), rewards.verify(rollout("none"))
     )
     assert (mapping.reward, mapping.scores) == (0.5, {"precision": 0.25})
-    assert (none.status, none.error) == (Status.UNSCORED, "the reward function gave None")
+    assert (none.status, none.error) == (Status.UNSCORED, "the reward function returned None")
     unknown = await rewards.verify(rollout("x", sample=sample(columns={"cannot": lambda: 0})))
     assert unknown.status is Status.UNSCORED
     assert "pickle" in unknown.error

@@ -57,8 +57,8 @@ def test_an_agent_of_ones_own_cannot_be_planned(tmp_path: Path) -> None:
     found = step_cost(load_train(file))
     assert found.conversations is None
     lines = dict(found.lines())
-    assert lines["conversations a step"].startswith("unknown")
-    assert lines["conversations a pass"] == "unknown"
+    assert lines["conversations per step"].startswith("unknown")
+    assert lines["conversations per pass"] == "unknown"
 
 
 def test_calls_end_at_their_limit(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_step_can_be_named(run: Path) -> None:
     target = run_target(run, 1)
     assert target.checkpoint is not None
     assert target.checkpoint.updates == 2
-    with pytest.raises(ConfigError, match="no whole checkpoint of step 3; there are: 1, 2"):
+    with pytest.raises(ConfigError, match="no complete checkpoint of step 3; there are: 1, 2"):
         run_target(run, 3)
 
 
@@ -68,5 +68,5 @@ def test_what_is_no_run_is_named(tmp_path: Path) -> None:
         run_target(tmp_path)
     with open_run(tmp_path / "new", {"model": {"path": "m"}}, free=()):
         pass
-    with pytest.raises(ConfigError, match="has no whole checkpoint; there are: none"):
+    with pytest.raises(ConfigError, match="has no complete checkpoint; there are: none"):
         run_target(tmp_path / "new")

@@ -1,4 +1,4 @@
-"""Low-rank adapters: added to the weights of the model that they were trained on, and of no other one."""
+"""Low-rank adapters: merged into the weights of the model that they were trained on, and no other."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 SETTINGS, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-"""As peft names the files of an adapter."""
+"""peft's names for the files of an adapter."""
 BASE = "base_sha256"
-"""In the metadata of an adapter's weights: `weights_sha256` of the model that it belongs to."""
+"""Key in the metadata of an adapter's weights: `weights_sha256` of its model."""
 PLAIN = {"peft_type": "LORA", "bias": "none", "fan_in_fan_out": False, "use_dora": False}
-"""Settings with which merging is one product for each layer."""
+"""Settings with which merging is one product per layer."""
 PREFIX = "base_model.model."
 
 
 def merge_adapter(model: PreTrainedModel, base: Path, adapter: Path) -> None:
-    """Adds a LoRA adapter to the weights that it was trained on: W + alpha / r * B A (Hu et al., arXiv 2106.09685).
+    """Merges a LoRA adapter into the weights that it was trained on: W + alpha / r * B A (Hu et al., arXiv 2106.09685).
 
     Args:
-        model: loaded from `base`; changed in place.
+        model: loaded from `base`; modified in place.
         base: folder of the model.
-        adapter: folder as `memagent-train export --adapter` or peft writes it.
+        adapter: folder written by `memagent-train export --adapter` or peft.
 
     Raises:
-        ConfigError: the files cannot be read, the adapter is of another kind, or it belongs to another model.
+        ConfigError: the files can't be read, the adapter isn't plain LoRA, or it belongs to another model.
     """
     try:
         settings: dict[str, Any] = json.loads((adapter / SETTINGS).read_text(encoding="utf-8"))
@@ -46,8 +46,8 @@ def merge_adapter(model: PreTrainedModel, base: Path, adapter: Path) -> None:
             bound = (file.metadata() or {}).get(BASE)
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError, SafetensorError) as error:
         raise ConfigError(
-            f"{str(adapter)!r} holds no adapter that can be read ({type(error).__name__}: {error}): give a folder "
-            f"with {SETTINGS} and {WEIGHTS}, as memagent-train export --adapter writes it"
+            f"{str(adapter)!r} has no readable adapter ({type(error).__name__}: {error}): give a folder "
+            f"with {SETTINGS} and {WEIGHTS}, as written by memagent-train export --adapter"
         ) from error
     unlike = {
         name: settings[name] for name, plain in PLAIN.items() if settings.get(name, plain) != plain
@@ -59,7 +59,7 @@ def merge_adapter(model: PreTrainedModel, base: Path, adapter: Path) -> None:
         )
     if bound is not None and bound != weights_sha256(base):
         raise ConfigError(
-            f"the adapter {str(adapter)!r} was trained on another model than {str(base)!r}: their sha256 are "
+            f"the adapter {str(adapter)!r} was not trained on {str(base)!r}: the models' sha256 are "
             f"{bound} and {weights_sha256(base)}. Use it with the model that it was made for"
         )
     if settings.get("use_rslora"):
@@ -77,7 +77,7 @@ def merge_adapter(model: PreTrainedModel, base: Path, adapter: Path) -> None:
 
 
 def weights_sha256(folder: Path) -> str:
-    """Digest of a model's tensors, whatever files they are in: names, dtypes, shapes and values."""
+    """Digest of a model's tensors (names, dtypes, shapes and values), independent of how they are split into files."""
     found = hashlib.sha256()
     tensors: dict[str, Path] = {}
     for file in folder.glob("*.safetensors"):
@@ -92,7 +92,7 @@ def weights_sha256(folder: Path) -> str:
 
 
 def _pairs(weights: dict[str, Tensor], adapter: Path) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Name of a layer and its two factors, r x in and out x r."""
+    """A layer's name and its two factors, r x in and out x r."""
     for key in sorted(weights):
         name, _, which = key.removeprefix(PREFIX).partition(".lora_")
         other = key.replace(".lora_A.", ".lora_B.")

@@ -1,4 +1,4 @@
-"""Gathers requests into batches, and serves them in a thread."""
+"""Collects requests into batches, and serves them in a thread."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from memagent.models.transformers.loading import is_out_of_memory
 from memagent.models.transformers.sampler import Sampled, make_closed_error, settle
 
 LINGER = (0.002, 0.05)
-"""Least and most seconds without a new request after which a batch is begun; between them it is half of what the last
-batch took, as long as fewer wait than were there when that one was begun. Agents whose calls ended together come back
-one after the other, and twice the rows take far less than twice the time. Measured with 64 memory agents at a model of
-100,000 weights: 26 to 33 batches instead of 54 to 82, and 10 to 25% less time a call than with 0.002 alone."""
+"""Minimum and maximum seconds without a new request before a batch starts; within them, half the time of the last
+batch, as long as fewer requests wait than when that one started. Agents whose calls ended together come back
+one after the other, and twice the rows take far less than twice the time. Measured with 64 memory agents on a model
+of 100,000 weights: 26 to 33 batches instead of 54 to 82, and 10 to 25% less time per call than with 0.002 alone."""
 
 
 @dataclass(eq=False)
 class Request:
-    """One prompt that waits for its reply."""
+    """One prompt waiting for its reply."""
 
     prompt_ids: Sequence[int]
     max_tokens: int
     sampling: Sampling
     seed: int | None
     stopped: Callable[[Sequence[int]], bool] = lambda _: False
-    """Whether the ids of a reply so far end it."""
+    """Whether a reply with these ids is complete."""
     reply: Future[Sampled] = field(default_factory=Future[Sampled])
-    """Done as soon as nobody waits for what the model draws."""
+    """Done once nobody waits for the reply."""
 
     def wants_more(self, ids: Sequence[int], ends: Sequence[int]) -> bool:
-        """Whether the reply goes on behind these ids, at least one."""
+        """Whether the reply continues after these ids (at least one)."""
         return not (
             ids[-1] in ends or len(ids) >= self.max_tokens or self.reply.done() or self.stopped(ids)
         )
 
 
 Serve = Callable[[Sequence[Request]], "Sequence[Sampled | Exception]"]
-"""Generates one batch, and gives a reply to each request in order; any for those that are done by then."""
+"""Generates one batch and returns a reply per request, in order; for requests already done, anything."""
 
 
 class Batcher:
     """Serves requests in batches, from one thread, until it is closed.
 
-    A batch holds requests of one `Sampling`: the one that has waited longest, and those nearest to it in length, so
-    that little is padding and none waits for ever. A batch that does not fit the device's memory is halved, and no
-    larger one is tried again. `max_batch` and `max_tokens` are those of `PaddedSampler`.
+    A batch holds requests with the same `Sampling`: the one that has waited longest and those closest to it in
+    length, so there is little padding and none waits forever. A batch that does not fit the device's memory is halved,
+    and no larger one is tried again. `max_batch` and `max_tokens` are those of `PaddedSampler`.
     """
 
     def __init__(self, serve: Serve, *, max_batch: int, max_tokens: int | None) -> None:
@@ -74,7 +74,7 @@ class Batcher:
             settle(request.reply, make_closed_error())
 
     def close(self, *, wait: bool = True) -> None:
-        """Fails what waits and what is served, and ends the thread, which is waited for unless told otherwise."""
+        """Fails all pending requests and ends the thread; waits for it unless told otherwise."""
         self._closing.set()
         self._queue.put(None)
         for request in self._serving:
@@ -92,7 +92,7 @@ class Batcher:
             settle(request.reply, make_closed_error())
 
     def _gather(self) -> bool:
-        """Waits until there is a batch to serve; False when the batcher was closed."""
+        """Waits until there is a batch to serve; False if the batcher was closed."""
         while len(self._waiting) < self._most:
             patience = self._linger if len(self._waiting) < self._expected else LINGER[0]
             try:
@@ -105,7 +105,7 @@ class Batcher:
         return not self._closing.is_set()
 
     def _take(self) -> list[Request]:
-        """The next batch, taken out of what waits; empty where nobody waits for a reply any more."""
+        """The next batch, removed from the queue; empty if nobody waits for a reply any more."""
         waiting = [request for request in self._waiting if not request.reply.done()]
         batch = list[Request]()
         self._expected = len(waiting)
@@ -124,7 +124,7 @@ class Batcher:
         return batch
 
     def _answer(self, batch: Sequence[Request]) -> None:
-        """Serves a batch, in halves where it does not fit into memory."""
+        """Serves a batch, in halves if it does not fit in memory."""
         batch = [request for request in batch if not request.reply.done()]
         if not batch:
             return
@@ -151,10 +151,10 @@ def _failure(request: Request, error: Exception) -> ModelError:
         return error
     if is_out_of_memory(error):
         failure = DeviceFull(
-            f"one conversation of {len(request.prompt_ids)} prompt tokens and at most {request.max_tokens} sampled "
-            f"ones does not fit the device by itself ({error}): use a smaller window or model"
+            f"a single conversation of {len(request.prompt_ids)} prompt tokens and up to {request.max_tokens} sampled "
+            f"ones does not fit the device ({error}): use a smaller window or model"
         )
     else:
-        failure = ModelError(f"the model failed while it generated: {error!r}")
+        failure = ModelError(f"the model failed while generating: {error!r}")
     failure.__cause__ = error
     return failure

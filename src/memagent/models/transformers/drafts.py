@@ -1,6 +1,6 @@
-"""Drafts of what comes next, found in the text so far, since a model that rewrites its memory repeats most of it.
+"""Drafts the next tokens from the text so far, since a model that rewrites its memory repeats most of it.
 
-A pass checks a whole draft at once, and what is drawn stays the same: speculative decoding (Leviathan et al. 2023) with
+One pass verifies a whole draft, and the output is unchanged: speculative decoding (Leviathan et al. 2023) with
 n-grams of the prompt as the draft model (Saxena 2023, "prompt lookup decoding").
 """
 
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from memagent.models.transformers.batching import Request
 
 NGRAMS = (6, 5, 4, 3, 2)
-"""Lengths of the ends of a text that are looked for in it, the longest first."""
+"""Lengths of the suffixes to look up in the text, longest first."""
 WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""Ids of each row in a pass: the last one, and its draft."""
+"""Ids per row in a pass: the last one plus its draft."""
 PASS = 16
-"""A pass over few ids takes as long as a pass over one and so many more would: measured with a model of 135M weights on
-two CPU cores; GPUs have more to spare."""
+"""Cost of a pass over several ids, in passes over one: measured with a model of 135M weights on
+two CPU cores; GPUs have more headroom."""
 LOGITS = 2**24
-"""Most logits of a pass (64 MiB)."""
+"""Maximum logits per pass (64 MiB)."""
 MEMORY = 0.8
-"""How much of what is known of a row's drafts stays after each of them."""
+"""Decay per draft of a row's draft statistics."""
 RIGHT = 4.0
-"""Ids that drafts are taken to have had right, against one that was wrong, before any is checked: memories that were
-copied sentence by sentence took 4% fewer passes' time than with 1, and 8 saved little more."""
+"""Prior number of right draft ids, against one wrong one: with memories copied sentence by sentence, passes took 4%
+less time than with 1, and 8 saved little more."""
 TRIED = frozenset({"gpt2", "llama", "mistral", "qwen2", "qwen3"})
-"""Architectures that the tests draft with. Others may take a cache for something else, or none at all."""
+"""Architectures tested with drafts. Others may use the cache differently, or not at all."""
 
 
 def verifies(model: PreTrainedModel) -> bool:
-    """Whether drafts can be checked, so that no reply depends on them.
+    """Whether drafts can be verified without affecting replies.
 
-    Not in half precision, where a pass over many ids rounds otherwise than one over each; not where a position's
-    rotation depends on how long the text is; and not with sliding windows and recurrent layers, whose caches cannot
-    forget an id.
+    Not in half precision, where a pass over many ids rounds differently from passes over each; not if a position's
+    rotation depends on the text's length; and not with sliding windows and recurrent layers, whose caches cannot
+    drop an id.
     """
     config: Any = model.config
     if config.model_type not in TRIED or model.dtype != torch.float32:
@@ -59,7 +59,7 @@ def verifies(model: PreTrainedModel) -> bool:
 
 
 def guess(text: str, longest: int) -> str:
-    """What followed the end of a text where it stood first, at most `longest` characters; empty if it stood nowhere."""
+    """What followed the first earlier occurrence of a text's suffix, up to `longest` characters; may be empty."""
     for length in NGRAMS:
         if len(text) > length:
             at = text.find(text[-length:], 0, -1)
@@ -69,11 +69,11 @@ def guess(text: str, longest: int) -> str:
 
 
 class _Row:
-    """A prompt and its reply, while it is drawn."""
+    """A prompt and its reply in progress."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        # Ids as characters, for Python's search: a million would fit, and vocabularies have less.
+        # Ids as characters, for Python's search: a million would fit, and vocabularies are smaller.
         self.text = "".join(map(chr, request.prompt_ids))
         self.ids: list[int] = []
         self.logprobs: list[float] = []
@@ -83,13 +83,13 @@ class _Row:
         self._uniforms: list[float] = []
 
     def uniforms(self, count: int) -> list[float]:
-        """A number from [0, 1) for each of the next places: a place's own, whatever is drafted for it."""
+        """A number from [0, 1) for each of the next positions, independent of the draft."""
         while len(self._uniforms) < len(self.ids) + count:
             self._uniforms.append(self._stream.random())
         return self._uniforms[len(self.ids) : len(self.ids) + count]
 
     def gains(self) -> list[float]:
-        """Ids that a pass over each of `WIDTHS` is expected to add."""
+        """Expected number of ids added by a pass of each of `WIDTHS`."""
         chance = (self._right + RIGHT) / (self._right + self._wrong + RIGHT + 1)
         sums = [1.0]
         for place in range(1, WIDTHS[-1]):
@@ -97,9 +97,9 @@ class _Row:
         return [sums[width - 1] for width in WIDTHS]
 
     def add(self, ids: Sequence[int], logprobs: Sequence[float], ends: Sequence[int]) -> int:
-        """Takes what was drawn for the last id and its draft, as far as that was right; returns how many ids.
+        """Accepts the ids drawn for the last id and its draft, as far as the draft was right; returns how many.
 
-        None of it behind the reply's end: then 0.
+        Nothing is accepted after the reply's end: then 0.
         """
         drafted = [*map(ord, self.draft)]
         checked = min(len(drafted), len(ids) - 1)
@@ -124,10 +124,10 @@ class _Row:
 def draw_with_drafts(
     model: PreTrainedModel, batch: Sequence[Request], ends: Sequence[int], pad: int
 ) -> list[tuple[list[int], list[float]]]:
-    """Draws B replies of one sampling from a model that `verifies`, in eval mode; returns their ids and log-probs.
+    """Draws B replies with one sampling from a model that `verifies`, in eval mode; returns their ids and log-probs.
 
-    A prompt that several requests have is read once. Each further pass is over the last id of a row and its draft. What
-    a pass got wrong is cut from the cache, or masked where it was right for another row.
+    A prompt shared by several requests is processed once. Each further pass covers the last id of a row and its draft.
+    Wrong draft ids are cut from the cache, or masked if they were right for another row.
     """
     rows = [_Row(request) for request in batch]
     prompts = list(dict.fromkeys(row.text for row in rows))
@@ -183,7 +183,7 @@ def draw_with_drafts(
 
 
 def _draft(rows: Sequence[_Row], most: int) -> int:
-    """Gives each row its draft; returns the ids of a row in the pass that checks them: what adds most for its time."""
+    """Gives each row its draft; returns the width of the verifying pass: the one that adds most ids for its time."""
     for row in rows:
         left = row.request.max_tokens - len(row.ids) - 1
         row.draft = guess(row.text, min(left, WIDTHS[-1] - 1))

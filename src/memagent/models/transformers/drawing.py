@@ -1,4 +1,4 @@
-"""Draws ids within transformers' `generate`, and keeps their log-probabilities and nothing larger."""
+"""Draws ids within transformers' `generate`, keeping only their log-probabilities."""
 
 # ruff: noqa: N803, N806  (names of tensors end in their dimensions)
 
@@ -19,10 +19,10 @@ from memagent.models.transformers.batching import Request
 def generation_settings(
     model: PreTrainedModel, *, ends: Sequence[int], pad: int
 ) -> Generator[None]:
-    """Readies a module for drawing, with ids that end a reply and one that fills rows up; leaves it as it was.
+    """Prepares a module for drawing, with end and padding ids; restores it afterwards.
 
-    Eval mode, since dropout would make log-probs of another model; and a generation config without anything of the
-    model's own, since a repetition penalty, say, would draw from another distribution than the one that is trained.
+    Uses eval mode, since dropout would give another model's log-probs, and a generation config without the model's
+    settings, since a repetition penalty, say, would draw from another distribution than the one being trained.
     """
     training = [module for module in model.modules() if module.training]
     config = model.generation_config
@@ -41,7 +41,7 @@ def generation_settings(
 def left_padded(
     rows: Sequence[Sequence[int]], pad: int, device: torch.device
 ) -> dict[str, torch.Tensor]:
-    """`(B, S)` ids of B rows, and their attention mask, as models take them."""
+    """`(B, S)` ids of B rows, and their attention mask."""
     ids = [torch.tensor(row) for row in rows]
     parts = {"input_ids": (ids, pad), "attention_mask": ([torch.ones_like(row) for row in ids], 0)}
     return {
@@ -51,11 +51,11 @@ def left_padded(
 
 
 class Drawing(LogitsProcessor):
-    """The last word on each step's scores: it draws an id a row, and leaves `generate` that one to take.
+    """The final logits processor: draws one id per row, and leaves `generate` only that one.
 
-    Each row draws with a stream of its own (seeded, or None), so what is drawn from given logits does not depend on the
-    rows beside it. Of a step's `(B, V)` log-probabilities only those of the drawn ids are kept.
-    Rows that are over get an end token, with which `generate` ends a row.
+    Each row draws from a separate stream (seeded, or None), so what is drawn from given logits does not depend on the
+    other rows. Of a step's `(B, V)` log-probabilities only those of the drawn ids are kept.
+    Finished rows get an end token, with which `generate` ends a row.
     """
 
     def __init__(self, batch: Sequence[Request], ends: Sequence[int]) -> None:
@@ -79,7 +79,7 @@ class Drawing(LogitsProcessor):
         return torch.full_like(scores, -torch.inf).scatter_(-1, chosen_B1, 0.0)
 
     def _over(self, input_ids: torch.Tensor) -> list[bool]:
-        """Which rows have ended: what is drawn for them is no part of the reply."""
+        """Which rows have ended: what is drawn for them isn't part of the reply."""
         step = len(self._steps)
         said_BT = input_ids[:, input_ids.shape[1] - step :].tolist()
         over: list[bool] = []
@@ -90,21 +90,21 @@ class Drawing(LogitsProcessor):
         return over
 
     def read_rows(self, ids_BT: torch.Tensor) -> list[tuple[list[int], list[float]]]:
-        """The ids of each row as far as they are its reply, and their log-probabilities."""
+        """The ids of each row's reply, and their log-probabilities."""
         logprobs_BT = torch.cat(self._steps, dim=-1)
         rows = zip(self._lengths, ids_BT.tolist(), logprobs_BT.tolist(), strict=True)
         return [(ids[:length], logprobs[:length]) for length, ids, logprobs in rows]
 
 
 def draw(logprobs_BV: torch.Tensor, top_p: float, uniforms_B: torch.Tensor) -> torch.Tensor:
-    """`(B, 1)` ids: where the cumulated probabilities first pass a uniform number from [0, 1)."""
+    """`(B, 1)` ids: where the cumulative probabilities first exceed a uniform number from [0, 1)."""
     probs_BV = logprobs_BV.exp()
     if top_p < 1:  # the likeliest ids that together have at least as much, and never fewer than one
         sorted_BV, order_BV = probs_BV.sort(dim=-1, descending=True)
         kept_BV = sorted_BV.cumsum(dim=-1) - sorted_BV < top_p
         probs_BV = probs_BV * torch.zeros_like(kept_BV).scatter_(-1, order_BV, kept_BV)
     cumulated_BV = probs_BV.double().cumsum(dim=-1)
-    # Relative to the last one: the sum is 1 only nearly, and less where top-p has cut.
+    # Relative to the last one: the sum is only approximately 1, and less if top-p has cut.
     marks_B1 = uniforms_B.double().unsqueeze(-1) * cumulated_BV[:, -1:]
     chosen_B1 = torch.searchsorted(cumulated_BV, marks_B1, right=True)
     return chosen_B1.clamp_(max=probs_BV.shape[-1] - 1)

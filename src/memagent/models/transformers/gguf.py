@@ -1,4 +1,4 @@
-"""Turns a GGUF file of a Llama into an ordinary model folder."""
+"""Converts a GGUF file of a Llama model to an ordinary model folder."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def convert(gguf: Path, folder: Path) -> None:
     """Writes weights (bfloat16), tokenizer and chat template as `save_pretrained` does.
 
     Args:
-        gguf: of a model of the Llama architecture, with its tokenizer.
-        folder: is made.
+        gguf: a model of the Llama architecture, with its tokenizer.
+        folder: created by this function.
 
     Raises:
         FetchFailed: transformers cannot read the file.
     """
     try:
-        # Not all bars heed transformers' own setting.
+        # Not all progress bars obey transformers' own setting.
         with contextlib.redirect_stderr(io.StringIO()):
             tokenizer: Any = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
             read: Any = AutoModelForCausalLM.from_pretrained(
                 gguf.parent, gguf_file=gguf.name, dtype=torch.float32
             )
-            # A model that was read from GGUF refuses to be saved: its config says that it is quantised.
+            # A model loaded from GGUF can't be saved: its config says that it is quantised.
             described = read.config.to_dict()
             described.pop("quantization_config", None)
             described.pop("_name_or_path", None)
@@ -44,7 +44,7 @@ def convert(gguf: Path, folder: Path) -> None:
             model.generation_config = read.generation_config
             model.to(torch.bfloat16).save_pretrained(folder)  # pyright: ignore[reportArgumentType]
             if _split(gguf) == "smollm":
-                # transformers leaves out that digits stand alone: runs of blanks before them were cut elsewhere.
+                # transformers doesn't split digits, so blanks before them would be tokenised differently.
                 digits, words = Digits(individual_digits=True), ByteLevel(add_prefix_space=False)
                 tokenizer.backend_tokenizer.pre_tokenizer = Sequence([digits, words])
             tokenizer.model_max_length = described["max_position_embeddings"]
@@ -52,12 +52,12 @@ def convert(gguf: Path, folder: Path) -> None:
     except OSError:
         raise
     except Exception as error:  # whatever gguf, transformers or torch raise
-        # How safetensors and tokenizers, which write in Rust, tell of a full disk.
+        # How safetensors and tokenizers, which are written in Rust, report a full disk.
         if found := re.search(r"os error (\d+)", str(error)):
             raise OSError(int(found[1]), os.strerror(int(found[1]))) from error
         said = shorten(str(error) or type(error).__name__, 160, placeholder="…")
         raise FetchFailed(
-            f"{gguf.name!r} cannot be read as a GGUF file of a Llama ({said}): download it anew, or name "
+            f"{gguf.name!r} cannot be read as a GGUF file of a Llama model ({said}): download it again, or name "
             f"a model folder"
         ) from error
 

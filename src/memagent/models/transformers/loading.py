@@ -1,4 +1,4 @@
-"""Loads a causal LM and its tokenizer for drawing, and says what is wrong with those that cannot be used."""
+"""Loads a causal LM and its tokenizer, with clear errors for those that can't be used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 UNALLOCATED = re.compile(
     r"out of memory|can't allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED"
 )
-"""How torch says it: of devices other than CUDA's, and of the machine's own memory, in a plain RuntimeError."""
+"""How torch reports it, in a plain RuntimeError, for devices other than CUDA and for main memory."""
 
 
 def load(
@@ -33,17 +33,17 @@ def load(
     dtype: Dtype | None = None,
     adapter: Path | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model, ready to draw, and its tokenizer. Blocks, for as long as the weights are large.
+    """The model, ready to draw, and its tokenizer. Blocks, for long if the weights are large.
 
     Args:
         name: a folder as `save_pretrained` writes it, or a name on the hub.
-        device: as torch names it; None for CUDA's where there is one, else the CPU.
-        dtype: of the weights. None takes the checkpoint's own on a GPU, and float32 on a CPU, most of which have no
-            arithmetic in half precision: they would convert at each step, and be slower for a coarser result.
-        adapter: folder of a LoRA adapter that is merged into the weights; `name` must be a folder then.
+        device: torch's name for it; None for CUDA if available, else the CPU.
+        dtype: dtype of the weights. None uses the checkpoint's own on a GPU, and float32 on a CPU: most CPUs lack
+            half-precision arithmetic and would convert at each step, which is slower and less accurate.
+        adapter: folder of a LoRA adapter to merge into the weights; `name` must then be a folder.
 
     Raises:
-        ConfigError: there is no such model, a part of it is missing, or the parts do not fit each other.
+        ConfigError: there is no such model, a part of it is missing, or its parts don't match.
         DeviceFull: the weights do not fit.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -51,7 +51,7 @@ def load(
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # on standard error, while weights are read
     try:
-        # Without an answer here, transformers asks on standard input whether to run a model's own code.
+        # Without this setting, transformers asks on standard input whether to run a model's own code.
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name, dtype=wanted, output_loading_info=True, trust_remote_code=False
@@ -66,7 +66,7 @@ def load(
                 attempts=0,
             ) from error
         raise ConfigError(
-            f"{name!r} cannot be loaded as a causal LM of transformers ({said}): give a folder as "
+            f"{name!r} cannot be loaded as a transformers causal LM ({said}): give a folder as "
             f"save_pretrained writes it, with weights and tokenizer, or a name on the hub"
         ) from error
     finally:
@@ -75,14 +75,15 @@ def load(
     missing = sorted(found["missing_keys"])
     if missing:  # transformers would draw them at random
         raise ConfigError(
-            f"the weights of {name!r} lack {len(missing)} tensors, such as {missing[0]!r}: they are not of the model "
+            f"the weights of {name!r} lack {len(missing)} tensors, such as {missing[0]!r}: they don't belong to the "
+            f"model "
             f"that its config.json describes"
         )
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
         raise ConfigError(
-            f"the tokenizer of {name!r} has {len(tokenizer)} tokens and the model {rows}: give it the tokenizer that "
-            f"it was made with"
+            f"the tokenizer of {name!r} has {len(tokenizer)} tokens, but the model only {rows}: give it its original "
+            f"tokenizer"
         )
     if adapter is not None:
         merge_adapter(model, Path(name), adapter)
@@ -90,7 +91,7 @@ def load(
 
 
 def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
-    """The tokenizer as memagent counts with it. Blocks for up to a second: it goes through a file.
+    """The tokenizer as a memagent counter. Blocks for up to a second: it goes through a file.
 
     Raises:
         ConfigError: the tokenizer is a slow one.
@@ -107,7 +108,7 @@ def text_counter(tokenizer: PreTrainedTokenizerBase) -> TokenizerFile:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that a device or the machine has no memory left."""
+    """Whether an error means that a device or the machine is out of memory."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
         isinstance(error, RuntimeError) and UNALLOCATED.search(str(error)) is not None
     )

@@ -1,4 +1,4 @@
-"""Left-padded batches through transformers' `generate`: for any causal model on any device."""
+"""Left-padded batches through transformers' `generate`, for any causal model on any device."""
 
 # ruff: noqa: N806  (names of tensors end in their dimensions)
 
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 
 class PaddedSampler:
-    """Gathers requests into batches and generates each batch to its end, in a thread of its own.
+    """Collects requests into batches and generates each batch to its end, in a separate thread.
 
-    What is drawn for a request depends on the weights, the prompt and the seed, and on the rest of its batch only as
-    far as floating point does.
+    What is drawn for a request depends on the weights, the prompt and the seed; the rest of its batch matters only
+    through floating-point rounding.
 
     Args:
         model: the policy.
-        tokenizer: names the end and padding ids.
-        max_batch: most rows of a batch.
-        max_batch_tokens: most ids of a batch, prompts, replies and padding together; None sets no limit.
-        window: most tokens of prompt plus output; default what the model's config says.
+        tokenizer: defines the end and padding ids.
+        max_batch: maximum rows per batch.
+        max_batch_tokens: maximum ids per batch (prompts, replies and padding); None means no limit.
+        window: maximum tokens of prompt plus output; default the config's.
 
     Raises:
-        ConfigError: a limit is below 1, or neither model nor tokenizer names an end token.
+        ConfigError: a limit is below 1, or neither model nor tokenizer defines an end token.
     """
 
     def __init__(
@@ -58,8 +58,7 @@ class PaddedSampler:
     ) -> None:
         if max_batch < 1 or (max_batch_tokens is not None and max_batch_tokens < 1):
             raise ConfigError(
-                f"max_batch={max_batch!r} and max_batch_tokens={max_batch_tokens!r} leave room for no request: "
-                f"give 1 or more"
+                f"max_batch and max_batch_tokens must be at least 1, got {max_batch!r} and {max_batch_tokens!r}"
             )
         self.window = window_of(model) if window is None else window
         self._model = model
@@ -73,13 +72,13 @@ class PaddedSampler:
     def generating(self) -> Generator[None]:
         """Serves requests inside the block, in eval mode; the weights must not change.
 
-        Its end fails the requests that are left, and blocks for as long as a step takes.
+        Leaving it fails the remaining requests, and blocks for up to one step.
 
         Raises:
-            ConfigError: the block is open already.
+            ConfigError: the block is already open.
         """
         if self._batcher is not None:
-            raise ConfigError("the sampler generates already: end that block first")
+            raise ConfigError("the sampler is already generating: leave that block first")
         with generation_settings(self._model, ends=self._ends, pad=self._pad):
             self._batcher = batcher = Batcher(
                 self.serve, max_batch=self._max_batch, max_tokens=self._max_batch_tokens
@@ -88,7 +87,7 @@ class PaddedSampler:
                 yield
             finally:
                 self._batcher = None
-                # A block that nobody ends is collected as garbage anywhere, on an event loop too: it may not wait.
+                # An abandoned block may be garbage-collected anywhere, even on an event loop, so it must not wait.
                 batcher.close(wait=not isinstance(sys.exception(), GeneratorExit))
 
     async def sample(
@@ -100,13 +99,13 @@ class PaddedSampler:
         seed: int | None,
         stopped: Callable[[Sequence[int]], bool] = lambda _: False,
     ) -> Sampled:
-        """Draws at most `max_tokens` ids, > 0, that continue P ids, P > 0: both within the window together.
+        """Draws up to `max_tokens` ids (> 0) that continue P ids (P > 0); the sum must fit the window.
 
         At temperature 0 the likeliest id is taken, and log-probs are those of temperature 1. A seed makes the draw
-        repeatable. `stopped` is asked, in the thread that draws, whether the ids so far end the reply.
+        repeatable. `stopped` is called in the generating thread to tell whether the ids so far end the reply.
 
         Raises:
-            ModelError: the model failed, or serves no requests now.
+            ModelError: the model failed, or isn't serving requests.
             DeviceFull: the prompt alone is too long for the device.
         """
         if self._batcher is None:
@@ -116,7 +115,7 @@ class PaddedSampler:
         return await asyncio.wrap_future(request.reply)
 
     def serve(self, batch: Sequence[Request]) -> list[Sampled | Exception]:
-        """One batch of one sampling, from prompts to replies. Blocks."""
+        """Generates one batch with one sampling. Blocks."""
         drawn = (
             draw_with_drafts(self._model, batch, self._ends, self._pad)
             if self._drafts
@@ -128,7 +127,7 @@ class PaddedSampler:
         ]
 
     def _generate(self, batch: Sequence[Request]) -> list[tuple[list[int], list[float]]]:
-        """As `draw_with_drafts`, from any model."""
+        """Like `draw_with_drafts`, for any model."""
         inputs = left_padded(
             [request.prompt_ids for request in batch], self._pad, self._model.device
         )

@@ -1,4 +1,4 @@
-"""What engines that draw in this process have in common."""
+"""What in-process engines share."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sampled:
-    """What was drawn for one prompt."""
+    """The reply drawn for one prompt."""
 
     ids: tuple[int, ...]
-    """T ids, the end token among them if it was sampled."""
+    """T ids, including the end token if it was sampled."""
     logprobs: tuple[float, ...]
     """T log-probabilities of the ids, after temperature, over the whole vocabulary: top-p does not change them."""
     finish: FinishReason
@@ -31,35 +31,35 @@ def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple
     """The ids that end a reply: those of the generation config, and the tokenizer's own.
 
     Raises:
-        ConfigError: neither names one.
+        ConfigError: neither defines one.
     """
     named: Any = getattr(model.generation_config, "eos_token_id", None)
     several = named if isinstance(named, (list, tuple)) else [named]
     found = {i for i in (*several, tokenizer.eos_token_id) if isinstance(i, int)}
     if not found:
         raise ConfigError(
-            "neither the model's generation config nor its tokenizer names an end token, so replies would not end: "
+            "neither the model's generation config nor its tokenizer defines an end token, so replies would not end: "
             "set tokenizer.eos_token"
         )
     return tuple(sorted(found))
 
 
 def pad_id(tokenizer: PreTrainedTokenizerBase, ends: Sequence[int]) -> int:
-    """The id that fills rows up: the tokenizer's, else an end token, since what is padding is masked."""
+    """The padding id: the tokenizer's, else an end token, since padding is masked anyway."""
     pad = tokenizer.pad_token_id
     return pad if isinstance(pad, int) else ends[0]
 
 
 def window_of(model: PreTrainedModel) -> int:
-    """Positions that the model knows.
+    """The model's maximum number of positions.
 
     Raises:
-        ConfigError: its config does not say.
+        ConfigError: its config does not define it.
     """
     window = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if not isinstance(window, int) or window < 1:
         raise ConfigError(
-            f"the config of {type(model).__name__} does not say how long a text the model takes "
+            f"the config of {type(model).__name__} does not give the model's maximum length "
             f"(max_position_embeddings={window!r}): give the window"
         )
     return window
@@ -68,9 +68,11 @@ def window_of(model: PreTrainedModel) -> int:
 def read_drawn(
     ids: Sequence[int], logprobs: Sequence[float], max_tokens: int, ends: Sequence[int]
 ) -> Sampled | ModelError:
-    """What an engine drew, or what is wrong with it: no ids, or log-probs that are not as many or no numbers."""
+    """What an engine drew, or an error if there are no ids, or the log-probs are too few, too many or not numbers."""
     if not ids or len(ids) != len(logprobs):
-        return ModelError(f"the engine gave {len(logprobs)} log-probabilities for {len(ids)} ids")
+        return ModelError(
+            f"the engine returned {len(logprobs)} log-probabilities for {len(ids)} ids"
+        )
     if not all(map(math.isfinite, logprobs)):
         return ModelError(
             "the model's logits are not numbers (NaN): its weights are broken, as after a step with too high a "
@@ -82,7 +84,7 @@ def read_drawn(
 
 
 def settle(waiting: Future[Sampled], reply: Sampled | Exception) -> None:
-    """Hands a reply over, if it is still waited for."""
+    """Delivers a reply, if somebody still waits for it."""
     with suppress(InvalidStateError):  # cancelled meanwhile, or answered
         if isinstance(reply, Exception):
             waiting.set_exception(reply)
@@ -91,7 +93,7 @@ def settle(waiting: Future[Sampled], reply: Sampled | Exception) -> None:
 
 
 def make_closed_error() -> ModelError:
-    """What requests get that come when nothing is generated."""
+    """The error for requests made while the sampler isn't generating."""
     return ModelError(
-        "the sampler generates nothing now: ask it inside `with sampler.generating():`", attempts=0
+        "the sampler isn't generating: call it inside `with sampler.generating():`", attempts=0
     )

@@ -1,4 +1,4 @@
-"""Where texts are kept that left the context, and the tool that reads them back."""
+"""Stores texts that left the context, and has the tool that reads them back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memagent.tokens.base import TokenCounter
 from memagent.tools import Tool, tool
 
 HANDLE_BYTES = 6
-"""Of a text's hash: two of 10,000 texts share them once in five million sessions."""
+"""Length of a text's hash: two of 10,000 texts collide once in five million sessions."""
 
 READ_ARCHIVED = ToolSpec(
     name="read_archived",
@@ -36,14 +36,14 @@ READ_ARCHIVED = ToolSpec(
 
 
 class Archive(Protocol):
-    """Keeps texts. Calls may block, so they are made in threads, several at a time."""
+    """Stores texts. Methods may block, so they are called in threads, several at a time."""
 
     def put(self, text: str) -> str:
-        """Keeps a text, and returns its handle: a short word, always the same for the same text."""
+        """Stores a text and returns its handle: a short word, always the same for the same text."""
         ...
 
     def get(self, handle: str) -> str:
-        """The text of a handle.
+        """The text with a handle.
 
         Raises:
             UnknownHandle: there is none.
@@ -52,14 +52,14 @@ class Archive(Protocol):
 
 
 class FileArchive:
-    """Keeps texts in a temporary database on disk, which is gone when it is closed: RAM does not grow with it."""
+    """Stores texts in a temporary database on disk, which is deleted on close; RAM stays flat."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
 
     def put(self, text: str) -> str:
-        """Keeps a text under its hash: kept again, it has the same handle."""
+        """Stores a text under its hash, so the same text always has the same handle."""
         kept = text.encode("utf-8", "surrogatepass")
         handle = f"t{hashlib.blake2b(kept, digest_size=HANDLE_BYTES).hexdigest()}"
         with self._lock:
@@ -78,7 +78,7 @@ class FileArchive:
         return row[0].decode("utf-8", "surrogatepass")
 
     def close(self) -> None:
-        """Deletes everything; a closed archive starts anew when it is used again."""
+        """Deletes everything; a closed archive starts empty when used again."""
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:
@@ -93,7 +93,7 @@ class FileArchive:
 
 
 def read_archived(archive: Archive, counter: TokenCounter, limit: int) -> Tool:
-    """The tool that reads a span of a kept text, at most `limit` tokens of it."""
+    """The tool that reads a span of a stored text, at most `limit` tokens of it."""
 
     def read(handle: str, start: int = 0, end: int | None = None) -> str:
         text = archive.get(handle)

@@ -29,17 +29,17 @@ from memagent.tools import Tool
 
 @dataclass
 class _Opened:
-    """What there is once the prompt is known."""
+    """What exists once the prompt is known."""
 
     layout: Layout
     summariser: Summariser
     state: State
     number: int = 0
-    """Of the next turn."""
+    """Number of the next turn."""
 
 
 class SummaryBuffer:
-    """Holds what to send: the prompt, the summary of what was, and the turns since.
+    """Holds what to send: the prompt, the summary of earlier turns, and the turns since.
 
     ```python
     buffer = SummaryBuffer(model, working_context=4096, tools=[*specs, READ_ARCHIVED])
@@ -52,27 +52,28 @@ class SummaryBuffer:
     ```
 
     A turn is an assistant message with the results of all its calls, or a user message. Call `compact` between
-    turns; a turn whose results are still to come is left alone.
+    turns; a turn with missing results is left alone.
 
     Args:
         model: writes the summaries.
-        working_context: most tokens of prompt plus output; the model's window counts where it is smaller. None
-            takes the model's window.
-        window: the model's window, for a model that does not say it.
-        max_summaries: how often turns may be summarised.
-        summary_tokens: most tokens of a summary; by default an eighth of the working context, at least 64.
-        tools: what the requests of the loop offer (they are part of each prompt, and of the summary's). With
-            `memagent.session.context.archive.READ_ARCHIVED` among them, clipped texts say how to read the rest.
-        idempotent: names of the tools that may be called twice: their turn is dropped when it overflows, and the
+        working_context: maximum tokens of prompt plus output, capped by the model's window. None
+            uses the model's window.
+        window: the model's window, for a model that doesn't report it.
+        max_summaries: maximum number of summaries.
+        summary_tokens: maximum tokens of a summary; by default an eighth of the working context, at least 64.
+        tools: the tools that the loop's requests offer (part of every prompt, including the summary's). If
+            `memagent.session.context.archive.READ_ARCHIVED` is among them, clipped texts say how to read the rest.
+        idempotent: names of tools that may be called twice: their turn is dropped if it overflows, and the
             ledger lists them as read.
-        native: calls travel in fields of their own; False: in the text of messages (`memagent.tools.protocol`).
-        prompts: the wording: a set, or the path of one; None takes memagent's own.
-        archive: keeps what leaves the context; by default a temporary file that goes with `aclose`.
-        sampling: of the summary calls.
-        seed: the summary calls' seeds are made from it.
-        early: share of the limit from which a summary is begun in the background (0.7, say); None waits until it
+        native: whether calls use the server's tool-call fields; False puts them in the text of messages
+            (`memagent.tools.protocol`).
+        prompts: the wording: a set, or its path; None uses memagent's.
+        archive: stores what leaves the context; by default a temporary file, deleted by `aclose`.
+        sampling: sampling of the summary calls.
+        seed: the summary calls' seeds are derived from it.
+        early: share of the limit at which a summary is started in the background (0.7, say); None waits until it
             is due.
-        log: of the run that the summaries belong to: they are committed, and returned when it is replayed.
+        log: log of the run that the summaries belong to: they are committed, and returned when it is replayed.
 
     Raises:
         ConfigError: a setting has a bad value.
@@ -129,28 +130,28 @@ class SummaryBuffer:
         self._lock = asyncio.Lock()
 
     async def open(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
-        """Sets the prompt: what stands first in every request, and never leaves.
+        """Sets the prompt, which starts every request and never leaves.
 
         Args:
             messages: the system message, if there is one, and the task; at least one message.
 
         Raises:
-            WindowUnknown: neither the model nor `window=` says how large the window is.
+            WindowUnknown: neither the model nor `window=` gives the window.
             WindowTooSmall: prompt, summary and instruction leave no room for turns.
-            ConfigError: no message, or opened twice.
-            PromptSetError: the prompts cannot be read.
-            ModelError: the server had to be asked to count, and did not answer.
+            ConfigError: there is no message, or the buffer was opened before.
+            PromptSetError: the prompts can't be read.
+            ModelError: the server had to count, and did not answer.
         """
         async with self._lock:
             if self._opened is not None:
-                raise ConfigError("this buffer is already open: make another for another session")
+                raise ConfigError("this buffer is already open: create another for another session")
             prompt = tuple(Message.from_openai(message) for message in messages)
             working_context, window = self._sizes
             said = None if self._log else await self._model.window()
             most = min((size for size in (said, window) if size is not None), default=None)
             if most is None:
                 raise WindowUnknown(
-                    f"the model {self._model.name!r} does not say how large its window is: give it (window=)"
+                    f"the model {self._model.name!r} does not report its window: give it (window=)"
                 )
             prompts = await in_thread(SessionPrompts.load, self._prompts)
             counter = await self._model.counter()
@@ -175,17 +176,19 @@ class SummaryBuffer:
         ok: bool = True,
         usage: Usage | None = None,
     ) -> None:
-        """Adds a message behind the others; missing and repeated ids are repaired, control tokens made harmless.
+        """Appends a message; missing and repeated ids are repaired, control tokens neutralised.
 
         Args:
-            message: an assistant's, a tool's or a user's; a mapping is one in OpenAI's form.
-            ok: False marks a tool's message as a failure, which takes the place of no earlier result.
-            usage: of the reply that an assistant's message is: later prompts are counted from its `prompt_tokens`. Only
-                for a request that held `messages` and `tools` and nothing else that changes the prompt (`thinking`).
+            message: an assistant, tool or user message; mappings are in OpenAI's form.
+            ok: False marks a tool message as a failure, which does not supersede an earlier result.
+            usage: usage of the reply that the assistant message came from: later prompts are counted from its
+                `prompt_tokens`. Only if the request had `messages` and `tools` and nothing else that changes the
+
+                prompt (`thinking`).
 
         Raises:
-            ConfigError: not opened yet, or no message.
-            ModelError: the server had to be asked to count, and did not answer; nothing was added.
+            ConfigError: the buffer isn't open, or this isn't a message.
+            ModelError: the server had to count, and did not answer; nothing was added.
         """
         async with self._lock:
             opened = self._ready
@@ -209,35 +212,35 @@ class SummaryBuffer:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What to send now. While results of the last turn are still to come, it is not to be sent."""
+        """The messages to send; don't send them while results of the last turn are missing."""
         return self._ready.state.messages
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """What to send as the request's `tools`: those that were given, none where calls travel as text."""
+        """The request's `tools`: those that were given, or none if calls are sent as text."""
         return self._tools
 
     @property
     def tokens(self) -> int:
-        """Tokens of the prompt that `messages` and `tools` make."""
+        """Tokens of the prompt made of `messages` and `tools`."""
         return self._ready.state.tokens
 
     @property
     def room(self) -> int:
-        """Tokens left for the output: the working context without the prompt; 0 where it is over it."""
+        """Tokens left for the output: the working context minus the prompt, at least 0."""
         return max(0, self._ready.layout.window - self.tokens)
 
     def count(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
-        """Tokens of a prompt as `tokens`, for a request that says whether to think. Blocks.
+        """Like `tokens`, for a request that says whether to think. Blocks.
 
         Raises:
-            ModelError: the server had to be asked to count, and did not answer.
+            ModelError: the server had to count, and did not answer.
         """
         return self._ready.layout.count(messages, thinking=thinking)
 
     @property
     def limit(self) -> int:
-        """Tokens of the prompt at which compaction is due: L = min(0.95 W, W - instruction - summary)."""
+        """Prompt tokens at which compaction is due: L = min(0.95 W, W - instruction - summary)."""
         return self._ready.layout.limit
 
     @property
@@ -252,7 +255,7 @@ class SummaryBuffer:
 
     @property
     def summary(self) -> str | None:
-        """The last one, None before the first."""
+        """The last summary; None before the first."""
         return self._ready.state.past.summary or None
 
     @property
@@ -262,24 +265,24 @@ class SummaryBuffer:
         return read_archived(layout.archive, layout.counter, layout.again)
 
     async def compact(self, *, force: bool = False) -> Compaction | None:
-        """Makes the prompt smaller if it is due.
+        """Compacts the prompt if it is due.
 
         Args:
-            force: makes room although it is not due, where a reply did not fit `room` for instance: by a summary if
+            force: makes room although it isn't due, for instance because a reply did not fit `room`: with a summary if
                 the cheap tiers free less than a tenth of the working context.
 
         Returns:
-            What was done; None where it is not due, or the only turn that could be made smaller still waits for
-            results. It stays due then: write `if buffer.due`, or end a `while buffer.due` at None.
+            What was done; None if it isn't due, or the only turn that could be compacted still waits for
+            results. Then it is still due: write `if buffer.due`, or break out of a `while buffer.due` on None.
 
         Raises:
-            CompactionFailed: no usable summary after two retries, or less than a tenth of the working context could be
-                freed.
-            OutOfSummaries: a summary is needed, and `max_summaries` are written.
+            CompactionFailed: there was no usable summary after two retries, or less than a tenth of the working context
+                could be freed.
+            OutOfSummaries: a summary is needed, but `max_summaries` have been written.
             ModelError: a summary call failed.
-            LimitReached: a summary call would pass a usage limit.
+            LimitReached: a summary call would exceed a usage limit.
 
-        Whatever is raised, the context is as it was, and `compact` may be called again.
+        Whatever is raised, the context is unchanged, and `compact` may be called again.
         """
         async with self._lock:
             opened = self._ready
@@ -300,7 +303,7 @@ class SummaryBuffer:
             return report
 
     async def aclose(self) -> None:
-        """Ends a summary that was begun early, and frees the archive, unless it was handed in."""
+        """Cancels a summary started early, and frees the archive, unless it was passed in."""
         if self._opened is not None:
             await self._opened.summariser.forget()
         if self._own is not None:

@@ -1,4 +1,4 @@
-"""One compaction: the tiers in their order, and the state that comes of them."""
+"""One compaction: the tiers in order, and the resulting state."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ async def compact_state(
     max_summaries: int,
     force: bool = False,
 ) -> tuple[State, Compaction] | None:
-    """Makes a state smaller.
+    """Compacts a state.
 
-    A summary that was begun early and still suits is what is used, and the cheap tiers are not asked first: so what is
-    done does not depend on `max_summaries`, and a larger one continues the same session.
+    A summary started early that still fits is used without trying the cheap tiers first: so the
+    outcome does not depend on `max_summaries`, and a larger one continues the same session.
 
-    Returns and raises what `SummaryBuffer.compact` does, with the new state.
+    Returns and raises the same as `SummaryBuffer.compact`, plus the new state.
     """
     work = _Work(layout, before, max_summaries)
     begun = await summariser.find_begun()
@@ -47,12 +47,12 @@ async def compact_state(
     swapped = bool(work.tiers)
     gained = swapped and before.tokens - work.state.tokens >= layout.progress
     enough = swapped and work.state.tokens < layout.limit and (gained or not force)
-    # A summary may have been begun before the server reported how little the prompt takes, and gain nothing.
+    # A summary may have been started before the server reported how short the prompt is, and gain nothing.
     if not enough and not await _make_room(work, summariser) and not gained:
         if before.pending:
             return None
         raise CompactionFailed(
-            f"the prompt takes {before.tokens} tokens, and leaving out what it can spare would free less than a "
+            f"the prompt takes {before.tokens} tokens, and dropping everything it can spare would free less than a "
             f"tenth of the working context: use a larger working_context"
         )
     return work.state, Compaction(
@@ -73,7 +73,7 @@ async def compact_state(
 
 @dataclass
 class _Work:
-    """A compaction that is under way."""
+    """A compaction in progress."""
 
     layout: Layout
     state: State
@@ -83,16 +83,16 @@ class _Work:
     summary: Summary = field(default_factory=lambda: Summary(""))
 
     def check_allowed(self) -> None:
-        """Refuses one summary more than there may be."""
+        """Raises an `OutOfSummaries` if no more summaries are allowed."""
         if self.state.past.stage >= (most := self.max_summaries):
-            written = "1 summary is" if most == 1 else f"{most} summaries are"
+            written = "1 summary has" if most == 1 else f"{most} summaries have"
             raise OutOfSummaries(
-                f"the prompt takes {self.state.tokens} tokens of {self.layout.limit}, and {written} written, as many "
-                f"as there may be: allow more with max_summaries="
+                f"the prompt takes {self.state.tokens} tokens of {self.layout.limit}, and {written} been written, the "
+                f"maximum: allow more with max_summaries="
             )
 
     def leave(self, parts: Split, summary: Summary | None) -> None:
-        """Lets turns leave, summarised or made shorter. Blocks."""
+        """Removes turns by summarising or shortening them. Blocks."""
         layout, past = self.layout, self.state.past
         self.tiers += parts.tiers
         self.changes += parts.lines
@@ -116,7 +116,7 @@ class _Work:
 
 
 async def _make_room(work: _Work, summariser: Summariser) -> bool:
-    """Makes the state smaller; False where nothing is worth it."""
+    """Compacts the state; False if nothing is worth it."""
     layout, before = work.layout, work.state
     parts = await in_thread(_choose, layout, before)
     if parts is None:
@@ -128,17 +128,17 @@ async def _make_room(work: _Work, summariser: Summariser) -> bool:
     await in_thread(work.leave, parts, summary)
     if summary is not None and before.tokens - work.state.tokens < layout.progress:
         raise CompactionFailed(
-            f"the prompt took {before.tokens} tokens and takes {work.state.tokens} with the summary: at least "
-            f"{layout.progress} have to be freed; use a larger working_context"
+            f"the prompt took {before.tokens} tokens and takes {work.state.tokens} with the summary, but at least "
+            f"{layout.progress} must be freed; use a larger working_context"
         )
     return True
 
 
 def _choose(layout: Layout, state: State) -> Split | None:
-    """Cheap tiers if they are enough, else which turns leave; None if it gains too little. Blocks."""
+    """The cheap tiers if they are enough, else which turns leave; None if that gains too little. Blocks."""
     if (light := lighten(layout, state)) is not None:
         return light
-    # The last turn may leave without being summarised: it makes nothing stale, or takes the only copy with it.
+    # The last turn may leave unsummarised, so it must not make results stale: the only copy might go with it.
     older, changes = drop_repetition(layout, state.turns[:-1])
     turns = (*older, *state.turns[-1:])
     over = turns and state.tokens >= layout.limit
@@ -153,18 +153,18 @@ def _choose(layout: Layout, state: State) -> Split | None:
 
 
 def _gains(layout: Layout, state: State, parts: Split) -> bool:
-    """Whether any summary would free a tenth of the working context, beside what stays. Blocks."""
+    """Whether any summary would free a tenth of the working context, given what stays. Blocks."""
     if state.tokens >= layout.limit and not any(turn.pending for turn in parts.kept):
         return True  # the working context was divided so
     bare = layout.state(Past(stage=state.past.stage + 1), parts.kept)
     return state.tokens - bare.tokens - layout.summary - layout.ledger >= layout.progress
 
 
-# --- which turns are summarised, and what becomes of the one that made the context overflow
+# --- which turns are summarised, and what happens to the one that made the context overflow
 
 
 def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
-    """Divides the turns of a prompt that is over the limit; None where the only one waits for results. Blocks."""
+    """Divides the turns of a prompt above the limit; None if the only turn waits for results. Blocks."""
     older, last = turns[:-1], turns[-1]
     if last.pending:
         return Split(summarised=older, kept=(last,)) if older or past.again else None
@@ -173,7 +173,7 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
     if not older:
         return _alone(layout, past, last)
     if last.results and all(call.name in layout.idempotent for call in last.head.tool_calls):
-        # One that could never stand behind a summary would be called, and dropped, again and again.
+        # A turn that could never fit after a summary would be repeated and dropped again and again.
         if layout.base + _size(layout, last) < layout.limit:
             return Split(summarised=older, left=last)
     elif layout.fits(layout.ask(past, turns)):
@@ -183,9 +183,9 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
 
 
 def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
-    """Divides the turns of a prompt that is below the limit: the last one fits, and is summarised with the others.
+    """Divides the turns of a prompt below the limit: the last one fits, and is summarised with the others.
 
-    One that waits for results or is the user's stays; None where there is nothing else.
+    A user's turn, or one that waits for results, stays; None if there is nothing else.
     """
     kept = tuple(turn for turn in turns[-1:] if turn.pending or turn.head.role != "assistant")
     older = turns[: len(turns) - len(kept)]
@@ -193,7 +193,7 @@ def split_early(past: Past, turns: tuple[Turn, ...]) -> Split | None:
 
 
 def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) -> Split:
-    """A user's message is never dropped: it stays behind the summary."""
+    """A user's message is never dropped: it stays, after the summary."""
     summary = bool(older or past.again)
     if summary and layout.base + _size(layout, last) <= layout.limit - layout.progress:
         return Split(summarised=older, kept=(last,))
@@ -207,7 +207,7 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
 
 
 def _alone(layout: Layout, past: Past, last: Turn) -> Split:
-    """Nothing is before it: its results are clipped, and where that is not enough it is summarised."""
+    """It is the only turn: its results are clipped, and if that isn't enough it is summarised."""
     bare = replace(last, results=(ToolResult(""),) * len(last.results))
     spare = layout.calm - layout.state(past, (bare,)).tokens
     if last.results and spare >= 0:

@@ -1,4 +1,4 @@
-"""How a session's working context is divided, and how its state becomes messages."""
+"""How a session's working context is divided, and how its state is rendered as messages."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from memagent.tokens.base import TokenCounter
 from memagent.tokens.byte_bound import ByteBound
 
 LIMIT_SHARE = 0.95
-"""Of the working context, as published (SUPO): a longer prompt is compacted."""
+"""Share of the working context, as published (SUPO); a longer prompt is compacted."""
 SUMMARY_SHARE = 8
-"""A summary takes an eighth of the working context, as a memory takes of a reader's window."""
+"""A summary takes an eighth of the working context, like a memory in a reader's window."""
 MIN_SUMMARY = 64
 LEDGER_SHARE = 16
 PROGRESS_SHARE = 10
-"""A compaction frees at least a tenth of the working context, or a longer one follows."""
+"""A compaction must free at least a tenth of the working context."""
 CALM = 0.8
-"""Without a summary a prompt has to come below this share of the limit: else the next one is due at once."""
+"""Without a summary, a prompt must drop below this share of the limit: otherwise the next compaction is due at once."""
 
 
 @dataclass(frozen=True)
 class Past:
-    """What stands for the turns that left."""
+    """What replaces the turns that left."""
 
     stage: int = 0
     """Summaries written so far."""
     summary: str = ""
     ledger: Ledger = field(default_factory=Ledger)
     again: str = ""
-    """What is shown again behind the summary."""
+    """Texts shown again after the summary."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ class State:
     past: Past
     turns: tuple[Turn, ...]
     messages: tuple[Message, ...]
-    """What they make."""
+    """The messages made of it."""
     tokens: int
-    """Of the prompt: at most so many."""
+    """An upper bound on the prompt's tokens."""
     counted: int
-    """The same by the counter alone."""
+    """The same, from the counter only."""
 
     @property
     def pending(self) -> bool:
-        """Whether the last turn waits for results."""
+        """Whether the last turn is waiting for results."""
         return bool(self.turns) and self.turns[-1].pending
 
 
@@ -67,54 +67,54 @@ class Layout:
     """The settings of one session, and how its working context is divided."""
 
     prompt: tuple[Message, ...]
-    """What stands first, always."""
+    """The messages that start every request."""
     prompts: SessionPrompts
     counter: TokenCounter
     neutraliser: Neutraliser
-    """For what tools return and what is shown in a field."""
+    """For tool results and for what is shown in a field."""
     spoken: Neutraliser
-    """For what the model and the user say: tags are theirs to write, control tokens are not."""
+    """For the model's and the user's messages, which may contain tags but not control tokens."""
     archive: Archive
     tools: tuple[ToolSpec, ...]
-    """What requests offer; none where calls travel as text."""
+    """The tools that requests offer; none if calls are sent as text."""
     native: bool
     can_read: bool
-    """Whether `read_archived` is among the tools of the loop."""
+    """Whether `read_archived` is among the loop's tools."""
     idempotent: frozenset[str]
     window: int
-    """W: most tokens of prompt plus output."""
+    """W: maximum tokens of prompt plus output."""
     most: int
-    """Tokens that the model's window holds."""
+    """Tokens of the model's window."""
     summary_tokens: int | None
-    """Most tokens of a summary, None for an eighth of the working context."""
+    """Maximum tokens of a summary; None for an eighth of the working context."""
     anchors: Anchors = field(default_factory=Anchors)
-    """What the server said that prompts took."""
+    """The server's reports of prompt tokens."""
     instruction: int = 0
-    """Tokens of the wish for a summary."""
+    """Tokens of the request for a summary."""
     frame: int = 0
-    """Tokens of the prompt and what stands around a summary."""
+    """Tokens of the prompt and the text around a summary."""
     frame_again: int = 0
-    """Tokens of what stands around a text that is shown again."""
+    """Tokens of the text around something shown again."""
     line: int = 0
-    """Most tokens of the line that stands for what is left out."""
+    """Maximum tokens of the placeholder line for omitted text."""
 
     def measure(self) -> Layout:
-        """The layout with what its wording takes. Blocks: the counter may be a server.
+        """The layout with the sizes of its wording. Blocks: the counter may be a server.
 
-        L = min(0.95 W, W - instruction - summary). After a summary there have to be W / 10 tokens below L for turns,
+        L = min(0.95 W, W - instruction - summary). After a summary there must be W / 10 tokens below L for turns,
         and room for what is shown again.
 
         Raises:
-            WindowTooSmall: there are not.
-            ConfigError: the prompt is empty, or holds results.
+            WindowTooSmall: there isn't enough room.
+            ConfigError: the prompt is empty, or contains results.
         """
         if not self.prompt:
-            raise ConfigError("there is no prompt: open a session with at least the task")
+            raise ConfigError("the prompt is empty: open a session with at least the task")
         for message in self.prompt:
             if message.role == "tool" or message.tool_calls:
                 raise ConfigError(
-                    f"the prompt holds a message of role {message.role!r} with a call or its result: open with what "
-                    f"stands before them, and append the others"
+                    f"the prompt contains a {message.role!r} message with a call or its result: open with the messages "
+                    f"before it, and append the others"
                 )
         empty = self.count(self.prompt)
         widest = Past(stage=WIDEST, summary=self.prompts.empty_summary)
@@ -131,10 +131,10 @@ class Layout:
         return layout
 
     def _too_small(self, empty: int) -> WindowTooSmall:
-        """Says what takes the working context, and which one would do."""
+        """Explains what fills the working context, and which size would suffice."""
         turns = self.turns + self.frame_again + 2 * self.line
         overstated = (
-            f"; tokens are counted by {ByteBound.name}, which overstates them about four times: give the model a "
+            f"; tokens are counted by {ByteBound.name}, which overstates them about fourfold: give the model a "
             f"tokenizer"
             if self.counter.name == ByteBound.name
             else ""
@@ -142,7 +142,7 @@ class Layout:
 
         def holds(window: int) -> bool:
             larger = replace(self, window=window)
-            # The instruction names the words of a summary: a larger number may take a few tokens more.
+            # The instruction states a summary's size in words: a larger number may take a few more tokens.
             instruction = self.instruction + len(str(larger.summary)) - 1
             return replace(larger, instruction=instruction).rest >= 2 * self.line
 
@@ -156,58 +156,58 @@ class Layout:
 
     @property
     def summary(self) -> int:
-        """Most tokens of a summary."""
+        """Maximum tokens of a summary."""
         return self.summary_tokens or max(self.window // SUMMARY_SHARE, MIN_SUMMARY)
 
     @property
     def limit(self) -> int:
-        """L: a prompt of so many tokens is compacted."""
+        """L: a prompt that reaches this many tokens is compacted."""
         return min(int(LIMIT_SHARE * self.window), self.window - self.instruction - self.summary)
 
     @property
     def ledger(self) -> int:
-        """Most tokens of the ledger."""
+        """Maximum tokens of the ledger."""
         return self.window // LEDGER_SHARE
 
     @property
     def base(self) -> int:
-        """Most tokens of the prompt right after a summary, without what is shown again."""
+        """Maximum tokens of the prompt right after a summary, without what is shown again."""
         frame = self.frame - self.anchors.count_excess(self.prompt)
         return frame + self.summary + self.ledger + JOINT_SLACK
 
     @property
     def turns(self) -> int:
-        """Tokens that are kept for turns."""
+        """Tokens reserved for turns."""
         return max(self.progress, 2 * self.line)
 
     @property
     def rest(self) -> int:
-        """Tokens that are left for what is shown again, which may be less than nothing."""
+        """Tokens left for what is shown again; may be negative."""
         rest = self.limit - self.base - self.turns - self.frame_again - JOINT_SLACK
         return min(rest, self.window // 4)
 
     @property
     def again(self) -> int:
-        """Most tokens of what is shown again behind a summary."""
+        """Maximum tokens of what is shown again after a summary."""
         return max(self.rest, 2 * self.line)
 
     @property
     def progress(self) -> int:
-        """Tokens that a compaction has to free."""
+        """Tokens that a compaction must free."""
         return self.window // PROGRESS_SHARE
 
     @property
     def calm(self) -> int:
-        """Most tokens of a prompt that needs no summary."""
+        """Maximum tokens of a prompt that needs no summary."""
         return min(int(CALM * self.limit), self.limit - self.progress)
 
     def count(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
-        """Tokens of the prompt that messages and tools make. Blocks."""
+        """Tokens of the prompt made of messages and tools. Blocks."""
         counted = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
         return self.anchors.bound(messages, counted, self.counter)
 
     def state(self, past: Past, turns: tuple[Turn, ...]) -> State:
-        """A state with its messages, counted. Blocks."""
+        """A state with its messages and their tokens. Blocks."""
         messages = self.render(past, turns)
         counted = self.counter.count_messages(messages, tools=self.tools)
         return State(
@@ -215,7 +215,7 @@ class Layout:
         )
 
     def render(self, past: Past, turns: Sequence[Turn]) -> tuple[Message, ...]:
-        """The messages of a state: the prompt, what stands for the past, and the turns."""
+        """The messages of a state: the prompt, what replaces the past, and the turns."""
         messages = [*self.prompt]
         if past.stage:
             ledger = past.ledger.text(self.neutraliser) or self.prompts.empty_ledger
@@ -233,7 +233,7 @@ class Layout:
         return transcript(turn, self.prompts.render("missing"))
 
     def add_instruction(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The messages with the wish for a summary behind them."""
+        """The messages followed by the request for a summary."""
         words = max(1, int(self.summary * WORDS_PER_TOKEN))
         text = self.prompts.render("instruction", words=words)
         return join_users([*messages, Message(role="user", content=text)])
@@ -243,11 +243,11 @@ class Layout:
         return self.add_instruction(self.render(past, turns))
 
     def fits(self, messages: Sequence[Message], *, spare: int = 0) -> bool:
-        """Whether a summary and so many tokens more fit behind the messages. Blocks."""
+        """Whether a summary and `more` tokens fit after the messages. Blocks."""
         return self.count(messages) + self.summary + spare <= self.window
 
     def render_gap(self, handle: str, start: int, end: int) -> str:
-        """The line that stands for characters which are left out of a text."""
+        """The placeholder line for omitted characters."""
         return self.prompts.render(
             "clipped", handle=handle, start=start, end=end, can_read=self.can_read
         )

@@ -1,4 +1,4 @@
-"""What was called, kept by code: the model is not to read again what it has read, or do twice what it has done."""
+"""Past calls, recorded by code, so that the model doesn't read or do things twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memagent.session.context.turns import Turn
 from memagent.tokens.base import TokenCounter
 
 ARGUMENT_CHARS = 120
-"""Longer arguments are cut: they tell one call from another, and are not to be read from here."""
+"""Longer arguments are cut: they are only meant to distinguish calls."""
 RESULT_CHARS = 60
 
 
@@ -21,17 +21,17 @@ class Ledger:
     """The calls that left the context, oldest first."""
 
     lines: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is said of each: `read`, `done` or `pending: tool(arguments)`, and the first words of what came of it."""
+    """The line for each: `read`, `done` or `pending: tool(arguments)`, and the start of its result."""
     more: int = 0
-    """Calls that are too old to be listed."""
+    """Number of calls too old to be listed."""
 
     def with_turns(
         self, turns: Iterable[Turn], idempotent: frozenset[str], *, dropped: bool = False
     ) -> Ledger:
-        """The ledger after turns left the context.
+        """The ledger after turns have left the context.
 
-        Calls of idempotent tools are `read`, unless they failed. Of turns that were dropped, not summarised, nothing
-        was seen, so they are `pending`.
+        Calls of idempotent tools are `read`, unless they failed. Calls of turns that were dropped unsummarised are
+        `pending`, since the model didn't see their results.
         """
         lines = dict(self.lines)
         for turn in turns:
@@ -45,21 +45,21 @@ class Ledger:
                 else:
                     kind, came = "done", _short(result.text, RESULT_CHARS)
                 for old in ("pending", kind):
-                    lines.pop(f"{old}: {name}", None)  # the newest stands last
+                    lines.pop(f"{old}: {name}", None)  # the newest comes last
                 lines[f"{kind}: {name}"] = f" -> {came}" if came else ""
         return Ledger(lines, self.more)
 
     def within(self, limit: int, counter: TokenCounter, neutraliser: Neutraliser) -> Ledger:
-        """The ledger with as many of its newest calls as take at most `limit` tokens. Blocks."""
+        """The ledger with as many of its newest calls as fit `limit` tokens. Blocks."""
         kept = self
         while kept.lines and counter.count(kept.text(neutraliser)) > limit:
-            # Half a dozen counts for any length, for at most an eighth too much.
+            # Half a dozen counts for any length, dropping at most an eighth too much.
             gone = max(1, len(kept.lines) // 8)
             kept = Ledger(dict(list(kept.lines.items())[gone:]), kept.more + gone)
         return kept
 
     def text(self, neutraliser: Neutraliser) -> str:
-        """The lines, safe to show; empty without any."""
+        """The lines, neutralised; empty if there are none."""
         lines = [call + came for call, came in self.lines.items()]
         if self.more:
             lines.insert(0, f"and {self.more} more before these")
@@ -67,12 +67,12 @@ class Ledger:
 
 
 def describe(call: ToolCall) -> str:
-    """`tool(arguments)`, the same for arguments that mean the same."""
+    """`tool(arguments)`, identical for equivalent arguments."""
     return f"{call.name}({_short(normalise_json(call.arguments), ARGUMENT_CHARS)})"
 
 
 def normalise_json(arguments: str) -> str:
-    """JSON arguments in one form; what is no JSON as it is."""
+    """JSON arguments in canonical form; anything else unchanged."""
     try:
         return json.dumps(json.loads(arguments), sort_keys=True, ensure_ascii=False)
     except (ValueError, RecursionError):

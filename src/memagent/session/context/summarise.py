@@ -1,4 +1,4 @@
-"""The summary calls: in passes where one would not fit, sent again where the reply is no summary."""
+"""The summary calls: in several passes if one wouldn't fit, retried if the reply isn't a summary."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ from memagent.trajectory import Conversation
 
 @dataclass(frozen=True)
 class Summary:
-    """A text that stands for turns."""
+    """A text that replaces turns."""
 
     text: str
-    """Safe to show, within its tokens."""
+    """Neutralised, and within its token limit."""
     cut: bool = False
     neutralised: int = 0
     conversations: tuple[Conversation, ...] = ()
 
 
 class Summariser:
-    """Asks a model for the summaries of one session, and begins at most one before it is due.
+    """Asks a model for the summaries of one session, and starts at most one before it is due.
 
-    Whoever wants the one that was begun waits for it, even where a new one would be as fast: so what a session does
-    depends on its messages and replies alone, not on how long they took. It is begun even where there may be no more
-    summaries, so that a session which is continued with more of them is the same up to there.
+    A summary that was started is always awaited, even if a new one would be as fast: so a session
+    depends only on its messages and replies, not on timing. It is started even if no more summaries are
+    allowed, so that a session continued with a higher maximum is the same up to that point.
 
     Args:
         caller: makes the calls.
-        early: share of the limit from which a summary is begun; None begins none.
+        early: share of the limit at which a summary is started; None starts none.
     """
 
     def __init__(self, caller: Caller, early: float | None = None) -> None:
         self._caller, self._share = caller, early
         self._written: Counter[str] = Counter()
-        """Calls of each kind that are over: the next one's number."""
+        """Completed calls of each kind: the number of the next one."""
         self._passes: list[tuple[tuple[Message, ...], Summary]] = []
-        """Passes of a summary that is not written yet: they are not made again where a later one fails."""
+        """Passes of an unfinished summary: they aren't repeated if a later one fails."""
         self._begun: tuple[State, asyncio.Task[Summary | None]] | None = None
         self.usage = Usage()
-        """What calls have cost since the last compaction."""
+        """Cost of calls since the last compaction."""
         self.retried: list[str] = []
-        """Why some were sent again."""
+        """Why some were retried."""
 
     async def summary(
         self, layout: Layout, past: Past, turns: tuple[Turn, ...], *, early: bool = False
     ) -> Summary:
-        """Summarises turns, and what stands for those before them.
+        """Summarises turns together with what replaces those before them.
 
-        The requests of an early one say so (`parts`): nobody waits for them yet. A reply that is none three times is a
-        `CompactionFailed`.
+        Requests of an early summary are marked (`parts`): nobody waits for them yet. Three unusable replies raise
+        a `CompactionFailed`.
         """
         stage = past.stage + 1
-        # They left: what has not come is not waited for.
+        # They are leaving: missing results aren't awaited.
         turns = tuple(turn.fill_results(layout.prompts.render("missing")) for turn in turns)
         number = 0
         while True:
@@ -84,14 +84,14 @@ class Summariser:
         )
 
     def begin(self, layout: Layout, state: State) -> None:
-        """Begins a summary of the turns so far if it is time, and none is under way."""
+        """Starts a summary of the turns so far if it is time and none is in progress."""
         if self._share is None or self._begun is not None or not state.turns or state.pending:
             return
         if self._share * layout.limit <= state.tokens < layout.limit:
             self._begun = state, asyncio.create_task(self._early(layout, state))
 
     async def find_begun(self) -> tuple[State, Summary] | None:
-        """The summary that was begun, once it is through, until it is forgotten; None without one, or if it failed."""
+        """The summary started early, once finished and until forgotten; None if there is none, or it failed."""
         if self._begun is None:
             return None
         state, task = self._begun
@@ -100,7 +100,7 @@ class Summariser:
         return None if summary is None else (state, summary)
 
     async def forget(self) -> None:
-        """Ends what is under way, and makes room for the next."""
+        """Cancels the one in progress, and makes room for the next."""
         begun, self._begun = self._begun, None
         if begun is not None and not begun[1].done():
             begun[1].cancel()
@@ -122,11 +122,11 @@ class Summariser:
             read=layout.prompts.read_summary,
             most=layout.summary,
             count=layout.count,
-            # With tools the prompt continues behind what the server has cached, and servers refuse calls without them.
+            # With tools the prompt extends what the server has cached, and servers reject calls without them.
             tools=layout.tools,
             tool_choice="none" if layout.tools else None,
             parts={"early": "yes"} if early else {},
-            # Nobody asks for an early one again, and a compaction waits for it: a replay has to meet its failure too.
+            # An early one isn't retried, and a compaction waits for it, so a replay must see its failure too.
             keeps_failure=early,
         )
         over = early
@@ -135,7 +135,7 @@ class Summariser:
             over = True
         except Unusable as error:
             raise CompactionFailed(
-                f"no summary was written: {error}; the history is as it was, so that it may be tried again, with "
+                f"no summary was written: {error}; the history is unchanged, so try again, with "
                 f"another model or more summary_tokens"
             ) from error
         finally:
@@ -153,10 +153,10 @@ class Summariser:
 def next_pass(
     layout: Layout, past: Past, turns: tuple[Turn, ...]
 ) -> tuple[tuple[Message, ...], int]:
-    """The messages of the next summary call, and how many of the turns they hold: as many as fit. Blocks.
+    """The messages of the next summary call, and how many turns they hold: as many as fit. Blocks.
 
-    A turn that does not fit by itself is shown as one text, clipped. Where what is shown again leaves no room for
-    that, no turn is taken: the summary makes the room.
+    A turn that does not fit by itself is shown as one clipped text. If what is shown again leaves no room even
+    for that, no turn is taken: the summary makes room.
     """
 
     def is_over(taken: int) -> bool:

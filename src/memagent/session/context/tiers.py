@@ -1,4 +1,4 @@
-"""The tiers before the summary: results that left their use behind become a line, long ones are clipped."""
+"""The tiers before the summary: obsolete results are replaced by a line, long ones are clipped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memagent.session.context.ledger import describe, normalise_json
 from memagent.session.context.turns import ToolResult, Turn
 
 MIN_DUPLICATE = 20
-"""Tokens: shorter texts are alike by chance, and a line in their place frees nothing."""
+"""Tokens: shorter texts may be equal by chance, and replacing them frees nothing."""
 LONG_SHARE = 16
 """Results of more than a sixteenth of the working context are long, and are clipped to half of that."""
 MIN_LONG = 64
@@ -22,29 +22,29 @@ MIN_LONG = 64
 
 @dataclass(frozen=True)
 class Split:
-    """What a compaction is to do with each turn."""
+    """What a compaction does with each turn."""
 
     summarised: tuple[Turn, ...] = ()
     left: Turn | None = None
-    """The last one, where it leaves without being summarised."""
+    """The last one, if it leaves unsummarised."""
     again: str = ""
-    """As what it is shown behind the summary; empty where it is dropped."""
+    """Its text shown after the summary; empty if it is dropped."""
     kept: tuple[Turn, ...] = ()
-    """Stay as turns."""
+    """Turns that stay."""
     lines: tuple[Change, ...] = ()
-    """Results that became a line before."""
+    """Results replaced by a line."""
     changes: tuple[Change, ...] = ()
-    """To turns that are kept or shown again."""
+    """Changes to turns that are kept or shown again."""
     tiers: tuple[Tier, ...] = ()
-    """The cheap ones that counted."""
+    """The cheap tiers used."""
     summary: bool = True
-    """False: what is kept is small enough without one."""
+    """False if what is kept is small enough without one."""
 
 
 def lighten(layout: Layout, state: State) -> Split | None:
-    """What the cheap tiers make of a state; None where a summary is needed. Blocks.
+    """Applies the cheap tiers to a state; None if a summary is needed. Blocks.
 
-    Enough is a tenth of the working context, for a prompt that is well below the limit.
+    They are enough if they free a tenth of the working context and bring the prompt well below the limit.
     """
     turns, changes = drop_repetition(layout, state.turns)
     tokens = layout.state(state.past, turns).tokens if changes else state.tokens
@@ -55,7 +55,7 @@ def lighten(layout: Layout, state: State) -> Split | None:
     long = max(layout.window // LONG_SHARE, MIN_LONG)
     limit = max(long // 2, 2 * layout.line)
     clipped: tuple[Change, ...] = ()
-    # Older ones first, and never the last turn: what a model has just asked for it is to see.
+    # Older ones first, and never the last turn: the model must see what it has just asked for.
     for at, turn in enumerate(turns[:-1]):
         whole = ("" if r is None or r.handle or r.fixed else r.text for r in turn.results)
         sizes = [layout.counter.count(text) for text in whole]
@@ -73,10 +73,10 @@ def lighten(layout: Layout, state: State) -> Split | None:
 def drop_repetition(
     layout: Layout, turns: tuple[Turn, ...]
 ) -> tuple[tuple[Turn, ...], tuple[Change, ...]]:
-    """The turns without results that a later one repeats or replaces, and what was changed. Blocks.
+    """The turns without results that a later one repeats or supersedes, and the changes. Blocks.
 
-    A failure replaces nothing but failures of the same text. A turn that waits for results is left alone, and makes
-    nothing stale: once they have come it may be dropped.
+    A failure supersedes only failures with the same text. A turn that waits for results is left alone, and makes
+    nothing stale: once they arrive it may be dropped.
     """
     calls: set[tuple[str, str]] = set()
     texts: dict[tuple[bool, str], ToolCall] = {}
@@ -90,7 +90,7 @@ def drop_repetition(
                 continue
             key, text = (call.name, normalise_json(call.arguments)), (result.ok, result.text)
             what, later = "duplicate", texts.setdefault(text, call)
-            # Of other tools each call may have told something else: the next page, another throw of a die.
+            # With other tools each call may return something new: the next page, another roll of a die.
             if key in calls and call.name in layout.idempotent:
                 what, later = "stale", call
             elif later is call:
@@ -113,9 +113,9 @@ def drop_repetition(
 
 
 def clip_text(layout: Layout, text: str, limit: int) -> tuple[str, str]:
-    """Head and tail of a text, with a line between them that names the handle of the whole; and that handle. Blocks.
+    """Head and tail of a text with a line between them that names the handle of the whole; and that handle. Blocks.
 
-    A text of at most `limit` tokens stays as it is. The line is there even if it takes more.
+    A text of at most `limit` tokens is unchanged. The line is included even if it exceeds the limit.
     """
     handle = layout.archive.put(text)
     if layout.counter.count(text) <= limit:
@@ -126,10 +126,10 @@ def clip_text(layout: Layout, text: str, limit: int) -> tuple[str, str]:
 
 
 def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) -> ToolResult:
-    """A result of at most so many tokens. Blocks.
+    """A result clipped to at most `limit` tokens. Blocks.
 
-    What `read_archived` returned gets no handle of its own, but names that of the text that was read, and from where
-    to go on: else each reading would make a text that has to be read.
+    A result of `read_archived` gets no new handle, but names that of the text it read, and where
+    to continue: otherwise each reading would create another text to read.
     """
     if result.fixed or layout.counter.count(result.text) <= limit:
         return result
@@ -147,7 +147,7 @@ def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) 
 
 
 def clip_turn(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Change, ...]]:
-    """The turn with results that take so many tokens together, the longest made shorter; and their record. Blocks."""
+    """The turn with its longest results shortened so that all together fit `limit` tokens; and their record. Blocks."""
     sizes = [0 if result is None else layout.counter.count(result.text) for result in turn.results]
     share = _level(sizes, limit)
     return clip_results(layout, turn, sizes, share, share)
@@ -156,7 +156,7 @@ def clip_turn(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Chang
 def clip_results(
     layout: Layout, turn: Turn, sizes: list[int], long: int, limit: int
 ) -> tuple[Turn, tuple[Change, ...]]:
-    """The turn with its results that take more than `long` of their tokens clipped, and their record. Blocks."""
+    """The turn with results of more than `long` tokens clipped, and their record. Blocks."""
     changes: list[Change] = []
     for place, (call, result) in enumerate(turn.steps):
         if result is None or sizes[place] <= long:
@@ -170,7 +170,7 @@ def clip_results(
 
 
 def show_again(layout: Layout, turn: Turn) -> tuple[str, Change]:
-    """A turn as one safe text that fits behind a summary, and the record of it. Blocks."""
+    """A turn as one neutralised text that fits after a summary, and its record. Blocks."""
 
     def write(turn: Turn) -> str:
         return layout.neutraliser.safe(layout.transcript(turn))
@@ -189,7 +189,7 @@ def show_again(layout: Layout, turn: Turn) -> tuple[str, Change]:
 
 
 def _level(sizes: list[int], limit: int) -> int:
-    """The size at which all larger ones have to be cut, so that their sum is at most `limit`."""
+    """The size to which all larger ones must be cut so that their sum is at most `limit`."""
     left, rest = limit, sorted(sizes)
     while rest:
         share = left // len(rest)
@@ -200,7 +200,7 @@ def _level(sizes: list[int], limit: int) -> int:
 
 
 def _span(call: ToolCall) -> tuple[str, int, int | None] | None:
-    """What a call of `read_archived` asked for; None where that cannot be read."""
+    """What a call of `read_archived` asked for; None if its arguments can't be parsed."""
     try:
         values = json.loads(call.arguments)
         handle, start, end = values["handle"], values.get("start") or 0, values.get("end")

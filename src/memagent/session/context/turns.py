@@ -1,7 +1,7 @@
 """The unit of a session: an assistant's message with the results of all its calls, or a user's message.
 
-Whatever ids messages come with, what is made of turns holds for strict servers: each call has exactly one result,
-right behind its message, and each result a call.
+Whatever ids messages have, turns render to messages that strict servers accept: each call has exactly one
+result, right after its message, and each result has a call.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from memagent.tools.protocol import read_calls, write_call, write_result
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a call returned, as it is shown."""
+    """A call's result, as shown."""
 
     text: str
     handle: str | None = None
-    """Where the whole text is in the archive, if this is not all of it."""
+    """The archive's handle of the whole text, if this isn't all of it."""
     fixed: bool = False
-    """Not to be made shorter any more: it is a line that stands for what left."""
+    """Can't be shortened further: it is a placeholder line for what left."""
     ok: bool = True
-    """False: the call failed, and the text says how."""
+    """False if the call failed; the text says how."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One step of a session; it stays, goes or is summarised as a whole."""
+    """One step of a session; it is kept, dropped or summarised as a whole."""
 
     number: int
     """Counted from 0 over the whole session."""
     head: Message
-    """The assistant's or user's message; ids of its calls are not empty, and no two are the same."""
+    """The assistant's or user's message; the ids of its calls are non-empty and unique."""
     given: tuple[str, ...] = ()
-    """The ids that the calls came with."""
+    """The original ids of the calls."""
     results: tuple[ToolResult | None, ...] = ()
-    """One for each call, None for those still to come."""
+    """One per call; None for those still missing."""
 
     @property
     def pending(self) -> bool:
-        """Whether results are still to come."""
+        """Whether results are still missing."""
         return None in self.results
 
     @property
@@ -56,23 +56,23 @@ class Turn:
         return tuple(zip(self.head.tool_calls, self.results, strict=True))
 
     def pair_results(self, missing: str | None) -> list[tuple[ToolCall, ToolResult]]:
-        """Each call with its result: `missing` stands for one that has not come, None leaves its call out."""
+        """Each call with its result: `missing` stands in for a missing one, None leaves its call out."""
         blank = None if missing is None else ToolResult(missing, fixed=True)
         filled = ((call, result or blank) for call, result in self.steps)
         return [(call, result) for call, result in filled if result is not None]
 
     def fill_results(self, missing: str) -> Turn:
-        """The turn with a text for each result that has not come."""
+        """The turn with a text for each missing result."""
         return replace(self, results=tuple(result for _, result in self.pair_results(missing)))
 
     def with_result(self, place: int, result: ToolResult) -> Turn:
-        """The turn with one result more, or another one."""
+        """The turn with a result added or replaced."""
         return replace(self, results=(*self.results[:place], result, *self.results[place + 1 :]))
 
     def change(
         self, what: What, before: int, after: int, handle: str, *, place: int | None = None
     ) -> Change:
-        """The record of what became of the turn, or of the result at a place; tokens before and after."""
+        """The record of a change to the turn, or to the result at `place`; tokens before and after."""
         call = None if place is None else self.head.tool_calls[place]
         return Change(
             turn=self.number,
@@ -89,10 +89,10 @@ class Turn:
 
 
 def neutralise(message: Message, results: Neutraliser, spoken: Neutraliser) -> Message:
-    """The message as it is safe to show; itself where it is safe already.
+    """The message, neutralised; unchanged if it is safe already.
 
-    Results may hold neither control tokens nor the prompt's tags. What the model and the user say may hold tags, since
-    these are theirs to write: in the text protocol a call is one.
+    Results must not contain control tokens or the prompt's tags. The model's and the user's messages may contain tags:
+    in the text protocol a call is one.
     """
     safe, name = spoken.safe, message.tool_call_id
     calls = (
@@ -116,9 +116,9 @@ def neutralise(message: Message, results: Neutraliser, spoken: Neutraliser) -> M
 
 
 def neutralise_arguments(neutraliser: Neutraliser, text: str) -> str:
-    """Arguments without control tokens and half surrogate pairs: JSON stays JSON, of the same form but for those.
+    """Arguments without control tokens and lone surrogates: JSON stays JSON, otherwise unchanged.
 
-    Templates may write the values instead of the JSON, so an escaped `<` is looked at as one.
+    Templates may render the values instead of the JSON, so an escaped `<` is treated as one.
     """
     try:
         value = json.loads(text)
@@ -143,12 +143,12 @@ def place_message(
     *,
     ok: bool = True,
 ) -> tuple[Turn, ...]:
-    """The turns with a message more.
+    """The turns plus a message.
 
-    A result belongs to the open call of its id, else to the first open call of the last turn. Where there is none, it
-    is one more text of the call of its id in the last turn, else of the last call there, else a user's message.
+    A result belongs to the open call with its id, else to the first open call of the last turn. If there is none, it
+    is appended to the result of the call with its id in the last turn, else of the last call there, else it becomes a
 
-    `number` is that of the next turn; `ok` is False where a result, whose text is safe already, tells of a failure.
+    user's message. `number` is that of the next turn; `ok` is False if the (neutralised) result reports a failure.
     """
     if message.role != "tool":
         calls = message.tool_calls if message.role == "assistant" else ()
@@ -171,7 +171,7 @@ def place_message(
 
 
 def _unique(ids: tuple[str, ...], number: int) -> list[str]:
-    # Nine letters and digits: what Mistral's templates want.
+    # Nine letters and digits, as Mistral's templates require.
     made = (f"c{number % 100_000:05d}{place:03d}" for place in count())
     fresh = (name for name in made if name not in ids)
     return [
@@ -181,13 +181,13 @@ def _unique(ids: tuple[str, ...], number: int) -> list[str]:
 
 
 def _find_calls(turn: Turn, name: str | None) -> list[int]:
-    """Places of the calls with an id."""
+    """Positions of the calls with an id."""
     ids = zip(turn.head.tool_calls, turn.given, strict=True)
     return [place for place, (call, given) in enumerate(ids) if name in (call.id, given)]
 
 
 def _home(turns: tuple[Turn, ...], name: str | None) -> tuple[int, int] | None:
-    """The turn and the call that a result belongs to; None where the last turn has no calls."""
+    """The turn and the call that a result belongs to; None if the last turn has no calls."""
     at = len(turns) - 1
     if name is not None and name.strip():
         for earlier in range(at, -1, -1):
@@ -208,9 +208,9 @@ def _home(turns: tuple[Turn, ...], name: str | None) -> tuple[int, int] | None:
 
 
 def render_native(turns: Sequence[Turn], missing: str) -> list[Message]:
-    """The turns with calls and results in fields of their own.
+    """The turns with calls and results in the tool-call fields.
 
-    `missing` stands for results that never came. The last turn's are left out, since they may still come.
+    `missing` stands in for results that never came. The last turn's are left out, since they may still come.
     """
     messages: list[Message] = []
     for turn, pairs in _pair_turns(turns, missing):
@@ -223,7 +223,7 @@ def render_native(turns: Sequence[Turn], missing: str) -> list[Message]:
 
 
 def render_text(turns: Sequence[Turn], missing: str) -> list[Message]:
-    """The turns with calls and results in the text of messages; otherwise as `render_native`."""
+    """Like `render_native`, with calls and results in the text of messages."""
     messages: list[Message] = []
     for turn, pairs in _pair_turns(turns, missing):
         content = turn.head.content
@@ -246,7 +246,7 @@ def _pair_turns(
 
 
 def transcript(turn: Turn, missing: str) -> str:
-    """A turn as one text: what was said, and a line `tool(arguments) -> result` for each call."""
+    """A turn as one text: its message, and a line `tool(arguments) -> result` for each call."""
     parts = [turn.head.content] if turn.head.content.strip() else []
     parts += [
         f"{call.name}({call.arguments}) -> {result.text}"
@@ -256,7 +256,7 @@ def transcript(turn: Turn, missing: str) -> str:
 
 
 def join_users(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The messages with neighbours of the user made one, since some templates want roles to alternate."""
+    """The messages with adjacent user messages merged, since some templates require alternating roles."""
     merged: list[Message] = []
     for message in messages:
         last = merged[-1] if merged else None
