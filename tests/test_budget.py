@@ -45,7 +45,9 @@ def test_parts_never_exceed_the_window(
 
 
 def test_a_long_question_gets_the_numbers_and_the_remedy() -> None:
-    with pytest.raises(QuestionTooLong, match=r"takes 1500 tokens, but a window of 8192 allows 1024:.*--window"):
+    with pytest.raises(
+        QuestionTooLong, match=r"takes 1500 tokens, but a window of 8192 allows 1024:.*--window"
+    ):
         ContextBudget.divide(8192, frame=104, question=1500)
 
 

@@ -107,7 +107,8 @@ class Expert:
                 if match := pattern.fullmatch(question):
                     return kind, match["who"]
         raise ConfigError(
-            f"{question!r} is not a question that an expert knows: ask one of {', '.join(TAUGHT)} in the words of training"
+            f"{question!r} is not a question that an expert knows: ask one of {', '.join(TAUGHT)} in "
+            f"the words of training"
         )
 
 

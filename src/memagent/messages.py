@@ -198,9 +198,7 @@ class Message(_Sparse):
         if isinstance(fields, Message):
             return fields
         if hasattr(fields, "model_dump"):
-            raise ConfigError(
-                f"{quote(fields)} is an object, not a mapping: give message.model_dump()"
-            )
+            raise ConfigError(f"{quote(fields)} is not a mapping: give message.model_dump()")
         if isinstance(fields, Mapping) and fields.get("function_call") is not None:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
                 f"{quote(fields)}: function_call is the deprecated form, which has no id; use tool_calls"
@@ -213,9 +211,7 @@ class Message(_Sparse):
                 f"role and a content of text"
             ) from error
         if served.tool_calls and served.role != "assistant":
-            raise ConfigError(
-                f"{quote(fields)}: only an assistant message may have tool_calls; remove them"
-            )
+            raise ConfigError(f"{quote(fields)}: only an assistant may have tool_calls")
         extra = read_extra(served, "function_call")
         parts = served.content if isinstance(served.content, list) else [served.content or ""]
         if other := next((part for part in parts if isinstance(part, _OtherPart)), None):

@@ -129,9 +129,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         inside = False
     if inside:
         work.close()
-        raise ConfigError(
-            "a sync method was called in memagent's event loop: await its async version"
-        )
+        raise ConfigError("sync method called in memagent's event loop: await its async version")
     try:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
     except BaseException:  # Ctrl-C, or what a signal handler raised, while the work goes on

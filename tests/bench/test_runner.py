@@ -244,7 +244,12 @@ async def test_only_an_answer_is_an_answer(tmp_path: Path) -> None:
         (Status.STOPPED, None, None, "cut"),
         (Status.FAILED, None, None, "gone"),
         (Status.FAILED, None, None, "the system returned no answer"),
-        (Status.FAILED, None, None, "TypeError: 'says' returned 'no outcome', which is not an Outcome"),
+        (
+            Status.FAILED,
+            None,
+            None,
+            "TypeError: 'says' returned 'no outcome', which is not an Outcome",
+        ),
         (Status.ANSWERED, "", 0.0, ""),
     ]
 

@@ -154,7 +154,7 @@ async def test_globals_live_on_in_the_process(module: ModuleType) -> None:
         (
             "be_killed",
             {},
-            r"ended by signal 9 \(SIGKILL\), which may mean that the system ran out of memory",
+            r"ended by signal 9 \(SIGKILL\), possibly for lack of memory",
         ),
     ],
     ids=["fail", "leave", "drop", "be_killed"],

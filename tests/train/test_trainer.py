@@ -295,7 +295,9 @@ def test_an_engine_with_other_weights_stops_the_step_before_its_first_update(
 ) -> None:
     off = trainer(tmp_path, Off(0.4), algorithm=PLAIN, batch=BATCH, kind=RolloutTrainer)
     before = weights(off)
-    with pytest.raises(EngineMismatch, match=r"step 1 .* by 0\.400 per token, but the limit is 0\.2"):
+    with pytest.raises(
+        EngineMismatch, match=r"step 1 .* by 0\.400 per token, but the limit is 0\.2"
+    ):
         off.train()
     assert all(torch.equal(value, before[name]) for name, value in weights(off).items())
 

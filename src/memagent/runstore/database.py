@@ -139,7 +139,5 @@ def _translate(error: sqlite3.DatabaseError | OSError, where: str) -> StoreError
             f"{where} is damaged or not a run store ({error}): name another --store"
         )
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreError(
-            f"{where} has been locked by another process for {BUSY_SECONDS} s; wait, then try again"
-        )
+        return StoreError(f"{where} is locked by another process; try again later")
     return StoreError(f"{where}: {error}")

@@ -195,9 +195,7 @@ def migrate(db: sqlite3.Connection, path: Path, held: ExitStack) -> None:
 def make_file(path: Path) -> None:
     """Creates the file with mode 0600 before SQLite would create it with the umask's (WAL files inherit it)."""
     if path.name == ":memory:":
-        raise StoreError(
-            "':memory:' would create a file of that name; pass None for a temporary store"
-        )
+        raise StoreError("':memory:' would name a file; None is a temporary store")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 

@@ -96,9 +96,7 @@ class RunStore:
         record = self.find(run_id)
         if record is None:
             where = "a temporary store" if self.path is None else str(self.path)
-            raise RunNotFound(
-                f"no run {run_id!r} in {where}; `memagent runs` lists the stored runs"
-            )
+            raise RunNotFound(f"no run {run_id!r} in {where}; `memagent runs` lists them")
         return record
 
     def runs(self, *, limit: int | None = None, status: str | None = None) -> list[RunRecord]:

@@ -153,9 +153,7 @@ def number_match(answer: str, references: Sequence[str]) -> float:
     for reference in _check(references):
         wanted.append(numbers(reference))
         if len(wanted[-1]) != 1:
-            raise ConfigError(
-                f"a reference of number_match must be a single number, got {reference!r}"
-            )
+            raise ConfigError(f"number_match needs one number as reference, got {reference!r}")
     return float(numbers(answer)[-1:] in wanted)
 
 
@@ -174,9 +172,7 @@ SCORERS: dict[str, Scorer] = {
 
 def _check(references: Sequence[str]) -> list[str]:
     if isinstance(references, str):
-        raise ConfigError(
-            f"references={references!r} is a single text; give a list, [{references!r}]"
-        )
+        raise ConfigError(f"references={references!r} is one text; give [{references!r}]")
     if not references or not all(plain(reference) for reference in references):
         raise ConfigError(f"references={references!r}: give at least one, none blank")
     return list(references)

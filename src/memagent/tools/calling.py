@@ -182,9 +182,7 @@ async def _end(name: str, task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait([task], timeout=GRACE)
     if not task.done():
-        logger.warning(
-            "tool %s ignored its cancellation and is still running; it was abandoned", name
-        )
+        logger.warning("tool %s ignored its cancellation and was left running", name)
         _left_alone.add(task)
         task.add_done_callback(_left_alone.discard)
     # Retrieved, so that it isn't reported as never retrieved.

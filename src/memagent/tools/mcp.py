@@ -44,9 +44,7 @@ class McpServer:
         self, who: str, connect: Connect, prefix: str, timeout: float, connect_timeout: float
     ) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_-]{0,32}", prefix):
-            raise ConfigError(
-                f"prefix must be at most 32 letters, digits, '_' or '-', got {prefix!r}"
-            )
+            raise ConfigError(f"prefix={prefix!r}: use at most 32 letters, digits, '_' or '-'")
         if not (timeout > 0 and connect_timeout > 0):
             raise ConfigError(
                 f"timeout and connect_timeout must be more than 0 seconds, got {timeout!r} and {connect_timeout!r}"
@@ -261,7 +259,5 @@ def _hide_secrets(url: str) -> str:
     except ValueError:
         parts, host, port = urlsplit(""), None, ""
     if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError(
-            "invalid URL for an MCP server: give one such as 'http://localhost:8000/mcp'"
-        )
+        raise ConfigError("invalid MCP URL: give one such as 'http://localhost:8000/mcp'")
     return f"{parts.scheme}://{host}{port}{parts.path}"

@@ -139,9 +139,7 @@ class _Worker:
 
 def _ending(code: int | None) -> str:
     if code is not None and code < 0:
-        cause = (
-            ", which may mean that the system ran out of memory" if code == -signal.SIGKILL else ""
-        )
+        cause = ", possibly for lack of memory" if code == -signal.SIGKILL else ""
         return f"by signal {-code} ({signal.Signals(-code).name}){cause}"
     return f"with exit code {code}"
 

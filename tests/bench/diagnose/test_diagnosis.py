@@ -294,7 +294,9 @@ async def test_a_run_without_its_answer_is_not_followed(tmp_path: Path) -> None:
     db.close()
     keep(tmp_path, record("x", ["1"], "run"))
     found = await asyncio.to_thread(diagnose, tmp_path)
-    assert list(found.unread.values()) == ["no answer in the run store, although its record has one"]
+    assert list(found.unread.values()) == [
+        "no answer in the run store, although its record has one"
+    ]
 
 
 def test_folders_that_are_no_benchmarks(tmp_path: Path) -> None:

@@ -59,7 +59,9 @@ def test_without_a_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="--hotpotqa FILE"):
         hotpotqa_of(OPTIONS)
     monkeypatch.setenv("MEMAGENT_DATA", "no such folder")
-    with pytest.raises(ConfigError, match="MEMAGENT_DATA is 'no such folder', which is not a folder"):
+    with pytest.raises(
+        ConfigError, match="MEMAGENT_DATA is 'no such folder', which is not a folder"
+    ):
         hotpotqa_of(OPTIONS)
 
 

@@ -35,7 +35,9 @@ def test_a_model_beside_the_file_is_its_path(file: Path) -> None:
 
 
 def test_rows_are_divided_among_micro_batches(file: Path) -> None:
-    with pytest.raises(ConfigError, match=r"rows must be a multiple of micro_batches \(4\), got 10"):
+    with pytest.raises(
+        ConfigError, match=r"rows must be a multiple of micro_batches \(4\), got 10"
+    ):
         load_sft(file, ["batch.rows=10", "batch.micro_batches=4"])
 
 

@@ -70,9 +70,7 @@ def read_drawn(
 ) -> Sampled | ModelError:
     """What an engine drew, or an error if there are no ids, or the log-probs are too few, too many or not numbers."""
     if not ids or len(ids) != len(logprobs):
-        return ModelError(
-            f"the engine returned {len(logprobs)} log-probabilities for {len(ids)} ids"
-        )
+        return ModelError(f"the engine returned {len(logprobs)} log-probs for {len(ids)} ids")
     if not all(map(math.isfinite, logprobs)):
         return ModelError(
             "the model's logits are not numbers (NaN): its weights are broken, as after a step with too high a "
