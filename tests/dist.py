@@ -231,6 +231,18 @@ def try_extra(extra: str, wheel: Path, scratch: Path) -> str:
     commands = install(place, sys.executable, f"{wheel}[{extra}]", constraints=constraints)
     use(commands, scratch)
     run(commands / "python", "-c", f"import {IMPORTS[extra]}", cwd=scratch)
+    if heavy:
+        state = {"XDG_STATE_HOME": str(place / "state"), "OMP_NUM_THREADS": "1"}
+        run(
+            commands / "memagent",
+            "demo",
+            "--model",
+            "nano",
+            "--tokens",
+            "16k",
+            cwd=scratch,
+            **state,
+        )
     shutil.rmtree(place)
     return f"memagent[{extra}]: passed in {time.monotonic() - start:.0f} s"
 
