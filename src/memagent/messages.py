@@ -314,9 +314,11 @@ class Usage(Leaf):
     retries: int = 0
     """Calls that led to nothing: they failed, or their reply was unusable."""
     retry_tokens: int = 0
-    """Prompt and completion tokens of replies that were thrown away."""
+    """Prompt and completion tokens of replies that were thrown away, discarded ones too."""
     repeated: int = 0
     """Calls that were in flight when a run was killed, and were sent again on resume."""
+    discarded: int = 0
+    """Calls of a read-ahead whose memory was outdated before their turn came."""
 
     def __add__(self, other: Usage) -> Usage:
         names = Usage.model_fields

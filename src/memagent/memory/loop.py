@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from contextlib import aclosing
 from dataclasses import asdict, fields, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memagent.chunking import Chunk, ResumePoint, chunks
@@ -57,6 +60,8 @@ class MemoryLoop(Loop[list[Result]]):
         self.source = {"name": "", "path": None}
         self._make_plan, self._given = partial(host.plan, questions), document
         self._document: Document | None = None
+        self._pace = host.pace()
+        self._keeping = asyncio.Lock()
         self._limit: str | None = None
         """The usage limit that was reached."""
 
@@ -115,30 +120,65 @@ class MemoryLoop(Loop[list[Result]]):
             mark = await self._mark(first - 1)
             resume = ResumePoint(**{field.name: mark[field.name] for field in fields(ResumePoint)})
         stream = chunks(self._document, self.plan.chunker(resume), run=self.plan.counting)
+        ahead = deque[Chunk]()
         async with aclosing(prefetch(stream)) as upcoming:
             async for chunk in upcoming:
-                place = {"chunk": chunk.index, "start": chunk.start, "last": chunk.last}
-                mark = asdict(ResumePoint.after(chunk)) | place
                 if chunk.index <= furthest:
-                    same = await self._mark(chunk.index) == mark
+                    same = await self._mark(chunk.index) == _mark_of(chunk)
                 else:
                     same = self._last is None or not self._last["last"]
                 if not same:
                     raise RunMismatch(
                         CHANGED.format(f"it differs at or before character {chunk.end:,}")
                     )
-                active = list(filter(self._reads, self._states))
+                ahead.append(chunk)
+                while active := list(filter(self._reads, self._states)):
+                    first = min(state.next_chunk for state in active)
+                    while ahead and ahead[0].index < first:
+                        ahead.popleft()
+                    size = self._pace.size(len(active))
+                    if not ahead or (len(ahead) < size and not chunk.last):
+                        break
+                    if self.plan.settings.read_ahead == 1:
+                        askers = [s for s in active if s.next_chunk == ahead[0].index]
+                        await self._keep(ahead[0])
+                        await self._ask(*map(partial(self._update, ahead[0]), askers))
+                    else:
+                        shown = list(islice(ahead, size))
+                        await together(self._look_ahead(state, shown) for state in active)
+                    if self._limit is not None:
+                        return
                 if not active:
                     return
-                askers = [state for state in active if state.next_chunk == chunk.index]
-                if not askers:
-                    continue
-                if chunk.index > furthest:
-                    self._last = mark
-                    await self._keep(chunk, mark)
-                await self._ask(*map(partial(self._update, chunk), askers))
-                if self._limit is not None:
-                    return
+
+    async def _look_ahead(self, state: State, window: list[Chunk]) -> None:
+        """Sends a question's next chunks at once; takes the replies in order, up to the first that changes the memory.
+
+        The state of each exchange is that before the round: what is taken was asked as if nothing had been sent ahead.
+        """
+        memory, first = state.memory, state.next_chunk
+        window = [chunk for chunk in window if chunk.index >= first]
+        exchanges = [self._update(chunk, state) for chunk in window]
+        turns = [asyncio.get_running_loop().create_future() for _ in window]
+        for exchange, turn in zip(exchanges, turns, strict=True):
+            exchange.turn = turn
+        calls = [asyncio.create_task(self._ask(exchange)) for exchange in exchanges]
+        taken = 0
+        try:
+            for chunk, turn, call in zip(window, turns, calls, strict=True):
+                await self._keep(chunk)
+                turn.set_result(None)
+                await call
+                taken += 1
+                if state.memory != memory or not self._reads(state):
+                    break
+        finally:
+            for call in calls[taken:]:
+                call.cancel()
+            await asyncio.gather(*calls[taken:], return_exceptions=True)
+        for exchange in exchanges[taken:]:
+            await self._caller.discard(exchange)
+        self._pace.note(state.next_chunk - first, int(state.memory != memory))
 
     def _reads(self, state: State) -> bool:
         if not state.waits() or state.settled:
@@ -152,8 +192,13 @@ class MemoryLoop(Loop[list[Result]]):
         assert body is not None, "an update is committed after its chunk"
         return body["mark"]
 
-    async def _keep(self, chunk: Chunk, mark: dict[str, Any]) -> None:
+    async def _keep(self, chunk: Chunk) -> None:
         """Commits a chunk that nobody has seen yet."""
+        async with self._keeping:
+            if self._last is None or chunk.index > self._last["chunk"]:
+                await self._keep_new(chunk, _mark_of(chunk))
+
+    async def _keep_new(self, chunk: Chunk, mark: dict[str, Any]) -> None:
         read = ChunkRead(
             chunk=chunk.index,
             start=chunk.start,
@@ -166,6 +211,7 @@ class MemoryLoop(Loop[list[Result]]):
             events.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
         body = {"mark": mark, "text": chunk.text}
         await self._log.commit(f"chunk-{chunk.index}", body, events=events)
+        self._last = mark
 
     # --- calls
 
@@ -271,9 +317,13 @@ class MemoryLoop(Loop[list[Result]]):
                 state.answer, state.truncated = said.text, said.truncated
                 state.partial = state.stopped is not None
         except LimitReached as limit:
+            if exchange.turn is not None:
+                await exchange.turn
             self._limit = str(limit)
             await self._stop(state, StopReason.LIMIT, self._limit, exchange.usage)
         except Unusable as error:
+            if exchange.turn is not None:
+                await exchange.turn
             where = "the answer call" if exchange.chunk is None else f"chunk {exchange.chunk}"
             await self._stop(state, StopReason.UNUSABLE_REPLY, f"{where}: {error}", exchange.usage)
 
@@ -296,6 +346,11 @@ class MemoryLoop(Loop[list[Result]]):
                 if state.stopped is StopReason.LIMIT and state.memory
             ]
             await self._ask(*exchanges, caller=self._caller.over(self.host.model))
+
+
+def _mark_of(chunk: Chunk) -> dict[str, Any]:
+    place = {"chunk": chunk.index, "start": chunk.start, "last": chunk.last}
+    return asdict(ResumePoint.after(chunk)) | place
 
 
 def _problem(state: State, chunk: Chunk | None, reply: Update | Answer) -> str | None:
