@@ -212,7 +212,8 @@ class MemoryAgent(Agent[MemorySettings]):
                 f"{source.name} can be read only once, and an estimate would use it up: give a path, text or bytes"
             )
         plan = await self.plan(questions)
-        return await plan.estimate(source, self.pace().most(len(questions)))
+        pace = Pace(self.settings.read_ahead, self.concurrency)
+        return await plan.estimate(source, pace.most(len(questions)))
 
     async def plan(self, questions: tuple[str, ...], window: int | None = None) -> MemoryPlan:
         """Asks the model for its window and counter, and divides the budget.
@@ -227,10 +228,6 @@ class MemoryAgent(Agent[MemorySettings]):
         """
         found = (MemoryPlan.make, questions, self.settings, self.prompts)
         return await self._resolve(*found, window="window", resumed=window)
-
-    def pace(self) -> Pace:
-        """How far a reading looks ahead."""
-        return Pace(self.settings.read_ahead, self._concurrency)
 
     def recipe(self) -> dict[str, Any]:
         """See `Agent.recipe`."""

@@ -27,6 +27,7 @@ from memagent.events import (
     Settled,
     Stopped,
 )
+from memagent.memory.ahead import Pace
 from memagent.memory.degenerate import has_collapsed, repetition
 from memagent.memory.plan import MemoryPlan
 from memagent.memory.state import State, read_results, restore
@@ -60,7 +61,8 @@ class MemoryLoop(Loop[list[Result]]):
         self.source = {"name": "", "path": None}
         self._make_plan, self._given = partial(host.plan, questions), document
         self._document: Document | None = None
-        self._pace = host.pace()
+        ahead = host.settings.read_ahead
+        self._pace = None if ahead == 1 else Pace(ahead, host.concurrency)
         self._keeping = asyncio.Lock()
         self._limit: str | None = None
         """The usage limit that was reached."""
@@ -120,53 +122,59 @@ class MemoryLoop(Loop[list[Result]]):
             mark = await self._mark(first - 1)
             resume = ResumePoint(**{field.name: mark[field.name] for field in fields(ResumePoint)})
         stream = chunks(self._document, self.plan.chunker(resume), run=self.plan.counting)
-        ahead = deque[Chunk]()
+        ahead = deque[tuple[Chunk, dict[str, Any]]]()
         async with aclosing(prefetch(stream)) as upcoming:
             async for chunk in upcoming:
+                place = {"chunk": chunk.index, "start": chunk.start, "last": chunk.last}
+                mark = asdict(ResumePoint.after(chunk)) | place
                 if chunk.index <= furthest:
-                    same = await self._mark(chunk.index) == _mark_of(chunk)
+                    same = await self._mark(chunk.index) == mark
                 else:
                     same = self._last is None or not self._last["last"]
                 if not same:
                     raise RunMismatch(
                         CHANGED.format(f"it differs at or before character {chunk.end:,}")
                     )
-                ahead.append(chunk)
+                ahead.append((chunk, mark))
                 while active := list(filter(self._reads, self._states)):
-                    first = min(state.next_chunk for state in active)
-                    while ahead and ahead[0].index < first:
+                    first = min([state.next_chunk for state in active])
+                    while ahead and ahead[0][0].index < first:
                         ahead.popleft()
-                    size = self._pace.size(len(active))
+                    size = 1 if self._pace is None else self._pace.size(len(active))
                     if not ahead or (len(ahead) < size and not chunk.last):
                         break
-                    if self.plan.settings.read_ahead == 1:
-                        askers = [s for s in active if s.next_chunk == ahead[0].index]
-                        await self._keep(ahead[0])
-                        await self._ask(*map(partial(self._update, ahead[0]), askers))
+                    if self._pace is None:
+                        askers = [state for state in active if state.next_chunk == first]
+                        await self._keep(chunk, mark)
+                        await self._ask(*map(partial(self._update, chunk), askers))
                     else:
                         shown = list(islice(ahead, size))
-                        await together(self._look_ahead(state, shown) for state in active)
+                        await together(
+                            [self._look_ahead(state, shown, self._pace) for state in active]
+                        )
                     if self._limit is not None:
                         return
                 if not active:
                     return
 
-    async def _look_ahead(self, state: State, window: list[Chunk]) -> None:
+    async def _look_ahead(
+        self, state: State, shown: list[tuple[Chunk, dict[str, Any]]], pace: Pace
+    ) -> None:
         """Sends a question's next chunks at once; takes the replies in order, up to the first that changes the memory.
 
         The state of each exchange is that before the round: what is taken was asked as if nothing had been sent ahead.
         """
         memory, first = state.memory, state.next_chunk
-        window = [chunk for chunk in window if chunk.index >= first]
-        exchanges = [self._update(chunk, state) for chunk in window]
+        window = [(chunk, mark) for chunk, mark in shown if chunk.index >= first]
+        exchanges = [self._update(chunk, state) for chunk, _ in window]
         turns = [asyncio.get_running_loop().create_future() for _ in window]
         for exchange, turn in zip(exchanges, turns, strict=True):
             exchange.turn = turn
         calls = [asyncio.create_task(self._ask(exchange)) for exchange in exchanges]
         taken = 0
         try:
-            for chunk, turn, call in zip(window, turns, calls, strict=True):
-                await self._keep(chunk)
+            for (chunk, mark), turn, call in zip(window, turns, calls, strict=True):
+                await self._keep(chunk, mark)
                 turn.set_result(None)
                 await call
                 taken += 1
@@ -178,7 +186,7 @@ class MemoryLoop(Loop[list[Result]]):
             await asyncio.gather(*calls[taken:], return_exceptions=True)
         for exchange in exchanges[taken:]:
             await self._caller.discard(exchange)
-        self._pace.note(state.next_chunk - first, int(state.memory != memory))
+        pace.note(state.next_chunk - first, int(state.memory != memory))
 
     def _reads(self, state: State) -> bool:
         if not state.waits() or state.settled:
@@ -192,26 +200,24 @@ class MemoryLoop(Loop[list[Result]]):
         assert body is not None, "an update is committed after its chunk"
         return body["mark"]
 
-    async def _keep(self, chunk: Chunk) -> None:
+    async def _keep(self, chunk: Chunk, mark: dict[str, Any]) -> None:
         """Commits a chunk that nobody has seen yet."""
         async with self._keeping:
-            if self._last is None or chunk.index > self._last["chunk"]:
-                await self._keep_new(chunk, _mark_of(chunk))
-
-    async def _keep_new(self, chunk: Chunk, mark: dict[str, Any]) -> None:
-        read = ChunkRead(
-            chunk=chunk.index,
-            start=chunk.start,
-            end=chunk.end,
-            tokens=chunk.tokens,
-            last=chunk.last,
-        )
-        events: list[Event] = [read]
-        if chunk.neutralised:
-            events.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
-        body = {"mark": mark, "text": chunk.text}
-        await self._log.commit(f"chunk-{chunk.index}", body, events=events)
-        self._last = mark
+            if self._last is not None and chunk.index <= self._last["chunk"]:
+                return
+            read = ChunkRead(
+                chunk=chunk.index,
+                start=chunk.start,
+                end=chunk.end,
+                tokens=chunk.tokens,
+                last=chunk.last,
+            )
+            events: list[Event] = [read]
+            if chunk.neutralised:
+                events.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
+            body = {"mark": mark, "text": chunk.text}
+            await self._log.commit(f"chunk-{chunk.index}", body, events=events)
+            self._last = mark
 
     # --- calls
 
@@ -346,11 +352,6 @@ class MemoryLoop(Loop[list[Result]]):
                 if state.stopped is StopReason.LIMIT and state.memory
             ]
             await self._ask(*exchanges, caller=self._caller.over(self.host.model))
-
-
-def _mark_of(chunk: Chunk) -> dict[str, Any]:
-    place = {"chunk": chunk.index, "start": chunk.start, "last": chunk.last}
-    return asdict(ResumePoint.after(chunk)) | place
 
 
 def _problem(state: State, chunk: Chunk | None, reply: Update | Answer) -> str | None:
