@@ -1,8 +1,14 @@
-"""How many chunks are sent at once (ADR 0019)."""
+"""Chunks sent at once: their replies are taken in order, and how many they are (ADR 0019)."""
 
 from __future__ import annotations
 
-from typing import Literal
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Literal
+
+from memagent.run.exchange import Exchange
 
 SHARE = 0.75
 """Changes that `auto` expects among the chunks of a round: it then pays 1.42 calls a chunk."""
@@ -43,3 +49,29 @@ class Pace:
         stays = (1 - LAPSE) ** taken
         self._chunks = self._chunks * stays + taken
         self._changes = self._changes * stays + changes
+
+
+@asynccontextmanager
+async def sent_ahead(
+    exchanges: Sequence[Exchange[Any]], ask: Callable[[Exchange[Any]], Awaitable[None]]
+) -> AsyncGenerator[list[Callable[[], Awaitable[None]]]]:
+    """Makes exchanges at once. Yields a function for each, to be awaited in order: it takes what comes of it.
+
+    What was not taken by the end of the block is cancelled.
+    """
+    loop = asyncio.get_running_loop()
+    turns = [loop.create_future() for _ in exchanges]
+    for exchange, turn in zip(exchanges, turns, strict=True):
+        exchange.turn = turn
+    calls = [asyncio.ensure_future(ask(exchange)) for exchange in exchanges]
+
+    async def take(turn: asyncio.Future[None], call: asyncio.Future[None]) -> None:
+        turn.set_result(None)
+        await call
+
+    try:
+        yield list(map(partial(partial, take), turns, calls))
+    finally:
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)

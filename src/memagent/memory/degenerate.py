@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from memagent.texts import quote
+
 LONGEST_PERIOD = 300
 """Characters of a piece that is looked for over and over at the end of a text."""
 LEAST_TAIL = 80
@@ -43,6 +45,24 @@ def has_collapsed(old: str, new: str, chunk: str) -> bool:
     if len(before) < LEAST_WORDS or 4 * len(after) >= len(before):
         return False
     return 2 * len(after & _words(chunk)) < len(after) or not after
+
+
+def find_problem(what: str, text: str, old: str = "", chunk: str | None = None) -> str | None:
+    """Why a reply says nothing, None if it seems to say something.
+
+    Args:
+        what: names it: `answer`, `new memory`.
+        text: the reply.
+        old: the memory before.
+        chunk: what the new memory was written from; None for an answer.
+    """
+    if (piece := repetition(text)) is not None:
+        return f"the {what} says {quote(piece)} over and over"
+    if chunk is not None and has_collapsed(old, text, chunk):
+        return (
+            f"hardly a word of the memory is left, and the chunk does not explain it: {quote(text)}"
+        )
+    return None
 
 
 def _words(text: str) -> set[str]:

@@ -27,8 +27,8 @@ from memagent.events import (
     Settled,
     Stopped,
 )
-from memagent.memory.ahead import Pace
-from memagent.memory.degenerate import has_collapsed, repetition
+from memagent.memory.ahead import Pace, sent_ahead
+from memagent.memory.degenerate import find_problem
 from memagent.memory.plan import MemoryPlan
 from memagent.memory.state import State, read_results, restore
 from memagent.messages import Usage
@@ -41,7 +41,6 @@ from memagent.run.result import Result
 from memagent.run.stream import Loop
 from memagent.run.sync import prefetch, together
 from memagent.runstore import RunRecord
-from memagent.texts import quote
 from memagent.threads import in_thread
 from memagent.trajectory import StopReason
 
@@ -160,33 +159,20 @@ class MemoryLoop(Loop[list[Result]]):
     async def _look_ahead(
         self, state: State, shown: list[tuple[Chunk, dict[str, Any]]], pace: Pace
     ) -> None:
-        """Sends a question's next chunks at once; takes the replies in order, up to the first that changes the memory.
-
-        The state of each exchange is that before the round: what is taken was asked as if nothing had been sent ahead.
-        """
+        """Sends a question's next chunks at once, and takes the replies that reading in order would have brought."""
         memory, first = state.memory, state.next_chunk
         window = [(chunk, mark) for chunk, mark in shown if chunk.index >= first]
         exchanges = [self._update(chunk, state) for chunk, _ in window]
-        turns = [asyncio.get_running_loop().create_future() for _ in window]
-        for exchange, turn in zip(exchanges, turns, strict=True):
-            exchange.turn = turn
-        calls = [asyncio.create_task(self._ask(exchange)) for exchange in exchanges]
-        taken = 0
-        try:
-            for (chunk, mark), turn, call in zip(window, turns, calls, strict=True):
+        async with sent_ahead(exchanges, self._ask) as replies:
+            for (chunk, mark), take in zip(window, replies, strict=True):
                 await self._keep(chunk, mark)
-                turn.set_result(None)
-                await call
-                taken += 1
+                await take()
                 if state.memory != memory or not self._reads(state):
                     break
-        finally:
-            for call in calls[taken:]:
-                call.cancel()
-            await asyncio.gather(*calls[taken:], return_exceptions=True)
+        taken = state.next_chunk - first
         for exchange in exchanges[taken:]:
             await self._caller.discard(exchange)
-        pace.note(state.next_chunk - first, int(state.memory != memory))
+        pace.note(taken, int(state.memory != memory))
 
     def _reads(self, state: State) -> bool:
         if not state.waits() or state.settled:
@@ -356,15 +342,8 @@ class MemoryLoop(Loop[list[Result]]):
 
 def _problem(state: State, chunk: Chunk | None, reply: Update | Answer) -> str | None:
     """Why a new memory, or without a chunk an answer, says nothing; None if it seems to say something."""
-    what, text = (
-        ("answer", reply.text) if isinstance(reply, Answer) else ("new memory", reply.memory)
-    )
-    if text is None:
+    if isinstance(reply, Answer):
+        return find_problem("answer", reply.text)
+    if reply.memory is None or chunk is None:
         return None
-    if (piece := repetition(text)) is not None:
-        return f"the {what} says {quote(piece)} over and over"
-    if chunk is not None and has_collapsed(state.memory, text, chunk.text):
-        return (
-            f"hardly a word of the memory is left, and the chunk does not explain it: {quote(text)}"
-        )
-    return None
+    return find_problem("new memory", reply.memory, state.memory, chunk.text)
