@@ -219,7 +219,9 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("update", question, state.tokens, chunk.tokens),
             parts=plan.parts(question, state.memory, chunk.text),
-            doubts=None if plan.settings.degenerate == "take" else partial(_problem, state, chunk),
+            doubts=None
+            if plan.settings.degenerate == "take"
+            else partial(find_problem, state.memory, chunk),
             record=partial(self._record_update, state, chunk),
             question=question,
             chunk=chunk.index,
@@ -233,7 +235,7 @@ class MemoryLoop(Loop[list[Result]]):
             "conversation": conversation.model_dump(mode="json", exclude_defaults=True)
         }
         choice = self.plan.settings.degenerate
-        problem = None if choice == "take" else _problem(state, chunk, update)
+        problem = None if choice == "take" else find_problem(state.memory, chunk, update)
         if problem is not None:
             kept = choice == "keep"
             events.append(
@@ -280,7 +282,7 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("answer", question, state.tokens),
             parts=plan.parts(question, state.memory),
-            doubts=None if plan.settings.degenerate == "take" else partial(_problem, state, None),
+            doubts=None if plan.settings.degenerate == "take" else partial(find_problem, "", None),
             record=partial(self._record_answer, state, so_far),
             question=question,
         )
@@ -338,12 +340,3 @@ class MemoryLoop(Loop[list[Result]]):
                 if state.stopped is StopReason.LIMIT and state.memory
             ]
             await self._ask(*exchanges, caller=self._caller.over(self.host.model))
-
-
-def _problem(state: State, chunk: Chunk | None, reply: Update | Answer) -> str | None:
-    """Why a new memory, or without a chunk an answer, says nothing; None if it seems to say something."""
-    if isinstance(reply, Answer):
-        return find_problem("answer", reply.text)
-    if reply.memory is None or chunk is None:
-        return None
-    return find_problem("new memory", reply.memory, state.memory, chunk.text)
