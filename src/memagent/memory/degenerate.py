@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from memagent.chunking import Chunk
+from memagent.prompts.reply import Answer, Update
+from memagent.texts import quote
+
 LONGEST_PERIOD = 300
 """Characters of a piece that is looked for over and over at the end of a text."""
 LEAST_TAIL = 80
@@ -43,6 +47,28 @@ def has_collapsed(old: str, new: str, chunk: str) -> bool:
     if len(before) < LEAST_WORDS or 4 * len(after) >= len(before):
         return False
     return 2 * len(after & _words(chunk)) < len(after) or not after
+
+
+def find_problem(old: str, chunk: Chunk | None, reply: Update | Answer) -> str | None:
+    """Why a new memory or an answer says nothing, None if it seems to say something.
+
+    Args:
+        old: the memory before.
+        chunk: what a new memory was written from.
+        reply: the memory or the answer.
+    """
+    what, text = (
+        ("answer", reply.text) if isinstance(reply, Answer) else ("new memory", reply.memory)
+    )
+    if text is None:
+        return None
+    if (piece := repetition(text)) is not None:
+        return f"the {what} says {quote(piece)} over and over"
+    if chunk is not None and has_collapsed(old, text, chunk.text):
+        return (
+            f"hardly a word of the memory is left, and the chunk does not explain it: {quote(text)}"
+        )
+    return None
 
 
 def _words(text: str) -> set[str]:
