@@ -88,7 +88,7 @@ async def read_all(
 async def _read(
     agent: MemoryAgent, index: int, source: Source, question: str, prefix: str
 ) -> Mapped:
-    run_id = name_run(agent, source, question, prefix)
+    run_id = await in_thread(name_run, agent, source, question, prefix)
     name = str(source) if isinstance(source, os.PathLike) else f"document {index}"
     try:
         document = await in_thread(open_document, source)
