@@ -24,7 +24,8 @@ def repetition(text: str) -> str | None:
         piece = text[-period:]
         if text.endswith(piece * times) and any(map(str.isalnum, piece)):
             return " ".join(piece.split())
-    lines = Counter(line.strip() for line in text.splitlines() if line.strip())
+    lines = Counter(map(str.strip, text.splitlines()))
+    del lines[""]
     for line, count in lines.most_common(1):
         if count >= TIMES and 2 * count > lines.total() and any(map(str.isalnum, line)):
             return line

@@ -181,7 +181,7 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("update", question, state.tokens, chunk.tokens),
             parts=plan.parts(question, state.memory, chunk.text),
-            doubts=None if plan.settings.degenerate == "take" else partial(_problem, state, chunk),
+            doubts=partial(self._problem, state, chunk),
             record=partial(self._record_update, state, chunk),
             question=question,
             chunk=chunk.index,
@@ -194,10 +194,8 @@ class MemoryLoop(Loop[list[Result]]):
         body: dict[str, Any] = {
             "conversation": conversation.model_dump(mode="json", exclude_defaults=True)
         }
-        choice = self.plan.settings.degenerate
-        problem = None if choice == "take" else _problem(state, chunk, update)
-        if problem is not None:
-            kept = choice == "keep"
+        if (problem := self._problem(state, chunk, update)) is not None:
+            kept = self.plan.settings.degenerate == "keep"
             events.append(
                 MemoryDegenerate(question=question, chunk=chunk.index, problem=problem, kept=kept)
             )
@@ -242,7 +240,7 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("answer", question, state.tokens),
             parts=plan.parts(question, state.memory),
-            doubts=None if plan.settings.degenerate == "take" else partial(_problem, state, None),
+            doubts=partial(self._problem, state, None),
             record=partial(self._record_answer, state, so_far),
             question=question,
         )
@@ -257,6 +255,18 @@ class MemoryLoop(Loop[list[Result]]):
         conversation = reply.conversation().model_dump(mode="json", exclude_defaults=True)
         answered = Answered(question=state.question, partial=so_far, usage=reply.usage, **facts)
         return facts | {"conversation": conversation}, [answered]
+
+    def _problem(self, state: State, chunk: Chunk | None, reply: Update | Answer) -> str | None:
+        """Why a new memory, or without a chunk an answer, is asked for again; None if it may stay."""
+        text = reply.text if isinstance(reply, Answer) else reply.memory
+        if text is None or self.plan.settings.degenerate == "take":
+            return None
+        if (piece := repetition(text)) is not None:
+            what = "answer" if chunk is None else "new memory"
+            return f"the {what} says {quote(piece)} over and over"
+        if chunk is not None and has_collapsed(state.memory, text, chunk.text):
+            return f"hardly a word of the memory is left, and the chunk does not explain it: {quote(text)}"
+        return None
 
     async def _ask(self, *exchanges: Exchange[Any], caller: Caller | None = None) -> None:
         """Makes one exchange a question, all at once; what stops one stops that question, and the others continue."""
@@ -296,19 +306,3 @@ class MemoryLoop(Loop[list[Result]]):
                 if state.stopped is StopReason.LIMIT and state.memory
             ]
             await self._ask(*exchanges, caller=self._caller.over(self.host.model))
-
-
-def _problem(state: State, chunk: Chunk | None, reply: Update | Answer) -> str | None:
-    """Why a new memory, or without a chunk an answer, says nothing; None if it seems to say something."""
-    what, text = (
-        ("answer", reply.text) if isinstance(reply, Answer) else ("new memory", reply.memory)
-    )
-    if text is None:
-        return None
-    if (piece := repetition(text)) is not None:
-        return f"the {what} says {quote(piece)} over and over"
-    if chunk is not None and has_collapsed(state.memory, text, chunk.text):
-        return (
-            f"hardly a word of the memory is left, and the chunk does not explain it: {quote(text)}"
-        )
-    return None

@@ -96,9 +96,8 @@ class MemoryPlan(Plan):
 
     def binding(self) -> dict[str, Any]:
         """See `Plan.binding`."""
-        settings = self.settings.model_dump(
-            mode="json", include={"cuts", "overlap", "gate", "trust", "sampling", "seed"}
-        )
+        in_budget = {"window", "chunk_tokens", "memory_tokens"}
+        settings = self.settings.model_dump(mode="json", exclude=in_budget)
         return {
             "agent": "memory",
             "questions": list(self.questions),
