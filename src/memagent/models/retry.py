@@ -7,7 +7,6 @@ import random
 from asyncio import sleep, timeout
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 from typing import ParamSpec, TypeVar
 
@@ -143,8 +142,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
 
 async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Runs work that counts tokens in a thread, again where the server that counts is away (see `patiently`)."""
-    call: Callable[[], Awaitable[T]] = partial(in_thread, work, *args, **kwargs)
-    return await patiently(call, name=name)
+    return await patiently(lambda: in_thread(work, *args, **kwargs), name=name)
 
 
 class _Course:
