@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from memagent.chunking import Cuts
 from memagent.documents import Source, open_document
 from memagent.errors import ConfigError, DocumentError
+from memagent.memory.ahead import Pace
 from memagent.memory.loop import MemoryLoop
 from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.messages import Sampling
@@ -45,6 +46,10 @@ class MemoryAgent(Agent[MemorySettings]):
         degenerate: what to do with a new memory that repeats itself, or lost nearly all words of the old one for no
             reason in the chunk. `retry` (the default) asks again, up to twice, and then takes it; `keep` keeps the old
             memory then; `take` takes it at once. An answer that repeats itself is asked for again too, but for `take`.
+        read_ahead: chunks sent at once, each with the memory as it is (default 1). Replies that keep the memory are
+            taken in order, up to the first that changes it; later ones are thrown away and their chunks sent again.
+            The memory and the answer are those of reading in order, sooner and for more calls. `auto` follows how
+            often the memory changes. Needs a temperature of 0, and pays with the `update` gate.
         sampling: temperature and top_p.
         seed: of the run; each call's seed is derived from it.
         limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money; what a resumed run
@@ -71,6 +76,7 @@ class MemoryAgent(Agent[MemorySettings]):
         gate: Gate | None = None,
         trust: Literal["neutral", "exact"] | None = None,
         degenerate: Degenerate | None = None,
+        read_ahead: int | Literal["auto"] | None = None,
         sampling: Sampling | None = None,
         seed: int = 0,
         limits: Limits | None = None,
@@ -90,6 +96,7 @@ class MemoryAgent(Agent[MemorySettings]):
             gate=gate,
             trust=trust,
             degenerate=degenerate,
+            read_ahead=read_ahead,
             sampling=sampling,
             seed=seed,
         )
@@ -205,7 +212,8 @@ class MemoryAgent(Agent[MemorySettings]):
                 f"{source.name} can be read only once, and an estimate would use it up: give a path, text or bytes"
             )
         plan = await self.plan(questions)
-        return await plan.estimate(source)
+        pace = Pace(self.settings.read_ahead, self.concurrency)
+        return await plan.estimate(source, pace.most(len(questions)))
 
     async def plan(self, questions: tuple[str, ...], window: int | None = None) -> MemoryPlan:
         """Asks the model for its window and counter, and divides the budget.

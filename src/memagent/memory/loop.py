@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from contextlib import aclosing
 from dataclasses import asdict, fields, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memagent.chunking import Chunk, ResumePoint, chunks
@@ -24,7 +27,8 @@ from memagent.events import (
     Settled,
     Stopped,
 )
-from memagent.memory.degenerate import has_collapsed, repetition
+from memagent.memory.ahead import Pace, sent_ahead
+from memagent.memory.degenerate import find_problem
 from memagent.memory.plan import MemoryPlan
 from memagent.memory.state import State, read_results, restore
 from memagent.messages import Usage
@@ -37,7 +41,6 @@ from memagent.run.result import Result
 from memagent.run.stream import Loop
 from memagent.run.sync import prefetch, together
 from memagent.runstore import RunRecord
-from memagent.texts import quote
 from memagent.threads import in_thread
 from memagent.trajectory import StopReason
 
@@ -57,6 +60,9 @@ class MemoryLoop(Loop[list[Result]]):
         self.source = {"name": "", "path": None}
         self._make_plan, self._given = partial(host.plan, questions), document
         self._document: Document | None = None
+        ahead = host.settings.read_ahead
+        self._pace = None if ahead == 1 else Pace(ahead, host.concurrency)
+        self._keeping = asyncio.Lock()
         self._limit: str | None = None
         """The usage limit that was reached."""
 
@@ -115,6 +121,7 @@ class MemoryLoop(Loop[list[Result]]):
             mark = await self._mark(first - 1)
             resume = ResumePoint(**{field.name: mark[field.name] for field in fields(ResumePoint)})
         stream = chunks(self._document, self.plan.chunker(resume), run=self.plan.counting)
+        ahead = deque[tuple[Chunk, dict[str, Any]]]()
         async with aclosing(prefetch(stream)) as upcoming:
             async for chunk in upcoming:
                 place = {"chunk": chunk.index, "start": chunk.start, "last": chunk.last}
@@ -127,18 +134,45 @@ class MemoryLoop(Loop[list[Result]]):
                     raise RunMismatch(
                         CHANGED.format(f"it differs at or before character {chunk.end:,}")
                     )
-                active = list(filter(self._reads, self._states))
+                ahead.append((chunk, mark))
+                while active := list(filter(self._reads, self._states)):
+                    first = min([state.next_chunk for state in active])
+                    while ahead and ahead[0][0].index < first:
+                        ahead.popleft()
+                    size = 1 if self._pace is None else self._pace.size(len(active))
+                    if not ahead or (len(ahead) < size and not chunk.last):
+                        break
+                    if self._pace is None:
+                        askers = [state for state in active if state.next_chunk == first]
+                        await self._keep(chunk, mark)
+                        await self._ask(*map(partial(self._update, chunk), askers))
+                    else:
+                        shown = list(islice(ahead, size))
+                        await together(
+                            [self._look_ahead(state, shown, self._pace) for state in active]
+                        )
+                    if self._limit is not None:
+                        return
                 if not active:
                     return
-                askers = [state for state in active if state.next_chunk == chunk.index]
-                if not askers:
-                    continue
-                if chunk.index > furthest:
-                    self._last = mark
-                    await self._keep(chunk, mark)
-                await self._ask(*map(partial(self._update, chunk), askers))
-                if self._limit is not None:
-                    return
+
+    async def _look_ahead(
+        self, state: State, shown: list[tuple[Chunk, dict[str, Any]]], pace: Pace
+    ) -> None:
+        """Sends a question's next chunks at once, and takes the replies that reading in order would have brought."""
+        memory, first = state.memory, state.next_chunk
+        window = [(chunk, mark) for chunk, mark in shown if chunk.index >= first]
+        exchanges = [self._update(chunk, state) for chunk, _ in window]
+        async with sent_ahead(exchanges, self._ask) as replies:
+            for (chunk, mark), take in zip(window, replies, strict=True):
+                await self._keep(chunk, mark)
+                await take()
+                if state.memory != memory or not self._reads(state):
+                    break
+        taken = state.next_chunk - first
+        for exchange in exchanges[taken:]:
+            await self._caller.discard(exchange)
+        pace.note(taken, int(state.memory != memory))
 
     def _reads(self, state: State) -> bool:
         if not state.waits() or state.settled:
@@ -154,18 +188,22 @@ class MemoryLoop(Loop[list[Result]]):
 
     async def _keep(self, chunk: Chunk, mark: dict[str, Any]) -> None:
         """Commits a chunk that nobody has seen yet."""
-        read = ChunkRead(
-            chunk=chunk.index,
-            start=chunk.start,
-            end=chunk.end,
-            tokens=chunk.tokens,
-            last=chunk.last,
-        )
-        events: list[Event] = [read]
-        if chunk.neutralised:
-            events.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
-        body = {"mark": mark, "text": chunk.text}
-        await self._log.commit(f"chunk-{chunk.index}", body, events=events)
+        async with self._keeping:
+            if self._last is not None and chunk.index <= self._last["chunk"]:
+                return
+            read = ChunkRead(
+                chunk=chunk.index,
+                start=chunk.start,
+                end=chunk.end,
+                tokens=chunk.tokens,
+                last=chunk.last,
+            )
+            events: list[Event] = [read]
+            if chunk.neutralised:
+                events.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
+            body = {"mark": mark, "text": chunk.text}
+            await self._log.commit(f"chunk-{chunk.index}", body, events=events)
+            self._last = mark
 
     # --- calls
 
@@ -181,7 +219,7 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("update", question, state.tokens, chunk.tokens),
             parts=plan.parts(question, state.memory, chunk.text),
-            doubts=partial(self._problem, state, chunk),
+            doubts=partial(find_problem, plan.settings.degenerate, state.memory, chunk),
             record=partial(self._record_update, state, chunk),
             question=question,
             chunk=chunk.index,
@@ -194,8 +232,9 @@ class MemoryLoop(Loop[list[Result]]):
         body: dict[str, Any] = {
             "conversation": conversation.model_dump(mode="json", exclude_defaults=True)
         }
-        if (problem := self._problem(state, chunk, update)) is not None:
-            kept = self.plan.settings.degenerate == "keep"
+        choice = self.plan.settings.degenerate
+        if (problem := find_problem(choice, state.memory, chunk, update)) is not None:
+            kept = choice == "keep"
             events.append(
                 MemoryDegenerate(question=question, chunk=chunk.index, problem=problem, kept=kept)
             )
@@ -240,7 +279,7 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("answer", question, state.tokens),
             parts=plan.parts(question, state.memory),
-            doubts=partial(self._problem, state, None),
+            doubts=partial(find_problem, plan.settings.degenerate, "", None),
             record=partial(self._record_answer, state, so_far),
             question=question,
         )
@@ -256,18 +295,6 @@ class MemoryLoop(Loop[list[Result]]):
         answered = Answered(question=state.question, partial=so_far, usage=reply.usage, **facts)
         return facts | {"conversation": conversation}, [answered]
 
-    def _problem(self, state: State, chunk: Chunk | None, reply: Update | Answer) -> str | None:
-        """Why a new memory, or without a chunk an answer, is asked for again; None if it may stay."""
-        text = reply.text if isinstance(reply, Answer) else reply.memory
-        if text is None or self.plan.settings.degenerate == "take":
-            return None
-        if (piece := repetition(text)) is not None:
-            what = "answer" if chunk is None else "new memory"
-            return f"the {what} says {quote(piece)} over and over"
-        if chunk is not None and has_collapsed(state.memory, text, chunk.text):
-            return f"hardly a word of the memory is left, and the chunk does not explain it: {quote(text)}"
-        return None
-
     async def _ask(self, *exchanges: Exchange[Any], caller: Caller | None = None) -> None:
         """Makes one exchange a question, all at once; what stops one stops that question, and the others continue."""
         if len(exchanges) != 1:
@@ -281,9 +308,13 @@ class MemoryLoop(Loop[list[Result]]):
                 state.answer, state.truncated = said.text, said.truncated
                 state.partial = state.stopped is not None
         except LimitReached as limit:
+            if exchange.turn is not None:
+                await exchange.turn
             self._limit = str(limit)
             await self._stop(state, StopReason.LIMIT, self._limit, exchange.usage)
         except Unusable as error:
+            if exchange.turn is not None:
+                await exchange.turn
             where = "the answer call" if exchange.chunk is None else f"chunk {exchange.chunk}"
             await self._stop(state, StopReason.UNUSABLE_REPLY, f"{where}: {error}", exchange.usage)
 

@@ -59,7 +59,7 @@ class Agent(ABC, Generic[S]):
             raise ConfigError(f"limits={limits!r}: give a memagent.Limits")
         self.model = ConcurrencyLimit(open_model(model), concurrency)
         self.limits = limits
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._store = store
         self._opened: RunStore | None = None
         self._opening = threading.Lock()
@@ -95,7 +95,7 @@ class Agent(ABC, Generic[S]):
         Cheap: nothing is read or checked again. The seed is by default this agent's.
         """
         other = copy.copy(self)
-        other.model = ConcurrencyLimit(model, self._concurrency)
+        other.model = ConcurrencyLimit(model, self.concurrency)
         other._store, other._opened = self.store, None
         if seed is not None:
             other.settings = self.settings.model_copy(update={"seed": seed})

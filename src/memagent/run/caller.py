@@ -91,7 +91,9 @@ class Caller:
                 detail, exchange.warm = why, True
                 exchange.charge(waste(completion.usage))
                 continue
-            cost = completion.usage
+            cost = exchange.replied = completion.usage
+            if exchange.turn is not None:
+                await exchange.turn
             if exchange.rejects is not None and (why := exchange.rejects(value)) is not None:
                 exchange.note(why)
                 cost = waste(cost)
@@ -104,6 +106,16 @@ class Caller:
             return reply
         await self._fail(exchange, detail, 0, wasted=1)
         raise Unusable(f"{detail}, {1 + UNUSABLE_RETRIES} times in a row")
+
+    async def discard(self, exchange: Exchange[Any]) -> None:
+        """Commits what an exchange cost whose turn never came; one without a reply is taken to have cost its prompt."""
+        cost = exchange.replied or Usage(prompt_tokens=exchange.bound or 0)
+        tokens = cost.prompt_tokens + cost.completion_tokens
+        exchange.charge(
+            Usage(discarded=1, retries=cost.retries, retry_tokens=cost.retry_tokens + tokens)
+        )
+        # Another prompt will be sent under this key, and unusable replies to this one say nothing about it.
+        await self._spend(exchange, wasted=-exchange.wasted, again=False)
 
     async def _complete(self, exchange: Exchange[Any], attempt: int) -> Completion:
         """Sends the request once."""
@@ -175,6 +187,7 @@ class Caller:
 
     async def _spend(self, exchange: Exchange[Any], *, wasted: int, again: bool) -> None:
         """Commits what led to nothing so far, so that a kill forgets none of it."""
+        exchange.wasted += wasted
         if self.log is not None:
             spent, exchange.unsaved = exchange.unsaved, Usage()
             events, exchange.retried = exchange.retried, []
