@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import asdict, fields, replace
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memagent.chunking import Chunk, ResumePoint, chunks
@@ -46,6 +47,8 @@ from memagent.trajectory import StopReason
 
 if TYPE_CHECKING:
     from memagent.memory.agent import MemoryAgent
+
+_NEXT = attrgetter("next_chunk")
 
 
 class MemoryLoop(Loop[list[Result]]):
@@ -107,11 +110,11 @@ class MemoryLoop(Loop[list[Result]]):
 
     async def _read(self) -> None:
         """Shows the chunks to the questions that want them."""
-        log, unread = self._log, [s.next_chunk for s in filter(self._reads, self._states)]
+        unread = list(map(_NEXT, filter(self._reads, self._states)))
         if self._document is None:
             if unread:
                 raise DocumentRequired(
-                    f"run {log.run_id!r} needs its document again: it came from no file that can "
+                    f"run {self._log.run_id!r} needs its document again: it came from no file that can "
                     f"be opened; hand it in (document=..., or --document FILE)"
                 )
             return
@@ -136,7 +139,7 @@ class MemoryLoop(Loop[list[Result]]):
                     )
                 ahead.append((chunk, mark))
                 while active := list(filter(self._reads, self._states)):
-                    first = min([state.next_chunk for state in active])
+                    first = min(map(_NEXT, active))
                     while ahead and ahead[0][0].index < first:
                         ahead.popleft()
                     size = 1 if self._pace is None else self._pace.size(len(active))
@@ -219,9 +222,7 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("update", question, state.tokens, chunk.tokens),
             parts=plan.parts(question, state.memory, chunk.text),
-            doubts=None
-            if plan.settings.degenerate == "take"
-            else partial(find_problem, state.memory, chunk),
+            doubts=partial(find_problem, plan.settings.degenerate, state.memory, chunk),
             record=partial(self._record_update, state, chunk),
             question=question,
             chunk=chunk.index,
@@ -229,43 +230,31 @@ class MemoryLoop(Loop[list[Result]]):
 
     def _record_update(self, state: State, chunk: Chunk, reply: Reply[Update]) -> Record:
         """Bounds the new memory. Blocks."""
-        question, update, events = state.question, reply.value, list[Event]()
-        conversation = reply.conversation(chunk.index)
-        body: dict[str, Any] = {
-            "conversation": conversation.model_dump(mode="json", exclude_defaults=True)
-        }
+        update, events = reply.value, list[Event]()
+        where: dict[str, Any] = {"question": state.question, "chunk": chunk.index}
+        told = reply.conversation(chunk.index)
+        body: dict[str, Any] = {"conversation": told.model_dump(mode="json", exclude_defaults=True)}
         choice = self.plan.settings.degenerate
-        problem = None if choice == "take" else find_problem(state.memory, chunk, update)
-        if problem is not None:
+        if (problem := find_problem(choice, state.memory, chunk, update)) is not None:
             kept = choice == "keep"
-            events.append(
-                MemoryDegenerate(question=question, chunk=chunk.index, problem=problem, kept=kept)
-            )
+            events.append(MemoryDegenerate(**where, problem=problem, kept=kept))
             update = replace(update, memory=None) if kept else update
         if update.memory is None:
-            events.append(MemoryKept(question=question, chunk=chunk.index, usage=reply.usage))
+            events.append(MemoryKept(**where, usage=reply.usage))
         else:
             memory, tokens, before = self.plan.bound_memory(update.memory, cut_off=update.cut_off)
             body |= {"memory": memory, "tokens": tokens}
             state.memory, state.tokens, state.carried = memory, tokens, chunk.index
             if tokens < before:
-                cut = MemoryTruncated(
-                    question=question, chunk=chunk.index, tokens_before=before, tokens_after=tokens
-                )
+                cut = MemoryTruncated(**where, tokens_before=before, tokens_after=tokens)
                 events.append(cut)
-            updated = MemoryUpdated(
-                question=question,
-                chunk=chunk.index,
-                memory=memory,
-                tokens=tokens,
-                usage=reply.usage,
-            )
+            updated = MemoryUpdated(**where, memory=memory, tokens=tokens, usage=reply.usage)
             events.append(updated)
         if state.carried is not None:
             body["carried"] = state.carried
         if update.done and not chunk.last:
             state.settled = body["settled"] = True
-            events.append(Settled(question=question, chunk=chunk.index))
+            events.append(Settled(**where))
         state.next_chunk = chunk.index + 1
         return body, events
 
@@ -282,7 +271,7 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("answer", question, state.tokens),
             parts=plan.parts(question, state.memory),
-            doubts=None if plan.settings.degenerate == "take" else partial(find_problem, "", None),
+            doubts=partial(find_problem, plan.settings.degenerate, "", None),
             record=partial(self._record_answer, state, so_far),
             question=question,
         )
@@ -294,8 +283,8 @@ class MemoryLoop(Loop[list[Result]]):
             "truncated": answer.truncated,
             "form_found": answer.form_found,
         }
-        conversation = reply.conversation().model_dump(mode="json", exclude_defaults=True)
         answered = Answered(question=state.question, partial=so_far, usage=reply.usage, **facts)
+        conversation = reply.conversation().model_dump(mode="json", exclude_defaults=True)
         return facts | {"conversation": conversation}, [answered]
 
     async def _ask(self, *exchanges: Exchange[Any], caller: Caller | None = None) -> None:

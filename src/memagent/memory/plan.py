@@ -110,9 +110,8 @@ class MemoryPlan(Plan):
 
     def binding(self) -> dict[str, Any]:
         """See `Plan.binding`."""
-        settings = self.settings.model_dump(
-            mode="json", include={"cuts", "overlap", "gate", "trust", "sampling", "seed"}
-        )
+        bound = {"cuts", "overlap", "gate", "trust", "degenerate", "sampling", "seed"}
+        settings = self.settings.model_dump(mode="json", include=bound)
         return {
             "agent": "memory",
             "questions": list(self.questions),

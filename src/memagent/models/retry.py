@@ -142,11 +142,6 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
 
 async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Runs work that counts tokens in a thread, again where the server that counts is away (see `patiently`)."""
-    try:
-        return await in_thread(work, *args, **kwargs)
-    except ModelError as error:
-        if not error.retryable:
-            raise
     return await patiently(lambda: in_thread(work, *args, **kwargs), name=name)
 
 

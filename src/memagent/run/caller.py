@@ -98,10 +98,8 @@ class Caller:
                 exchange.note(why)
                 cost = waste(cost)
             exchange.charge(cost)
-            tried = wasted + attempt
-            reply = Reply(
-                value, completion, exchange.usage, exchange.messages, exchange.kind, tried
-            )
+            known = value, completion, exchange.usage, exchange.messages, exchange.kind
+            reply = Reply(*known, attempt=wasted + attempt)
             if self.log is not None:
                 body, events = await self._make_record(exchange, reply)
                 await self.log.commit(exchange.key, body, exchange.unsaved, events)
@@ -174,16 +172,8 @@ class Caller:
         relies = thinking is None and self._trusts_bounds
         if relies and bound is not None and bound + exchange.most + exchange.near <= self._window:
             return bound
-        if exchange.count is not None:
-            work = partial(exchange.count, exchange.messages)
-            return await count_in_thread(self.model.name, work, thinking=thinking)
-        return await count_in_thread(
-            self.model.name,
-            self._counter.count_messages,
-            exchange.messages,
-            thinking=thinking,
-            tools=exchange.tools,
-        )
+        count = exchange.count or partial(self._counter.count_messages, tools=exchange.tools)
+        return await count_in_thread(self.model.name, count, exchange.messages, thinking=thinking)
 
     async def _fail(
         self, exchange: Exchange[Any], why: str, attempts: int, *, wasted: int = 0
@@ -233,14 +223,8 @@ class Caller:
         completion = Completion.model_validate(said)
         exchange.usage = completion.usage  # what follows from it is told as in the first session
         attempt = body.get("attempt", 0)
-        return Reply(
-            exchange.read(completion),
-            completion,
-            Usage(),
-            exchange.messages,
-            exchange.kind,
-            attempt,
-        )
+        value = exchange.read(completion)
+        return Reply(value, completion, Usage(), exchange.messages, exchange.kind, attempt)
 
 
 def waste(usage: Usage) -> Usage:
