@@ -143,7 +143,8 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
 
 async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Runs work that counts tokens in a thread, again where the server that counts is away (see `patiently`)."""
-    return await patiently(partial(in_thread, work, *args, **kwargs), name=name)
+    call: Callable[[], T] = partial(work, *args, **kwargs)
+    return await patiently(partial(in_thread, call), name=name)
 
 
 class _Course:
