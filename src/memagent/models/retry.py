@@ -7,6 +7,7 @@ import random
 from asyncio import sleep, timeout
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import ParamSpec, TypeVar
 
@@ -132,17 +133,17 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
     Raises:
         ModelError: the last attempt's error, with `.attempts` set.
     """
+    try:
+        return await call()  # most counts succeed, and tenacity costs more than a count
+    except ModelError as error:
+        if not error.retryable:
+            raise
     return await _Course(RetryPolicy(), name, lambda: True).run(call)
 
 
 async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Runs work that counts tokens in a thread, again where the server that counts is away (see `patiently`)."""
-    try:
-        return await in_thread(work, *args, **kwargs)  # tenacity costs more than a count
-    except ModelError as error:
-        if not error.retryable:
-            raise
-    return await patiently(lambda: in_thread(work, *args, **kwargs), name=name)
+    return await patiently(partial(in_thread, work, *args, **kwargs), name=name)
 
 
 class _Course:
