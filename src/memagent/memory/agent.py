@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -10,6 +10,7 @@ from memagent.chunking import Cuts
 from memagent.documents import Source, open_document
 from memagent.errors import ConfigError, DocumentError
 from memagent.memory.ahead import Pace
+from memagent.memory.corpus import Mapped, read_all
 from memagent.memory.loop import MemoryLoop
 from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.messages import Sampling
@@ -17,7 +18,7 @@ from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
 from memagent.models.policy import Degenerate, policy_of
 from memagent.prompts import Gate, PromptSet
-from memagent.run.agent import Agent, OnEvent
+from memagent.run.agent import Agent, OnEvent, anext_or_none
 from memagent.run.result import Estimate, Result
 from memagent.run.stream import EventStream
 from memagent.runstore import RunStore
@@ -156,6 +157,48 @@ class MemoryAgent(Agent[MemorySettings]):
     ) -> list[Result]:
         """`ask_many`, awaited."""
         return await self.stream(document, _several(questions), run_id=run_id).finish()
+
+    def map(
+        self,
+        documents: Iterable[Source],
+        question: str,
+        *,
+        concurrency: int = 8,
+        run_id: str = "map",
+    ) -> Iterator[Mapped]:
+        """Asks one question about each of many documents, several at once; yields what came of each as it comes.
+
+        A document that cannot be read, or whose model call fails, yields an error and the others continue. Each
+        document has a run of its own, named after its path or text, the question and the settings: a second call
+        resumes runs that were interrupted, and sends nothing for those that are finished.
+
+        Args:
+            documents: each as in `ask`; taken as they are needed.
+            question: what to find out about each.
+            concurrency: documents read at once; `concurrency` of the agent bounds the calls of all of them.
+            run_id: what the names of the runs begin with.
+
+        Raises:
+            ConfigError: a setting is wrong.
+            MemagentError: what would fail for every document: no such model, no access, a store that is full.
+        """
+        mapped = self.amap(documents, question, concurrency=concurrency, run_id=run_id)
+        try:
+            while (found := run_sync(anext_or_none(mapped))) is not None:
+                yield found
+        finally:
+            run_sync(mapped.aclose())
+
+    def amap(
+        self,
+        documents: Iterable[Source],
+        question: str,
+        *,
+        concurrency: int = 8,
+        run_id: str = "map",
+    ) -> AsyncGenerator[Mapped]:
+        """`map` as an async iterator. Close it (`aclosing`) to stop early."""
+        return read_all(self, documents, _single(question), concurrency, run_id)
 
     def resume(
         self, run_id: str, document: Source | None = None, *, on_event: OnEvent | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memagent.run.stream import EventStream
 
 R = TypeVar("R")
+T = TypeVar("T")
 S = TypeVar("S", bound=Settings)
 OnEvent = Callable[[Event], object]
 
@@ -151,7 +152,7 @@ class Agent(ABC, Generic[S]):
             if on_event is None:
                 return run_sync(stream.finish())
             try:
-                while (event := run_sync(_next(stream))) is not None:
+                while (event := run_sync(anext_or_none(stream))) is not None:
                     on_event(event)
             finally:
                 run_sync(stream.aclose())
@@ -162,5 +163,6 @@ class Agent(ABC, Generic[S]):
             raise
 
 
-async def _next(stream: EventStream[Any]) -> Event | None:
-    return await anext(stream, None)
+async def anext_or_none(items: AsyncIterator[T]) -> T | None:
+    """The next item, None at the end."""
+    return await anext(items, None)
