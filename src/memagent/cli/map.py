@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
@@ -16,7 +16,7 @@ from memagent.cli.options import RUN, Display, argument, option
 from memagent.cli.session import drive
 from memagent.cli.setup import Ask, chosen_display, chosen_store
 from memagent.errors import ConfigError, DocumentNotFound
-from memagent.terminal import clean, shorten
+from memagent.terminal import shorten
 from memagent.texts import plural
 from memagent.threads import in_thread
 
@@ -61,21 +61,19 @@ def map_documents(given: Map) -> None:
         paths = find(given.doc)
         from memagent.runstore.lock import hold_file
 
-        with nullcontext() if given.out is None else hold_file(given.out):
-            done = set[str]() if given.out is None else clear(given.out)
+        with ExitStack() as held:
+            done, rows = set[str](), None
+            if given.out is not None:
+                held.enter_context(hold_file(given.out))
+                done = clear(given.out)
+                rows = held.enter_context(given.out.open("a", encoding="utf-8"))
             outcome.store = store = chosen_store(given.store, durable=given.durable)
             left = [path for path in paths if path not in done]
             if len(left) < len(paths):
-                outcome.paper.line(
-                    (f"{len(paths) - len(left):,} of {len(paths):,} have an answer", "dim")
-                )
+                known = f"{len(paths) - len(left):,} of {len(paths):,} have an answer"
+                outcome.paper.line((known, "dim"))
             agent = replace(given, run_id=None).agent(store)
-            with (
-                nullcontext()
-                if given.out is None
-                else given.out.open("a", encoding="utf-8") as rows
-            ):
-                missing = drive(_map(agent, given, left, question, rows, outcome))
+            missing = drive(_map(agent, given, left, question, rows, outcome))
     if missing:
         raise typer.Exit(NO_ANSWER)
 
@@ -104,14 +102,11 @@ async def _map(
             await in_thread(print, line, file=rows, flush=True)
             if outcome.display is not Display.NONE:
                 said = row["answer"] or row.get("error") or row["detail"]
-                text = shorten(clean(said), WIDTH)
-                outcome.paper.line(
-                    (f"{count:,} of {len(paths):,} {found.name}: ", "dim"), (text, "")
-                )
+                where = f"{count:,} of {len(paths):,} {found.name}: "
+                outcome.paper.line((where, "dim"), shorten(said, WIDTH))
     if missing:
-        outcome.paper.line(
-            (f"{plural(missing, 'document')} without an answer: run it again", "yellow")
-        )
+        left = f"{plural(missing, 'document')} without an answer: run it again"
+        outcome.paper.line((left, "yellow"))
     return missing
 
 
