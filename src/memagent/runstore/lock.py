@@ -59,16 +59,13 @@ def hold_file(file: Path) -> AbstractContextManager[None]:
 def _hold_file(path: Path, taken: RunBusy) -> Generator[None]:
     try:
         path.parent.mkdir(exist_ok=True, mode=0o700)
-        lock = FileLock(path, timeout=0, mode=0o600, thread_local=False)
-        lock.acquire()
+        held = FileLock(path, timeout=0, mode=0o600, thread_local=False).acquire()
     except Timeout as error:
         raise taken from error
     except OSError as error:
         raise StoreReadOnly(f"cannot make the lock file {str(path)!r}: {error.strerror}") from error
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def remove_lock(store: Path | None, run_id: str) -> None:

@@ -198,9 +198,8 @@ def _draw_ids(
     sampling, width = rows[0].request.sampling, logits_BWV.shape[1]
     if sampling.temperature:
         logits_BWV = logits_BWV / sampling.temperature
-        uniforms_N = (
-            torch.tensor([row.uniforms(width) for row in rows]).flatten().to(logits_BWV.device)
-        )
+        uniforms_BW = torch.tensor([row.uniforms(width) for row in rows])
+        uniforms_N = uniforms_BW.flatten().to(logits_BWV.device)
         logprobs_NV = torch.log_softmax(logits_BWV.flatten(0, 1), -1)
         ids_BW1 = draw(logprobs_NV, sampling.top_p, uniforms_N).reshape(len(rows), width, 1)
     else:
