@@ -116,7 +116,7 @@ def check_folder(path: Path, binding: Binding) -> None:
     """Does without opening it what `open_folder` does first, where there is such a folder. Blocks.
 
     Raises:
-        RunMismatch: its records were made with another binding; the message names what differs.
+        RunMismatch: its records were made with another binding; the message lists the differences.
         StoreError: it cannot be read.
     """
     file = path / SETTINGS

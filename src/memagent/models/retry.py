@@ -7,6 +7,7 @@ import random
 from asyncio import sleep, timeout
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import ParamSpec, TypeVar
 
@@ -29,7 +30,7 @@ connection costs almost nothing. Jitter removes up to half of it, so that caller
 
 LOST_WAIT = 10.0
 """Maximum seconds between two checks for a server that is down: little compared with the minute or more
-that a vLLM server takes to start."""
+that a vLLM that a vLLM server takes to start."""
 
 FAILURES_KEPT = 20
 """Failures that a `Completion` lists. Ten minutes of waiting make about 80 of them per call in flight, and
@@ -67,7 +68,9 @@ class RetryPolicy:
                 f"max_wait {self.max_wait!r} and patience {self.patience!r} must be 0 seconds or more"
             )
         if self.deadline is not None and not self.deadline > 0:
-            raise ConfigError(f"deadline must be over 0 seconds or None, got {self.deadline!r}")
+            raise ConfigError(
+                f"deadline must be more than 0 seconds, or None, got {self.deadline!r}"
+            )
 
 
 class Retry(Wrapper):
@@ -142,12 +145,8 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
 
 async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Runs token-counting work in a thread, and retries it if the counting server is down (see `patiently`)."""
-    try:
-        return await in_thread(work, *args, **kwargs)
-    except ModelError as error:
-        if not error.retryable:
-            raise
-    return await patiently(lambda: in_thread(work, *args, **kwargs), name=name)
+    call: Callable[[], T] = partial(work, *args, **kwargs)
+    return await patiently(partial(in_thread, call), name=name)
 
 
 class _Course:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
@@ -92,11 +92,17 @@ class Exchange(Generic[T]):
     """Attempts made before under another key."""
     warm: bool = False
     """A reply was doubted."""
+    turn: Awaitable[None] | None = None
+    """Awaited before a usable reply is taken: what comes of earlier exchanges may make this one pointless."""
     question: int = 0
     chunk: int | None = None
     """The chunk for the events about retries."""
     usage: Usage = field(default_factory=Usage)
     """Its cost in this session; for a reply committed earlier, the cost recorded then."""
+    wasted: int = 0
+    """Unusable replies in this session."""
+    replied: Usage | None = None
+    """What the reply cost that waits for its turn."""
     unsaved: Usage = field(default_factory=Usage)
     """The uncommitted part of it."""
     retried: list[Event] = field(default_factory=list[Event])

@@ -44,20 +44,30 @@ def hold_folder(folder: Path) -> AbstractContextManager[None]:
     return _hold_file(folder / ".lock", RunBusy(message))
 
 
+def hold_file(file: Path) -> AbstractContextManager[None]:
+    """Holds a file of results for one process alone, by a lock file beside it.
+
+    Raises:
+        RunBusy: another process holds it.
+        StoreReadOnly: the lock file can't be created.
+    """
+    message = f"another process is writing to {str(file)!r}: wait for it, or use another --out"
+    return _hold_file(file.with_name(f"{file.name}.lock"), RunBusy(message))
+
+
 @contextmanager
 def _hold_file(path: Path, taken: RunBusy) -> Generator[None]:
     try:
         path.parent.mkdir(exist_ok=True, mode=0o700)
-        lock = FileLock(path, timeout=0, mode=0o600, thread_local=False)
-        lock.acquire()
+        held = FileLock(path, timeout=0, mode=0o600, thread_local=False).acquire()
     except Timeout as error:
         raise taken from error
     except OSError as error:
-        raise StoreReadOnly(f"cannot create the lock {str(path)!r}: {error.strerror}") from error
-    try:
+        raise StoreReadOnly(
+            f"cannot create the lock file {str(path)!r}: {error.strerror}"
+        ) from error
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def remove_lock(store: Path | None, run_id: str) -> None:

@@ -58,7 +58,7 @@ def tool(
     The type hints become the JSON schema, and are used to check and convert a model's arguments: defaults,
     Enums, models, dates and everything else pydantic supports. Parameters are described by the docstring's `Args:`, or
     by `Annotated[str, Field(description=...)]`, which takes precedence. The model gets text verbatim, and other values
-    as JSON.
+    as as JSON.
 
     An async function runs on the event loop, any other in a separate thread. A thread can't be killed: if such
     a function exceeds its timeout, the model is told so, but the function keeps running. One that may take

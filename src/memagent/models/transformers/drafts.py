@@ -104,14 +104,12 @@ class _Row:
         drafted = [*map(ord, self.draft)]
         checked = min(len(drafted), len(ids) - 1)
         right = next((at for at in range(checked) if ids[at] != drafted[at]), checked)
-        if right < len(
-            drafted
-        ):  # one id more is known: whether drafts are right shows where none is checked, too
+        self._right = MEMORY * self._right + right
+        # One id more is known: whether drafts are right shows where none is checked, too.
+        if right < len(drafted):
             foreseen = ids[right] == drafted[right]
-            self._right = MEMORY * self._right + right + foreseen
+            self._right += foreseen
             self._wrong = MEMORY * self._wrong + (not foreseen)
-        else:
-            self._right = MEMORY * self._right + right
         for taken in range(right + 1):
             self.ids.append(ids[taken])
             self.logprobs.append(logprobs[taken])
@@ -200,9 +198,8 @@ def _draw_ids(
     sampling, width = rows[0].request.sampling, logits_BWV.shape[1]
     if sampling.temperature:
         logits_BWV = logits_BWV / sampling.temperature
-        uniforms_N = (
-            torch.tensor([row.uniforms(width) for row in rows]).flatten().to(logits_BWV.device)
-        )
+        uniforms_BW = torch.tensor([row.uniforms(width) for row in rows])
+        uniforms_N = uniforms_BW.flatten().to(logits_BWV.device)
         logprobs_NV = torch.log_softmax(logits_BWV.flatten(0, 1), -1)
         ids_BW1 = draw(logprobs_NV, sampling.top_p, uniforms_N).reshape(len(rows), width, 1)
     else:

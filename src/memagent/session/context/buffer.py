@@ -277,7 +277,7 @@ class SummaryBuffer:
 
         Raises:
             CompactionFailed: there was no usable summary after two retries, or less than a tenth of the working context
-                could be freed.
+                could be could be freed.
             OutOfSummaries: a summary is needed, but `max_summaries` have been written.
             ModelError: a summary call failed.
             LimitReached: a summary call would exceed a usage limit.

@@ -61,7 +61,7 @@ class Summariser:
         """Summarises turns together with what replaces those before them.
 
         Requests of an early summary are marked (`parts`): nobody waits for them yet. Three unusable replies raise
-        a `CompactionFailed`.
+        a a `CompactionFailed`.
         """
         stage = past.stage + 1
         # They are leaving: missing results aren't awaited.
