@@ -113,11 +113,11 @@ def füße() -> None: ...
         (dict, r"is not a function"),
         (Parrot(), r"is not a function; write one around it"),
         (functools.partial(add, b=1), r"is not a function"),
-        (tool(add), r"'add' is a tool already"),
+        (tool(add), r"'add' is already a tool"),
         (yields, r"yields yields; a tool returns"),
         (yields_async, r"yields_async yields"),
         (lambda: None, r"<lambda> cannot be a tool: its name '<lambda>' .*give name="),
-        (füße, r"its name 'füße' will not do .*give name="),
+        (füße, r"its name 'füße' is invalid .*give name="),
     ],
     ids=range(11),
 )

@@ -282,7 +282,7 @@ def test_a_function_of_the_script_itself_is_refused() -> None:
     def here() -> None: ...
 
     here.__qualname__, here.__module__ = "here", "__main__"
-    with pytest.raises(ConfigError, match=r"run the script again.* module of its own"):
+    with pytest.raises(ConfigError, match=r"rerun the script.* separate module"):
         place_of(here)
 
 

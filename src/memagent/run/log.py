@@ -157,7 +157,7 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     Raises:
         RunMismatch: they differ; the message says where.
     """
-    # Earlier versions bound runs to fewer settings, and the earliest knew fewer.
+    # Earlier versions bound runs to fewer settings, and the earliest had fewer.
     kept = {name: record.settings[name] for name in binding if name in record.settings}
     before = kept | record.binding
     # Through JSON, like the stored one: it turns tuples into lists.
