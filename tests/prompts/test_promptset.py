@@ -101,8 +101,8 @@ def test_hash_is_that_of_the_normalised_bytes() -> None:
         (("{{ chunk }}", "{{ chunk | indent }}"), "shows 'chunk' 0 times"),
         (("{{ chunk }}", "{{ chunk | striptags }}"), "shows 'chunk' 0 times"),
         (("{{ chunk }}", "{{ chunk.split() | join(' ') }}"), "shows 'chunk' 0 times"),
-        (("{{ chunk }}", "{{ chunk }}{{ chunk[:9] }}"), "with the content of a field holds"),
-        (("{{ chunk }}", "{{ chunk }}{{ memory | length }}"), "with the content of a field holds"),
+        (("{{ chunk }}", "{{ chunk }}{{ chunk[:9] }}"), "with the content of a field"),
+        (("{{ chunk }}", "{{ chunk }}{{ memory | length }}"), "with the content of a field"),
         (
             ("{{ chunk }}", "{{ chunk }}{% if memory %} long {% endif %}"),
             "with the content of a field",
