@@ -121,8 +121,7 @@ class ToolAgent(Agent[ToolSettings]):
     def resume(self, run_id: str, *, on_event: OnEvent | None = None) -> SessionResult:
         """Resumes a run of this agent: committed calls are not sent again, and finished tools don't run again.
 
-        A tool call in progress is repeated if the tool is idempotent; otherwise the model is told that it was
-        interrupted.
+        A tool call in progress is repeated if the tool is idempotent; otherwise the model learns of the interruption.
 
         Raises:
             RunNotFound: the store has no such run.

@@ -50,8 +50,7 @@ class Anchors:
         """An upper bound on the tokens of a prompt that the counter counts as `counted`. Blocks.
 
         A report covers the messages that it was made for. Some of their texts may have changed since: if the counter
-        has
-        the tokenizer, the old ones' tokens are known; otherwise they are assumed to be still there.
+        has the tokenizer, the old ones' tokens are known; otherwise they are assumed to be still there.
         """
         exact = counter.name != ByteBound.name
         slacks = ((report.slack(messages, exact=exact), report) for report in self.reports)

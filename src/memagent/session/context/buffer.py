@@ -65,8 +65,7 @@ class SummaryBuffer:
             `memagent.session.context.archive.READ_ARCHIVED` is among them, clipped texts say how to read the rest.
         idempotent: names of tools that may be called twice: their turn is dropped if it overflows, and the
             ledger lists them as read.
-        native: whether calls use the server's tool-call fields; False puts them in the text of messages
-            (`memagent.tools.protocol`).
+        native: whether calls use the server's fields; False: the text of messages (`memagent.tools.protocol`).
         prompts: the wording: a set, or its path; None uses memagent's.
         archive: stores what leaves the context; by default a temporary file, deleted by `aclose`.
         sampling: sampling of the summary calls.
@@ -183,7 +182,6 @@ class SummaryBuffer:
             ok: False marks a tool message as a failure, which does not supersede an earlier result.
             usage: usage of the reply that the assistant message came from: later prompts are counted from its
                 `prompt_tokens`. Only if the request had `messages` and `tools` and nothing else that changes the
-
                 prompt (`thinking`).
 
         Raises:
