@@ -12,8 +12,9 @@ PACKAGE = ROOT / "src" / "memagent"
 
 MAX_LINES = 350
 MAX_INIT_LINES = 60
-MAX_RUNTIME_LINES = 20_700
-"""Of all of src/memagent: it calls itself light. 20,500 for documents and tool sessions; adapters came after them."""
+MAX_RUNTIME_LINES = 20_825
+"""Of all of src/memagent: it calls itself light. 20,500 for documents and tool sessions; adapters came after them, and
+counts that do not grow with a session."""
 LONG_INITS = {"src/memagent/__init__.py"}
 """Each public name stands there for type checkers, for `import *`, and for loading."""
 VAGUE_NAMES = {"common", "helper", "helpers", "manager", "managers", "util", "utils"}

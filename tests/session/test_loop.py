@@ -723,3 +723,26 @@ def test_conversations_are_plain_data(store: RunStore) -> None:
     result, _, _ = played(store, [calls("{}"), "42"])
     (conversation,) = result.trajectory.conversations
     assert Conversation.model_validate_json(conversation.model_dump_json()) == conversation
+
+
+def test_a_result_over_all_sizes_is_cut_before_it_is_kept_and_the_model_is_told(
+    store: RunStore,
+) -> None:
+    counted: list[int] = []
+
+    class Watched(ByteBound):
+        @staticmethod
+        def count(text: str) -> int:  # type: ignore[override]
+            counted.append(len(text))
+            return ByteBound.count(text)
+
+    def dump() -> str:
+        """Returns far too much."""
+        return "line\n" * 2_000_000
+
+    model = ScriptedModel([calls("{}", name="dump"), "42"], window=8000, counter=Watched())
+    ToolAgent(model, [dump], prompts=PROMPTS, store=store).run(TASK, run_id="r1")
+    assert "its last 8,000,000 characters were not kept" in model.requests[1].messages[-1].content
+    (output,) = (event.output for event in store.events("r1") if event.type == "tool_returned")
+    assert len(output) < 2_000_200
+    assert max(counted) < 300_000, "a text that cannot fit was counted"

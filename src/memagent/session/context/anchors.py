@@ -1,95 +1,127 @@
-"""Prompts counted by what a server reported: the last report, and a bound on what was appended since.
+"""Prompts counted from one whose tokens are known, and a bound on what was appended since.
 
-A counter without the model's chat template overstates tools and calls several times. A server reports what a prompt
-took, and every later prompt begins with that one, so only what stands behind it has to be bounded.
+Nearly every prompt of a session begins with an earlier one. What that took was reported by the server, or counted
+once; so a step costs no more than counting its new texts, however long the prompt is (ADR 0018).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from memagent.budget import JOINT_SLACK
 from memagent.messages import Message
-from memagent.tokens.base import TokenCounter
-from memagent.tokens.byte_bound import ByteBound, byte_count
+from memagent.tokens.byte_bound import byte_count, message_bound
 
 BYTES_PER_TOKEN = 16
 """Texts take fewer bytes a token with every vocabulary in use, but for long runs of one character: a report below that
 is no count of this prompt."""
 
 
-@dataclass(frozen=True)
-class Report:
-    """What a server said that a prompt took."""
+@dataclass
+class Anchor:
+    """A prompt whose tokens are known, or bounded."""
 
     messages: tuple[Message, ...]
     tokens: int
-    counted: int
-    """By the counter, which may overstate it."""
+    counted: int | None = None
+    """By the counter; None where it was not asked yet."""
+    reported: bool = False
+    """The server said so."""
+    least: int = 0
+    """Tokens that it takes at least, but for those of `hidden`, as far as reports tell."""
+    hidden: int = 0
+    """Bytes of other fields in it: templates may leave out earlier reasoning, which is what they mostly hold."""
 
-    def slack(self, messages: Sequence[Message], *, exact: bool) -> int | None:
-        """Bytes of it that a prompt may not hold any more; None where the prompt does not begin with it."""
+    def change(
+        self, messages: Sequence[Message], size: Callable[[str], int], *, exact: bool
+    ) -> int | None:
+        """Tokens that its messages take more in a prompt; None where that does not begin with them.
+
+        Texts may have changed since. What the old ones took is known where the counter has the tokenizer (`exact`);
+        else they are taken to be there still.
+        """
         if len(messages) < len(self.messages):
             return None
-        slack = 0
+        more = 0
         for old, new in zip(self.messages, messages, strict=False):
-            if (change := _change(old, new, exact=exact)) is None:
+            if old is new or old == new:
+                continue
+            if old.role == "assistant" or (old.role, old.tool_call_id) != (
+                new.role,
+                new.tool_call_id,
+            ):
                 return None
-            slack += change
-        return slack
+            if new.content.startswith(old.content):
+                more += size(new.content[len(old.content) :])
+            else:
+                more += size(new.content) - (size(old.content) if exact else 0)
+            more += JOINT_SLACK if exact else 0
+        return more
+
+    def begins(self, messages: Sequence[Message]) -> bool:
+        """Whether a prompt holds all of its texts and more."""
+        return self.change(messages, lambda text: 0, exact=False) == 0 and all(
+            new.content.startswith(old.content)
+            for old, new in zip(self.messages, messages, strict=False)
+            if old is not new
+        )
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """The reports that later prompts may be counted from: the latest, and that of the shortest prompt."""
+    """The prompts that later ones are counted from: the shortest, the latest, and that which is being made."""
 
-    reports: tuple[Report, ...] = ()
+    known: tuple[Anchor, ...] = ()
 
-    def bound(self, messages: Sequence[Message], counted: int, counter: TokenCounter) -> int:
-        """An upper bound on the tokens of a prompt, which takes `counted` by the counter. Blocks.
+    def bound(
+        self, messages: Sequence[Message], size: Callable[[str], int], *, exact: bool
+    ) -> int | None:
+        """An upper bound on the tokens of a prompt; None where it begins with none of these."""
+        bounds: list[int] = []
+        for anchor in reversed(self.known):
+            if (change := anchor.change(messages, size, exact=exact)) is None:
+                continue
+            rest = messages[len(anchor.messages) :]
+            bounds.append(anchor.tokens + change + sum(message_bound(size, m) for m in rest))
+            if not change and anchor.begins(messages):  # an earlier one says less of it
+                break
+        return min(bounds, default=None)
 
-        A report counts for the messages that it was made for. Some of their texts may have changed since: what the old
-        ones took is known where the counter has the tokenizer; else they are taken to be there still.
-        """
-        exact = counter.name != ByteBound.name
-        slacks = ((report.slack(messages, exact=exact), report) for report in self.reports)
-        fitting = [(slack, report) for slack, report in slacks if slack is not None]
-        if not fitting:
-            return counted
-        slack, report = min(fitting, key=lambda found: (found[0], -len(found[1].messages)))
-        more = report.tokens - report.counted
-        # The counter's own number is a bound too, unless it was too low for the report.
-        return counted + min(more + slack, max(more, 0))
+    def at(self, messages: tuple[Message, ...], tokens: int) -> Anchors:
+        """The anchors with the prompt that is being made."""
+        return Anchors((*self.known, Anchor(messages, tokens)))
 
-    def count_excess(self, messages: tuple[Message, ...]) -> int:
-        """Tokens by which the counter overstates a prompt that was reported; 0 where it was not."""
-        found = (report for report in self.reports if report.messages == messages)
-        return next((report.counted - report.tokens for report in found), 0)
-
-    def with_report(
-        self, messages: tuple[Message, ...], tokens: int, counted: int, most: int
-    ) -> Anchors:
-        """The anchors with a report more; without it where it cannot be true: over the model's window (`most`), say."""
-        kept = [report for report in self.reports if report.slack(messages, exact=False) == 0]
-        least = max(1, _least(messages))
-        for report in kept:
-            # Templates may leave out earlier reasoning, which is what other fields mostly hold.
-            spare = sum(len(json.dumps(m.extra)) for m in report.messages if m.extra)
-            least = max(least, report.tokens + _least(messages[len(report.messages) :]) - spare)
-        if not least <= tokens <= most:
-            return self
-        return Anchors((*kept[:1], Report(messages, tokens, counted)))
-
-
-def _change(old: Message, new: Message, *, exact: bool) -> int | None:
-    """Bytes of a message's text that the prompt may not hold any more; None where another message is in its place."""
-    if old is new or old == new:
+    def excess(
+        self, messages: Sequence[Message], counter: Callable[[Sequence[Message]], int]
+    ) -> int:
+        """Tokens by which a counter of whole prompts overstates this one, as far as a report tells. Blocks."""
+        for anchor in reversed(self.known):
+            if anchor.reported and anchor.change(messages, len, exact=True) is not None:
+                if anchor.counted is None:
+                    anchor.counted = counter(anchor.messages)
+                return anchor.counted - anchor.tokens
         return 0
-    if old.role == "assistant" or (old.role, old.tool_call_id) != (new.role, new.tool_call_id):
-        return None
-    return 0 if exact or new.content.startswith(old.content) else byte_count(old.content)
 
+    def with_prompt(
+        self, messages: tuple[Message, ...], bound: int, said: int, most: int
+    ) -> Anchors:
+        """The anchors with a prompt that was sent, known to take at most `bound`, or what the server says that it took.
 
-def _least(messages: Sequence[Message]) -> int:
-    return sum(byte_count(message.content) for message in messages) // BYTES_PER_TOKEN
+        What it says is not believed where it cannot be true: it is over the model's window (`most`), or below what was
+        appended to an earlier report. Who counts for a silent server says the bound itself.
+        """
+        earlier = [anchor for anchor in self.known if anchor.begins(messages)]
+        last = earlier[-1] if earlier else Anchor((), 0)
+        rest = messages[len(last.messages) :]
+        hidden = last.hidden + sum(len(json.dumps(m.extra)) for m in rest if m.extra)
+        least = last.least + sum(byte_count(m.content) for m in rest) // BYTES_PER_TOKEN
+        first, *_ = self.known
+        new = Anchor(messages, bound, least=least, hidden=hidden)
+        if said != bound and max(1, least - last.hidden) <= said <= most:
+            new.tokens, new.least, new.reported = said, said, True
+        if first.messages == messages:
+            new.counted = first.counted
+            return Anchors((new,))
+        return Anchors((first, new))

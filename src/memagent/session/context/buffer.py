@@ -191,16 +191,17 @@ class SummaryBuffer:
             opened = self._ready
             layout, state = opened.layout, opened.state
             given = Message.from_openai(message)
-            if usage is not None and given.role == "assistant":
-                anchors = layout.anchors.with_report(
-                    state.messages, usage.prompt_tokens, state.counted, layout.most
-                )
-                layout = replace(layout, anchors=anchors)
+            if given.role == "tool":
+                counts = layout.at(state)
+            else:  # the prompt so far was sent
+                said = usage.prompt_tokens if usage and given.role == "assistant" else 0
+                known = (state.messages, state.tokens, said, layout.most)
+                counts = layout = replace(layout, anchors=layout.anchors.with_prompt(*known))
 
             def add() -> State:
                 safe = neutralise(given, layout.neutraliser, layout.spoken)
                 turns = place_message(state.turns, safe, opened.number, layout.prompts, ok=ok)
-                return layout.state(state.past, turns)
+                return counts.state(state.past, turns, head=state.head)
 
             opened.state = await count_in_thread(self._model.name, add)
             opened.layout = layout
@@ -286,7 +287,7 @@ class SummaryBuffer:
             if not self.due and not force:
                 return None
             found = await compact_state(
-                opened.layout,
+                opened.layout.at(opened.state),
                 opened.summariser,
                 opened.state,
                 max_summaries=self._max,
@@ -295,6 +296,7 @@ class SummaryBuffer:
             if found is None:
                 return None
             opened.state, report = found
+            opened.layout.forget(opened.state)
             await opened.summariser.forget()
             opened.summariser.usage, opened.summariser.retried = Usage(), []
             return report

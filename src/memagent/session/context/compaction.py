@@ -17,7 +17,7 @@ from memagent.session.context.tiers import (
     lighten,
     show_again,
 )
-from memagent.session.context.turns import ToolResult, Turn
+from memagent.session.context.turns import Turn
 from memagent.threads import in_thread
 
 
@@ -36,7 +36,7 @@ async def compact_state(
 
     Returns and raises what `SummaryBuffer.compact` does, with the new state.
     """
-    work = _Work(layout, before, max_summaries)
+    work = _Work(layout, before, before, max_summaries)
     begun = await summariser.find_begun()
     if begun is not None:
         state, summary = begun
@@ -76,6 +76,7 @@ class _Work:
     """A compaction that is under way."""
 
     layout: Layout
+    before: State
     state: State
     max_summaries: int
     tiers: list[Tier] = field(default_factory=list[Tier])
@@ -103,8 +104,7 @@ class _Work:
             dropped = (parts.left,) if parts.left is not None and not parts.again else ()
             repeated = (parts.left,) if parts.left is not None and parts.again else ()
             for turn in (*parts.summarised, *dropped):
-                text = layout.transcript(turn)
-                size, handle = layout.counter.count(text), layout.archive.put(text)
+                size, handle = layout.turn_size(turn), layout.archive.put(layout.transcript(turn))
                 what = "dropped" if turn is parts.left else "summarised"
                 self.changes.append(turn.change(what, size, 0, handle))
             ledger = past.ledger.with_turns((*parts.summarised, *repeated), layout.idempotent)
@@ -112,7 +112,8 @@ class _Work:
             ledger = ledger.within(layout.ledger, layout.counter, layout.neutraliser)
             past = Past(past.stage + 1, summary.text, ledger, parts.again)
         self.changes += parts.changes
-        self.state = layout.state(past, parts.kept)
+        below = min(layout.limit, self.before.tokens - layout.progress + 1)
+        self.state = layout.state(past, parts.kept, below=below)
 
 
 async def _make_room(work: _Work, summariser: Summariser) -> bool:
@@ -199,7 +200,7 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
         return Split(summarised=older, kept=(last,))
     most = layout.again if summary else layout.calm - layout.state(past, ()).tokens
     text, handle = clip_text(layout, last.head.content, most)
-    before, after = layout.counter.count(last.head.content), layout.counter.count(text)
+    before, after = layout.size(last.head.content), layout.size(text)
     changes = (last.change("clipped", before, after, handle),) if text != last.head.content else ()
     kept = Turn(last.number, Message(role=last.head.role, content=text)) if changes else last
     tiers: tuple[Tier, ...] = () if summary else ("clip",)
@@ -208,8 +209,7 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
 
 def _alone(layout: Layout, past: Past, last: Turn) -> Split:
     """Nothing is before it: its results are clipped, and where that is not enough it is summarised."""
-    bare = replace(last, results=(ToolResult(""),) * len(last.results))
-    spare = layout.calm - layout.state(past, (bare,)).tokens
+    spare = layout.calm - layout.state(past, (last.without_texts(),)).tokens
     if last.results and spare >= 0:
         kept, changes = clip_turn(layout, last, spare)
         if layout.state(past, (kept,)).tokens <= layout.calm:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from memagent.budget import JOINT_SLACK
 from memagent.errors import ConfigError, WindowTooSmall
@@ -12,12 +13,12 @@ from memagent.messages import Message, ToolSpec
 from memagent.prompts import Neutraliser
 from memagent.prompts.promptset import WORDS_PER_TOKEN
 from memagent.prompts.session import WIDEST, SessionPrompts
-from memagent.session.context.anchors import Anchors
+from memagent.session.context.anchors import BYTES_PER_TOKEN, Anchor, Anchors
 from memagent.session.context.archive import Archive
 from memagent.session.context.ledger import Ledger
 from memagent.session.context.turns import Turn, join_users, render_native, render_text, transcript
 from memagent.tokens.base import TokenCounter
-from memagent.tokens.byte_bound import ByteBound
+from memagent.tokens.byte_bound import ByteBound, byte_count
 
 LIMIT_SHARE = 0.95
 """Of the working context, as published (SUPO): a longer prompt is compacted."""
@@ -51,10 +52,10 @@ class State:
     turns: tuple[Turn, ...]
     messages: tuple[Message, ...]
     """What they make."""
+    head: tuple[Message, ...]
+    """Those of them that stand before the turns."""
     tokens: int
     """Of the prompt: at most so many."""
-    counted: int
-    """The same by the counter alone."""
 
     @property
     def pending(self) -> bool:
@@ -88,7 +89,9 @@ class Layout:
     summary_tokens: int | None
     """Most tokens of a summary, None for an eighth of the working context."""
     anchors: Anchors = field(default_factory=Anchors)
-    """What the server said that prompts took."""
+    """What earlier prompts took."""
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
+    """Tokens of texts that were counted."""
     instruction: int = 0
     """Tokens of the wish for a summary."""
     frame: int = 0
@@ -125,6 +128,7 @@ class Layout:
             frame=frame,
             frame_again=self.count(self.render(replace(widest, again="x"), ())) - frame,
             line=self.counter.count(self.render_gap("t" + "0" * 16, WIDEST, WIDEST)) + JOINT_SLACK,
+            anchors=Anchors((Anchor(self.prompt, empty, empty),)),
         )
         if layout.rest < 2 * layout.line:
             raise layout._too_small(empty)
@@ -172,7 +176,9 @@ class Layout:
     @property
     def base(self) -> int:
         """Most tokens of the prompt right after a summary, without what is shown again."""
-        frame = self.frame - self.anchors.count_excess(self.prompt)
+        first = self.anchors.known[0]
+        counted = first.tokens if first.counted is None else first.counted
+        frame = self.frame - counted + first.tokens
         return frame + self.summary + self.ledger + JOINT_SLACK
 
     @property
@@ -201,18 +207,65 @@ class Layout:
         """Most tokens of a prompt that needs no summary."""
         return min(int(CALM * self.limit), self.limit - self.progress)
 
-    def count(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
-        """Tokens of the prompt that messages and tools make. Blocks."""
-        counted = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
-        return self.anchors.bound(messages, counted, self.counter)
+    def at(self, state: State) -> Layout:
+        """The layout that counts from a state."""
+        return replace(self, anchors=self.anchors.at(state.messages, state.tokens))
 
-    def state(self, past: Past, turns: tuple[Turn, ...]) -> State:
-        """A state with its messages, counted. Blocks."""
-        messages = self.render(past, turns)
-        counted = self.counter.count_messages(messages, tools=self.tools)
-        return State(
-            past, turns, messages, self.anchors.bound(messages, counted, self.counter), counted
-        )
+    def size(self, text: str) -> int:
+        """Tokens of a text, counted once; of one that is far over the working context its bytes. Blocks."""
+        if (size := self.sizes.get(text)) is None:
+            far = len(text) > BYTES_PER_TOKEN * self.window
+            size = self.sizes[text] = byte_count(text) if far else self.counter.count(text)
+        return size
+
+    def forget(self, state: State) -> None:
+        """Forgets the sizes of texts that are not in a state any more."""
+        held = {
+            result.text for turn in state.turns for result in turn.results if result is not None
+        }
+        for text in self.sizes.keys() - held:
+            del self.sizes[text]
+
+    def count(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        below: int | None = None,
+    ) -> int:
+        """An upper bound on the tokens of the prompt that messages and tools make. Blocks.
+
+        It comes from an earlier prompt where that shows the prompt to be `below` so many (by default the limit); else
+        the prompt is counted whole, by a counter that knows the chat template.
+        """
+        below = self.limit if below is None else below
+        bound = self.anchors.bound(messages, self.size, exact=self.counter.name != ByteBound.name)
+        if thinking is not None:  # templates may write more then
+            more = self._count_whole(messages, thinking) - self._count_whole(messages)
+            return self.count(messages, below=below) + max(more, 0)
+        if bound is None:
+            return self._count_whole(messages)
+        templated = getattr(self.counter, "exact", True)
+        if bound < below or bound >= BYTES_PER_TOKEN * below or not templated:
+            return bound
+        whole = self._count_whole(messages)
+        return min(bound, whole - self.anchors.excess(messages, self._count_whole))
+
+    def _count_whole(self, messages: Sequence[Message], thinking: bool | None = None) -> int:
+        return self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
+
+    def state(
+        self,
+        past: Past,
+        turns: tuple[Turn, ...],
+        *,
+        head: tuple[Message, ...] | None = None,
+        below: int | None = None,
+    ) -> State:
+        """A state with its messages, counted as `count` does; `head` is that of an earlier one. Blocks."""
+        head = self.render(past, ()) if head is None else head
+        messages = self._join(head, turns)
+        return State(past, turns, messages, head, self.count(messages, below=below))
 
     def render(self, past: Past, turns: Sequence[Turn]) -> tuple[Message, ...]:
         """The messages of a state: the prompt, what stands for the past, and the turns."""
@@ -225,12 +278,27 @@ class Layout:
             if past.again:
                 text += "\n\n" + self.prompts.render("again", shown=past.again)
             messages.append(Message(role="user", content=text))
-        rendered = render_native if self.native else render_text
-        return join_users([*messages, *rendered(turns, self.prompts.render("missing"))])
+        return self._join(messages, turns)
+
+    def _join(self, head: Sequence[Message], turns: Sequence[Turn]) -> tuple[Message, ...]:
+        render = render_native if self.native else render_text
+        return join_users([*head, *render(turns, self.missing)])
+
+    @cached_property
+    def missing(self) -> str:
+        """What stands for the result of a call that never had one."""
+        return self.prompts.render("missing")
 
     def transcript(self, turn: Turn) -> str:
         """A turn as one text."""
-        return transcript(turn, self.prompts.render("missing"))
+        return transcript(turn, self.missing)
+
+    def turn_size(self, turn: Turn) -> int:
+        """Tokens of its transcript, from those of its results. Blocks."""
+        results = [result for _, result in turn.pair_results(self.missing)]
+        return self.size(self.transcript(turn.without_texts())) + sum(
+            self.size(r.text) for r in results
+        )
 
     def add_instruction(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages with the wish for a summary behind them."""
@@ -244,7 +312,8 @@ class Layout:
 
     def fits(self, messages: Sequence[Message], *, spare: int = 0) -> bool:
         """Whether a summary and so many tokens more fit behind the messages. Blocks."""
-        return self.count(messages) + self.summary + spare <= self.window
+        most = self.window - self.summary - spare
+        return self.count(messages, below=most + 1) <= most
 
     def render_gap(self, handle: str, start: int, end: int) -> str:
         """The line that stands for characters which are left out of a text."""

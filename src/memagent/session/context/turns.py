@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 
 from memagent.compaction import Change, What
@@ -64,6 +65,29 @@ class Turn:
     def fill_results(self, missing: str) -> Turn:
         """The turn with a text for each result that has not come."""
         return replace(self, results=tuple(result for _, result in self.pair_results(missing)))
+
+    def without_texts(self) -> Turn:
+        """The turn with nothing in its results."""
+        return replace(self, results=(ToolResult(""),) * len(self.results))
+
+    @cached_property
+    def native(self) -> tuple[Message, ...]:
+        """The turn with calls and results in fields of their own, as far as they have come."""
+        results = (
+            Message(role="tool", content=result.text, tool_call_id=call.id)
+            for call, result in self.pair_results(None)
+        )
+        return (self.head, *results)
+
+    @cached_property
+    def text(self) -> tuple[Message, ...]:
+        """The turn with calls and results in the text of messages."""
+        content, pairs = self.head.content, self.pair_results(None)
+        if self.results and not read_calls(content)[1]:  # else they stand in it as written
+            content = "\n".join(filter(None, (content, *map(write_call, self.head.tool_calls))))
+        said = Message(role=self.head.role, content=content)
+        results = (write_result(call.name, r.text, ok=r.ok) for call, r in pairs)
+        return (said, Message(role="user", content="\n".join(results))) if pairs else (said,)
 
     def with_result(self, place: int, result: ToolResult) -> Turn:
         """The turn with one result more, or another one."""
@@ -212,37 +236,17 @@ def render_native(turns: Sequence[Turn], missing: str) -> list[Message]:
 
     `missing` stands for results that never came. The last turn's are left out, since they may still come.
     """
-    messages: list[Message] = []
-    for turn, pairs in _pair_turns(turns, missing):
-        results = (
-            Message(role="tool", content=result.text, tool_call_id=call.id)
-            for call, result in pairs
-        )
-        messages += (turn.head, *results)
-    return messages
+    return [message for turn in _fill_turns(turns, missing) for message in turn.native]
 
 
 def render_text(turns: Sequence[Turn], missing: str) -> list[Message]:
     """The turns with calls and results in the text of messages; otherwise as `render_native`."""
-    messages: list[Message] = []
-    for turn, pairs in _pair_turns(turns, missing):
-        content = turn.head.content
-        if (
-            turn.results and not read_calls(content)[1]
-        ):  # else they stand in it as they were written
-            content = "\n".join(filter(None, (content, *map(write_call, turn.head.tool_calls))))
-        messages.append(Message(role=turn.head.role, content=content))
-        if pairs:
-            results = (write_result(call.name, r.text, ok=r.ok) for call, r in pairs)
-            messages.append(Message(role="user", content="\n".join(results)))
-    return messages
+    return [message for turn in _fill_turns(turns, missing) for message in turn.text]
 
 
-def _pair_turns(
-    turns: Sequence[Turn], missing: str
-) -> Iterator[tuple[Turn, list[tuple[ToolCall, ToolResult]]]]:
+def _fill_turns(turns: Sequence[Turn], missing: str) -> Iterator[Turn]:
     for place, turn in enumerate(turns, 1):
-        yield turn, turn.pair_results(missing if place < len(turns) else None)
+        yield turn.fill_results(missing) if place < len(turns) and turn.pending else turn
 
 
 def transcript(turn: Turn, missing: str) -> str:
