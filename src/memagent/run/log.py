@@ -86,13 +86,14 @@ class Log:
 
     async def replay(self) -> int:
         """Hands out the events committed so far, verbatim, and returns how many there were."""
+        if self._outlet is None:
+            return 1 + await in_thread(self.store.last_seq, self.run_id)
         events = self.store.events(self.run_id)
         count = 0
         while (event := await in_thread(next, events, None)) is not None:
             count += 1
-            if self._outlet is not None:
-                self._outlet.put_nowait(event)
-                await self._outlet.join()
+            self._outlet.put_nowait(event)
+            await self._outlet.join()
         return count
 
     async def effect(self, key: str) -> dict[str, Any] | None:

@@ -102,9 +102,8 @@ class ToolLoop(Loop[SessionResult]):
         log, settings = self._log, self.plan.settings
 
         def count_stages() -> int:
-            events = log.store.events(log.run_id)
-            stages = (event.compaction.stage for event in events if event.type == "compacted")
-            return max(stages, default=0)
+            events = log.store.events(log.run_id, kind="compacted")
+            return max((e.compaction.stage for e in events if e.type == "compacted"), default=0)
 
         made = (
             ("max_steps", settings.max_steps, await log.count("act")),

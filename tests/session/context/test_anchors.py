@@ -169,12 +169,13 @@ def test_what_is_counted_is_never_less_than_it_takes(
     took = Truth().count_messages(first, tools=TOOLS)
     counted = counter.count_messages(first, tools=TOOLS)
     opening = Anchor(first[:2], counter.count_messages(first[:2], tools=TOOLS))
-    anchors = Anchors((opening,)).with_prompt(first, counted, took, 10**6)
+    anchors = Anchors((opening,)).with_prompt(first, 0, counted, took, 10**6)
     longer = (*messages[:1], user(f"{one[1]}\n\nPart 2."), *messages[2:])
     for later in (messages, first, longer, prompt(*one[:2], *other), prompt(*other)):
         counted = counter.count_messages(later, tools=TOOLS)
-        bound = anchors.bound(later, counter.count, exact=exact) or counted
+        low, bound = anchors.bounds(later, counter.count, exact=exact) or (0, counted)
         assert Truth().count_messages(later, tools=TOOLS) <= bound
+        assert not exact or low <= Truth().count_messages(later, tools=TOOLS)
         assert bound <= counted or later[:2] == prompt(*other)[:2]  # no session changes its prompt
 
 

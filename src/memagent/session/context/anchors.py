@@ -25,12 +25,14 @@ class Anchor:
 
     messages: tuple[Message, ...]
     tokens: int
+    low: int = 0
+    """Tokens that it takes at least, by the sizes of its texts."""
     counted: int | None = None
     """By the counter; None where it was not asked yet."""
     reported: bool = False
     """The server said so."""
     least: int = 0
-    """Tokens that it takes at least, but for those of `hidden`, as far as reports tell."""
+    """The same but for `hidden`, whatever the tokenizer: as far as reports tell."""
     hidden: int = 0
     """Bytes of other fields in it: templates may leave out earlier reasoning, which is what they mostly hold."""
 
@@ -75,23 +77,27 @@ class Anchors:
 
     known: tuple[Anchor, ...] = ()
 
-    def bound(
+    def bounds(
         self, messages: Sequence[Message], size: Callable[[str], int], *, exact: bool
-    ) -> int | None:
-        """An upper bound on the tokens of a prompt; None where it begins with none of these."""
-        bounds: list[int] = []
+    ) -> tuple[int, int] | None:
+        """Lower and upper bound on the tokens of a prompt; None where it begins with none of these.
+
+        The lower one says nothing without a tokenizer (`exact`).
+        """
+        found: list[tuple[int, int]] = []
         for anchor in reversed(self.known):
             if (change := anchor.change(messages, size, exact=exact)) is None:
                 continue
             rest = messages[len(anchor.messages) :]
-            bounds.append(anchor.tokens + change + sum(message_bound(size, m) for m in rest))
+            bound = anchor.tokens + change + sum(message_bound(size, m) for m in rest)
             if not change and anchor.begins(messages):  # an earlier one says less of it
-                break
-        return min(bounds, default=None)
+                return anchor.low + sum(size(m.content) for m in rest), bound
+            found.append((0, bound))
+        return min(found, default=None)
 
-    def at(self, messages: tuple[Message, ...], tokens: int) -> Anchors:
+    def at(self, messages: tuple[Message, ...], low: int, tokens: int) -> Anchors:
         """The anchors with the prompt that is being made."""
-        return Anchors((*self.known, Anchor(messages, tokens)))
+        return Anchors((*self.known, Anchor(messages, tokens, low=low)))
 
     def excess(
         self, messages: Sequence[Message], counter: Callable[[Sequence[Message]], int]
@@ -105,9 +111,9 @@ class Anchors:
         return 0
 
     def with_prompt(
-        self, messages: tuple[Message, ...], bound: int, said: int, most: int
+        self, messages: tuple[Message, ...], low: int, bound: int, said: int, most: int
     ) -> Anchors:
-        """The anchors with a prompt that was sent, known to take at most `bound`, or what the server says that it took.
+        """The anchors with a prompt that was sent, of `low` to `bound` tokens, or of those that the server says.
 
         What it says is not believed where it cannot be true: it is over the model's window (`most`), or below what was
         appended to an earlier report. Who counts for a silent server says the bound itself.
@@ -118,9 +124,10 @@ class Anchors:
         hidden = last.hidden + sum(len(json.dumps(m.extra)) for m in rest if m.extra)
         least = last.least + sum(byte_count(m.content) for m in rest) // BYTES_PER_TOKEN
         first, *_ = self.known
-        new = Anchor(messages, bound, least=least, hidden=hidden)
+        new = Anchor(messages, bound, low, least=least, hidden=hidden)
         if said != bound and max(1, least - last.hidden) <= said <= most:
-            new.tokens, new.least, new.reported = said, said, True
+            new.tokens = new.low = new.least = said
+            new.reported = True
         if first.messages == messages:
             new.counted = first.counted
             return Anchors((new,))

@@ -195,7 +195,7 @@ class SummaryBuffer:
                 counts = layout.at(state)
             else:  # the prompt so far was sent
                 said = usage.prompt_tokens if usage and given.role == "assistant" else 0
-                known = (state.messages, state.tokens, said, layout.most)
+                known = (state.messages, state.low, state.tokens, said, layout.most)
                 counts = layout = replace(layout, anchors=layout.anchors.with_prompt(*known))
 
             def add() -> State:

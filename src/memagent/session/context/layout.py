@@ -56,6 +56,8 @@ class State:
     """Those of them that stand before the turns."""
     tokens: int
     """Of the prompt: at most so many."""
+    low: int = 0
+    """At least so many, where the counter has a tokenizer."""
 
     @property
     def pending(self) -> bool:
@@ -128,7 +130,7 @@ class Layout:
             frame=frame,
             frame_again=self.count(self.render(replace(widest, again="x"), ())) - frame,
             line=self.counter.count(self.render_gap("t" + "0" * 16, WIDEST, WIDEST)) + JOINT_SLACK,
-            anchors=Anchors((Anchor(self.prompt, empty, empty),)),
+            anchors=Anchors((Anchor(self.prompt, empty, empty, empty),)),
         )
         if layout.rest < 2 * layout.line:
             raise layout._too_small(empty)
@@ -209,7 +211,7 @@ class Layout:
 
     def at(self, state: State) -> Layout:
         """The layout that counts from a state."""
-        return replace(self, anchors=self.anchors.at(state.messages, state.tokens))
+        return replace(self, anchors=self.anchors.at(state.messages, state.low, state.tokens))
 
     def size(self, text: str) -> int:
         """Tokens of a text, counted once; of one that is far over the working context its bytes. Blocks."""
@@ -238,18 +240,23 @@ class Layout:
         It comes from an earlier prompt where that shows the prompt to be `below` so many (by default the limit); else
         the prompt is counted whole, by a counter that knows the chat template.
         """
-        below = self.limit if below is None else below
-        bound = self.anchors.bound(messages, self.size, exact=self.counter.name != ByteBound.name)
         if thinking is not None:  # templates may write more then
             more = self._count_whole(messages, thinking) - self._count_whole(messages)
             return self.count(messages, below=below) + max(more, 0)
-        if bound is None:
-            return self._count_whole(messages)
-        templated = getattr(self.counter, "exact", True)
-        if bound < below or bound >= BYTES_PER_TOKEN * below or not templated:
-            return bound
-        whole = self._count_whole(messages)
-        return min(bound, whole - self.anchors.excess(messages, self._count_whole))
+        return self._bound(messages, below)[1]
+
+    def _bound(self, messages: Sequence[Message], below: int | None) -> tuple[int, int]:
+        """Lower and upper bound on the tokens of a prompt, the same number where it had to be counted whole."""
+        below = self.limit if below is None else below
+        exact = self.counter.name != ByteBound.name
+        bounds = self.anchors.bounds(messages, self.size, exact=exact)
+        if bounds is None:
+            return (self._count_whole(messages),) * 2
+        low, bound = bounds
+        if bound < below or low >= below or not getattr(self.counter, "exact", True):
+            return low, bound
+        whole = self._count_whole(messages) - self.anchors.excess(messages, self._count_whole)
+        return (min(bound, whole),) * 2
 
     def _count_whole(self, messages: Sequence[Message], thinking: bool | None = None) -> int:
         return self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
@@ -265,7 +272,8 @@ class Layout:
         """A state with its messages, counted as `count` does; `head` is that of an earlier one. Blocks."""
         head = self.render(past, ()) if head is None else head
         messages = self._join(head, turns)
-        return State(past, turns, messages, head, self.count(messages, below=below))
+        low, tokens = self._bound(messages, below)
+        return State(past, turns, messages, head, tokens, low)
 
     def render(self, past: Past, turns: Sequence[Turn]) -> tuple[Message, ...]:
         """The messages of a state: the prompt, what stands for the past, and the turns."""
