@@ -674,7 +674,7 @@ async def test_calls_that_change_nothing_run_at_once(tmp_path: Path) -> None:
         return f"met {item}"
 
     model = ScriptedModel([calls('{"item": 1}', '{"item": 2}'), "42"])
-    agent = ToolAgent(model, [tool(look, idempotent=True)], prompts=PROMPTS, store=None)
+    agent = ToolAgent(model, [tool(look, read_only=True)], prompts=PROMPTS, store=None)
     assert (await agent.arun(TASK)).answer == "42"
     shown = [m.content for m in model.requests[1].messages if m.role == "tool"]
     assert shown == ["met 1", "met 2"]

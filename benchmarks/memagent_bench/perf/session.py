@@ -107,14 +107,14 @@ class Player(ScriptedModel):
 NOVEL = book()
 
 
-@tool(idempotent=True)
+@tool(read_only=True)
 async def read(page: int) -> str:
     """Reads a page."""
     start = page * RESULT_CHARS % (len(NOVEL) - RESULT_CHARS)
     return NOVEL[start : start + RESULT_CHARS]
 
 
-@tool(idempotent=True)
+@tool(read_only=True)
 async def dump(page: int) -> str:
     """Returns far too much."""
     return (NOVEL * (HUGE // len(NOVEL) + 1))[:HUGE]

@@ -119,6 +119,7 @@ class ToolPlan(Plan):
             summary_tokens=settings.summary_tokens,
             tools=[*self.tools.specs, READ_ARCHIVED],
             idempotent={READ_ARCHIVED.name, *(t.name for t in self.tools.values() if t.idempotent)},
+            writes={t.name for t in self.tools.values() if t.idempotent and not t.read_only},
             native=settings.protocol == "native",
             prompts=self.prompts,
             sampling=settings.sampling,

@@ -35,7 +35,7 @@ class McpServer:
     background thread. It is not made again where it breaks; calls then fail, and the model is told so.
 
     A server is trusted with what a model tells it, and its descriptions become part of the prompt. Whether a tool is
-    idempotent is what the server says of it (`idempotentHint`, `readOnlyHint`).
+    idempotent or read-only is what the server says of it (`idempotentHint`, `readOnlyHint`).
 
     Use `stdio` or `http` to make one.
     """
@@ -213,8 +213,11 @@ def _tool(connection: Connection, served: ServedTool, name: str, timeout: float)
         description=served.description or served.title or "",
         parameters=served.input_schema,
     )
-    idempotent = bool(hints and (hints.idempotent_hint or hints.read_only_hint))
-    return Tool(spec, run, idempotent=idempotent, timeout=timeout)
+    idempotent, read_only = (
+        bool(hints and hint)
+        for hint in (hints and hints.idempotent_hint, hints and hints.read_only_hint)
+    )
+    return Tool(spec, run, idempotent=idempotent, read_only=read_only, timeout=timeout)
 
 
 def result_text(result: CallToolResult) -> str:

@@ -111,7 +111,7 @@ def read_archived(archive: Archive, counter: TokenCounter, limit: int) -> Tool:
         chars = max(1, ends(span, room, counter, tail=False)[0])
         return span[:chars] + _more(start + chars, stop, handle)
 
-    return Tool(READ_ARCHIVED, tool(read).run, idempotent=True)
+    return Tool(READ_ARCHIVED, tool(read).run, read_only=True)
 
 
 def _more(start: int, end: int, handle: str) -> str:

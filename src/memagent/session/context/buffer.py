@@ -65,6 +65,7 @@ class SummaryBuffer:
             `memagent.session.context.archive.READ_ARCHIVED` among them, clipped texts say how to read the rest.
         idempotent: names of the tools that may be called twice: their turn is dropped when it overflows, and the
             ledger lists them as read.
+        writes: names of those of them that change something: the ledger lists them as written.
         native: calls travel in fields of their own; False: in the text of messages (`memagent.tools.protocol`).
         prompts: the wording: a set, or the path of one; None takes memagent's own.
         archive: keeps what leaves the context; by default a temporary file that goes with `aclose`.
@@ -88,6 +89,7 @@ class SummaryBuffer:
         summary_tokens: int | None = None,
         tools: Sequence[ToolSpec] = (),
         idempotent: Collection[str] = frozenset(),
+        writes: Collection[str] = (),
         native: bool = True,
         prompts: SessionPrompts | str | PathLike[str] | None = None,
         archive: Archive | None = None,
@@ -122,6 +124,7 @@ class SummaryBuffer:
             native=native,
             can_read=any(tool.name == READ_ARCHIVED.name for tool in tools),
             idempotent=frozenset(idempotent),
+            writes=frozenset(writes),
             summary_tokens=summary_tokens,
         )
         self._calls = partial(Caller, model, sampling=sampling or Sampling(), seed=seed, log=log)

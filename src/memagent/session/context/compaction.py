@@ -107,8 +107,9 @@ class _Work:
                 size, handle = layout.turn_size(turn), layout.archive.put(layout.transcript(turn))
                 what = "dropped" if turn is parts.left else "summarised"
                 self.changes.append(turn.change(what, size, 0, handle))
-            ledger = past.ledger.with_turns((*parts.summarised, *repeated), layout.idempotent)
-            ledger = ledger.with_turns(dropped, layout.idempotent, dropped=True)
+            kinds = layout.idempotent, layout.writes
+            ledger = past.ledger.with_turns((*parts.summarised, *repeated), *kinds)
+            ledger = ledger.with_turns(dropped, *kinds, dropped=True)
             ledger = ledger.within(layout.ledger, layout.counter, layout.neutraliser)
             past = Past(past.stage + 1, summary.text, ledger, parts.again)
         self.changes += parts.changes

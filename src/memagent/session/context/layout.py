@@ -84,6 +84,8 @@ class Layout:
     can_read: bool
     """Whether `read_archived` is among the tools of the loop."""
     idempotent: frozenset[str]
+    writes: frozenset[str]
+    """Of the idempotent tools, those that change something."""
     window: int
     """W: most tokens of prompt plus output."""
     most: int
@@ -251,12 +253,13 @@ class Layout:
         exact = self.counter.name != ByteBound.name
         bounds = self.anchors.bounds(messages, self.size, exact=exact)
         if bounds is None:
-            return (self._count_whole(messages),) * 2
+            whole = self._count_whole(messages)
+            return whole, whole
         low, bound = bounds
         if bound < below or low >= below or not getattr(self.counter, "exact", True):
             return low, bound
         whole = self._count_whole(messages) - self.anchors.excess(messages, self._count_whole)
-        return (min(bound, whole),) * 2
+        return min(bound, whole), min(bound, whole)
 
     def _count_whole(self, messages: Sequence[Message], thinking: bool | None = None) -> int:
         return self.counter.count_messages(messages, thinking=thinking, tools=self.tools)

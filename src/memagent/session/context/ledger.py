@@ -21,16 +21,21 @@ class Ledger:
     """The calls that left the context, oldest first."""
 
     lines: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is said of each: `read`, `done` or `pending: tool(arguments)`, and the first words of what came of it."""
+    """What is said of each: `read`, `wrote`, `done` or `pending: tool(arguments)`, and how its result begins."""
     more: int = 0
     """Calls that are too old to be listed."""
 
     def with_turns(
-        self, turns: Iterable[Turn], idempotent: frozenset[str], *, dropped: bool = False
+        self,
+        turns: Iterable[Turn],
+        idempotent: frozenset[str],
+        writes: frozenset[str] = frozenset(),
+        *,
+        dropped: bool = False,
     ) -> Ledger:
         """The ledger after turns left the context.
 
-        Calls of idempotent tools are `read`, unless they failed. Of turns that were dropped, not summarised, nothing
+        Calls of idempotent tools are `read`, or `wrote` for `writes`, unless they failed. Of turns that were dropped, not summarised, nothing
         was seen, so they are `pending`.
         """
         lines = dict(self.lines)
@@ -41,7 +46,7 @@ class Ledger:
                 if dropped or result is None:
                     kind = "pending"
                 elif call.name in idempotent and result.ok:
-                    kind = "read"
+                    kind = "wrote" if call.name in writes else "read"
                 else:
                     kind, came = "done", _short(result.text, RESULT_CHARS)
                 for old in ("pending", kind):
