@@ -21,6 +21,7 @@ _FIELDS = {
     "instruction": ("words",),
     "continuation": ("stage", "summary", "ledger"),
     "again": ("shown",),
+    "said": ("said",),
 }
 """What each template shows exactly once. The others may show what they are given as often as they want."""
 
@@ -56,6 +57,8 @@ class SessionPrompts(Wording):
     empty_ledger: str = Field(min_length=1)
     again: str
     """Stands behind the continuation: shows `shown`, what was not summarised."""
+    said: str = "The user has said since then, word for word:\n\n{{ said }}"
+    """Stands behind the continuation: shows `said`, the user's messages among what was summarised."""
     stale: str = Field(min_length=1)
     """For a result that a later call has replaced. `call`: tool and arguments; `handle`, `can_read`: see `clipped`."""
     duplicate: str = Field(min_length=1)

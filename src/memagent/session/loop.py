@@ -146,7 +146,7 @@ class ToolLoop(Loop[SessionResult]):
                 message = Message(role="tool", content=output.text, tool_call_id=call.id)
                 await buffer.append(message, ok=output.ok)
             if act.problem is not None:
-                await buffer.append(Message(role="user", content=act.problem))
+                await buffer.append(Message(role="user", content=act.problem), ok=False)
 
     async def _act(self) -> Act:
         """The model's next usable reply, part of the context when it calls a tool.

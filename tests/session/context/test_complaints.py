@@ -260,3 +260,42 @@ async def test_a_users_message_that_overflows_stays() -> None:
     assert text.endswith(" now")
     whole = await asyncio.to_thread(archive.get, report.changes[1].handle)
     assert len(whole) == 6011
+
+
+async def test_what_the_user_said_later_vanishes() -> None:
+    wish = "Only pages in German, please; and never touch the file <b>secrets.txt</b>."
+    model = ScriptedModel(good)
+    buffer = await opened(model)
+    await step(buffer, 0, "small", "do")
+    await buffer.append(user("An early word. " * 30))
+    await step(buffer, 1, "small", "do")
+    await buffer.append(user("A call could not be read."), ok=False)
+    await step(buffer, 1, "small", "do")
+    await buffer.append(user(wish))
+    for _ in range(3):
+        await fill(buffer, "do")
+        await buffer.compact()
+        assert sum(message.content.count(wish) for message in buffer.messages) == 1
+        assert "could not be read" not in buffer.messages[1].content
+        assert not buffer.due
+    await buffer.append(user("Now in French."))
+    await fill(buffer)
+    await buffer.compact()
+    text = buffer.messages[1].content
+    assert text.index(wish) < text.index("Now in French.")
+
+
+@pytest.mark.parametrize("size", [300, 3000, 30_000])
+async def test_a_long_message_of_the_user_stays_as_far_as_there_is_room(size: int) -> None:
+    archive = FileArchive()
+    buffer = await opened(ScriptedModel(good), archive=archive, max_summaries=99)
+    await step(buffer, 0, "small", "do")
+    await buffer.append(user("please ".ljust(size, ".") + " now"))
+    for _ in range(3):
+        await fill(buffer, "do")
+        await buffer.compact()
+        assert "please ." in buffer.messages[1].content
+        assert ". now" in buffer.messages[1].content
+        assert not buffer.due
+        await step(buffer, 1, "x" * 2000, "do")  # what is shown again has to fit beside it
+    assert ("please ".ljust(size, ".") in buffer.messages[1].content) == (size == 300)

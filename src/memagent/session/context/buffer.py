@@ -182,7 +182,8 @@ class SummaryBuffer:
 
         Args:
             message: an assistant's, a tool's or a user's; a mapping is one in OpenAI's form.
-            ok: False marks a tool's message as a failure, which takes the place of no earlier result.
+            ok: False marks a tool's message as a failure, which takes the place of no earlier result, and a user's as
+                a note of the loop: it is summarised, where the user's words stay.
             usage: of the reply that an assistant's message is: later prompts are counted from its `prompt_tokens`. Only
                 for a request that held `messages` and `tools` and nothing else that changes the prompt (`thinking`).
 

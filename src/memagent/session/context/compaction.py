@@ -14,6 +14,7 @@ from memagent.session.context.tiers import (
     clip_text,
     clip_turn,
     drop_repetition,
+    keep_said,
     lighten,
     show_again,
 )
@@ -111,7 +112,8 @@ class _Work:
             ledger = past.ledger.with_turns((*parts.summarised, *repeated), *kinds)
             ledger = ledger.with_turns(dropped, *kinds, dropped=True)
             ledger = ledger.within(layout.ledger, layout.counter, layout.neutraliser)
-            past = Past(past.stage + 1, summary.text, ledger, parts.again)
+            said = keep_said(layout, past, parts.summarised)
+            past = Past(past.stage + 1, summary.text, ledger, parts.again, said)
         self.changes += parts.changes
         below = min(layout.limit, self.before.tokens - layout.progress + 1)
         self.state = layout.state(past, parts.kept, below=below)
@@ -180,7 +182,7 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
             return Split(summarised=older, left=last)
     elif layout.fits(layout.ask(past, turns)):
         return Split(summarised=turns)
-    text, change = show_again(layout, last)
+    text, change = show_again(layout, last, sum(map(layout.size, keep_said(layout, past, older))))
     return Split(summarised=older, left=last, again=text, changes=(change,))
 
 

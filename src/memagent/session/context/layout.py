@@ -42,6 +42,8 @@ class Past:
     ledger: Ledger = field(default_factory=Ledger)
     again: str = ""
     """What is shown again behind the summary."""
+    said: tuple[str, ...] = ()
+    """The user's latest messages, word for word."""
 
 
 @dataclass(frozen=True)
@@ -286,6 +288,8 @@ class Layout:
             text = self.prompts.render(
                 "continuation", stage=past.stage + 1, summary=past.summary, ledger=ledger
             )
+            if past.said:
+                text += "\n\n" + self.prompts.render("said", said="\n\n".join(past.said))
             if past.again:
                 text += "\n\n" + self.prompts.render("again", shown=past.again)
             messages.append(Message(role="user", content=text))

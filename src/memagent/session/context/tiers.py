@@ -10,7 +10,7 @@ from memagent.compaction import Change, Tier
 from memagent.messages import ToolCall
 from memagent.session.context.anchors import BYTES_PER_TOKEN
 from memagent.session.context.archive import READ_ARCHIVED
-from memagent.session.context.layout import Layout, State
+from memagent.session.context.layout import Layout, Past, State
 from memagent.session.context.ledger import describe, normalise_json
 from memagent.session.context.turns import ToolResult, Turn
 
@@ -184,19 +184,43 @@ def clip_results(
     return turn, tuple(changes)
 
 
-def show_again(layout: Layout, turn: Turn) -> tuple[str, Change]:
-    """A turn as one safe text that fits behind a summary, and the record of it. Blocks."""
+def keep_said(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> tuple[str, ...]:
+    """What the user said that stays word for word behind a summary of turns. Blocks.
+
+    The last message stays, clipped only where nothing else has room; earlier ones share half of that.
+    """
+    said = [
+        *past.said,
+        *(turn.head.content for turn in turns if turn.head.role == "user" and turn.own),
+    ]
+    room, kept = layout.again - 3 * layout.line, []
+    for text in reversed(said):
+        if layout.size(text) > room:
+            if kept:
+                break
+            text, _ = clip_text(layout, text, room)
+        kept.insert(0, text)
+        room = min(room, layout.again // 2) - layout.size(text)
+    return tuple(kept)
+
+
+def show_again(layout: Layout, turn: Turn, taken: int = 0) -> tuple[str, Change]:
+    """A turn as one safe text that fits behind a summary, and the record of it. Blocks.
+
+    Of the room for it so many tokens are taken.
+    """
+    most = max(layout.again - taken, 2 * layout.line)
 
     def write(turn: Turn) -> str:
         return layout.neutraliser.safe(layout.transcript(turn))
 
     text = whole = write(turn)
-    if turn.results and layout.size(whole) > layout.again:
-        room = layout.again - layout.size(write(turn.without_texts())) - 4 * len(turn.results)
+    if turn.results and layout.size(whole) > most:
+        room = most - layout.size(write(turn.without_texts())) - 4 * len(turn.results)
         if room >= 2 * layout.line * len(turn.results):
             text = write(clip_turn(layout, turn, room)[0])
-    if (after := layout.size(text)) > layout.again:
-        text, _ = clip_text(layout, whole, layout.again)
+    if (after := layout.size(text)) > most:
+        text, _ = clip_text(layout, whole, most)
         after = layout.size(text)
     before, handle = layout.turn_size(turn), layout.archive.put(whole)
     return text, turn.change("shown_again", before, after, handle)

@@ -45,6 +45,8 @@ class Turn:
     """The ids that the calls came with."""
     results: tuple[ToolResult | None, ...] = ()
     """One for each call, None for those still to come."""
+    own: bool = True
+    """Of a user's message: False is a note of the loop, not the user's words."""
 
     @property
     def pending(self) -> bool:
@@ -172,7 +174,8 @@ def place_message(
     A result belongs to the open call of its id, else to the first open call of the last turn. Where there is none, it
     is one more text of the call of its id in the last turn, else of the last call there, else a user's message.
 
-    `number` is that of the next turn; `ok` is False where a result, whose text is safe already, tells of a failure.
+    `number` is that of the next turn; `ok` is False where a result, whose text is safe already, tells of a failure, or
+    a user's message is a note of the loop.
     """
     if message.role != "tool":
         calls = message.tool_calls if message.role == "assistant" else ()
@@ -182,7 +185,7 @@ def place_message(
             for call, name in zip(calls, _unique(ids, number), strict=True)
         )
         head = message.model_copy(update={"tool_calls": tuple(named), "tool_call_id": None})
-        return (*turns, Turn(number, head, ids, (None,) * len(ids)))
+        return (*turns, Turn(number, head, ids, (None,) * len(ids), own=ok))
     if (found := _home(turns, message.tool_call_id)) is None:
         text = f"{prompts.render('stray')}\n{message.content}"
         return (*turns, Turn(number, Message(role="user", content=text)))
