@@ -35,8 +35,8 @@ class Ledger:
     ) -> Ledger:
         """The ledger after turns left the context.
 
-        Calls of idempotent tools are `read`, or `wrote` for `writes`, unless they failed. Of turns that were dropped, not
-        summarised, nothing was seen, so they are `pending`.
+        Calls of idempotent tools are `read`, or `wrote` for `writes`, unless they failed. Of turns that were dropped,
+        not summarised, nothing was seen, so they are `pending`.
         """
         lines = dict(self.lines)
         for turn in turns:

@@ -193,7 +193,7 @@ def keep_said(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> tuple[str,
         *past.said,
         *(turn.head.content for turn in turns if turn.head.role == "user" and turn.own),
     ]
-    room, kept = layout.again - 3 * layout.line, []
+    room, kept = layout.again - 3 * layout.line, list[str]()
     for text in reversed(said):
         if layout.size(text) > room:
             if kept:
