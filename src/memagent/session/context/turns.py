@@ -188,7 +188,7 @@ def place_message(
         return (*turns, Turn(number, head, ids, (None,) * len(ids), own=ok))
     if (found := _home(turns, message.tool_call_id)) is None:
         text = f"{prompts.render('stray')}\n{message.content}"
-        return (*turns, Turn(number, Message(role="user", content=text)))
+        return (*turns, Turn(number, Message(role="user", content=text), own=False))
     at, place = found
     old = turns[at].results[place]
     added = ToolResult(message.content, ok=ok)
