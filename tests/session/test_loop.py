@@ -746,3 +746,12 @@ def test_a_result_over_all_sizes_is_cut_before_it_is_kept_and_the_model_is_told(
     (output,) = (event.output for event in store.events("r1") if event.type == "tool_returned")
     assert len(output) < 2_000_200
     assert max(counted) < 300_000, "a text that cannot fit was counted"
+
+
+@pytest.mark.parametrize("size", [None, 700, 10**6])
+def test_a_reply_has_as_many_tokens_as_it_is_given(store: RunStore, size: int | None) -> None:
+    replies = [calls('{"item": 7}'), cut("It is, I think,"), "7"]
+    result, model, _ = played(store, replies, reply_tokens=size)
+    assert result.answer == "7"
+    asked = [request.max_tokens for request in model.requests]
+    assert asked == [700] * 3 if size == 700 else min(asked) > 2000

@@ -157,7 +157,8 @@ class ToolLoop(Loop[SessionResult]):
         buffer = self._buffer
         reply = await self._ask(f"act-{self._steps}")
         if reply.value.is_cut_off:
-            tight = 2 * buffer.room < self.plan.window
+            most = min(self.plan.window, 2 * (self.plan.settings.reply_tokens or self.plan.window))
+            tight = 2 * buffer.room < most
             made_room = tight and await self._compact(force=True)
             reply = await self._ask(f"act-{self._steps}/room", after=0 if made_room else 1)
         act = reply.value
@@ -174,6 +175,7 @@ class ToolLoop(Loop[SessionResult]):
         After `after` attempts of a reply that was cut off, another one would be cut off again, and is taken as it is.
         """
         buffer, step, final = self._buffer, self._steps, after is not None
+        most = min(buffer.room, self.plan.settings.reply_tokens or buffer.room)
 
         def record(reply: Reply[Act]) -> Record:
             act, usage = reply.value, reply.completion.usage
@@ -191,7 +193,7 @@ class ToolLoop(Loop[SessionResult]):
             read=lambda completion: self._read(completion, final=final),
             attempts=after or 0,
             rejects=lambda act: CUT_OFF if act.is_cut_off and not final else None,
-            most=max(1, buffer.room),
+            most=max(1, most),
             least=1,
             bound=buffer.tokens,
             near=0,
