@@ -426,7 +426,7 @@ def test_failures_are_not_listed_as_read(store: RunStore) -> None:
         asked.append(len(asked))
         return calls(f'{{"item": {asked[-1]}}}')
 
-    result, _, _ = played(store, reply, [tool(look, idempotent=True)], max_steps=1000)
+    result, _, _ = played(store, reply, [tool(look, read_only=True)], max_steps=1000)
     assert result.answer is not None
     assert "read: look" in result.answer
     assert "done: look" in result.answer
@@ -755,3 +755,46 @@ def test_a_reply_has_as_many_tokens_as_it_is_given(store: RunStore, size: int | 
     assert result.answer == "7"
     asked = [request.max_tokens for request in model.requests]
     assert asked == [700] * 3 if size == 700 else min(asked) > 2000
+
+
+def forgetful(request: ChatRequest) -> Reply:
+    """Reads the same sixteen pages again and again: its summaries hold nothing."""
+    if request.kind == "summary":
+        return "<summary>nothing yet</summary>"
+    ids = [call.id for message in request.messages for call in message.tool_calls]
+    place = int(ids[-1][1:]) + 1 if ids else 0
+    return (ToolCall(id=f"p{place}", name="look", arguments=f'{{"item": {place % 16}}}'),)
+
+
+def pages(item: int) -> str:
+    """Shows a page."""
+    return f"page {item} says {item}. " * 20
+
+
+def test_a_model_that_reads_the_same_again_is_told_once_and_then_stopped(store: RunStore) -> None:
+    tools = [tool(pages, name="look", read_only=True)]
+    result, model, events = played(store, forgetful, tools, **PATIENT)
+    assert (result.answer, result.stop_reason) == (None, StopReason.NO_PROGRESS)
+    assert result.steps < 150
+    told = [
+        r for r in model.requests if any("with the same result" in m.content for m in r.messages)
+    ]
+    assert 0 < len(told) < len(model.requests)
+    # Resumed, it goes on from there for a while, and repeats nothing.
+    again, more, after = played(store, forgetful, tools, **PATIENT)
+    assert again.steps > result.steps
+    assert after[: len(events)] == events
+    assert len(more.requests) < len(model.requests)
+
+
+def test_reading_something_new_now_and_then_is_progress(store: RunStore) -> None:
+    def reply(request: ChatRequest) -> Reply:
+        said = forgetful(request)
+        number = len(model_requests)
+        model_requests.append(number)
+        return calls(f'{{"item": {number}}}') if number % 7 == 6 and request.kind == "act" else said
+
+    model_requests: list[int] = []
+    tools = [tool(pages, name="look", read_only=True)]
+    result, _, _ = played(store, reply, tools, max_steps=200, max_summaries=1000)
+    assert result.stop_reason is StopReason.OUT_OF_STEPS

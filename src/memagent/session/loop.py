@@ -16,6 +16,7 @@ from memagent.run.result import SessionResult
 from memagent.run.stream import Loop
 from memagent.runstore import RunRecord
 from memagent.session.plan import ToolPlan
+from memagent.session.progress import Progress
 from memagent.session.step import Act, ToolCalls, read_act
 from memagent.threads import in_thread
 from memagent.tools import Toolset
@@ -74,6 +75,7 @@ class ToolLoop(Loop[SessionResult]):
             self._answer, self._truncated = ended["answer"], ended.get("truncated", False)
             return await in_thread(self._result)
         await self._check_limits()
+        self._progress = Progress(await in_thread(self._count_stops))
         if fresh:
             started = SessionStarted(
                 run_id=log.run_id,
@@ -96,6 +98,11 @@ class ToolLoop(Loop[SessionResult]):
                 stopped = Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
                 await log.add_stop(stopped)
         return await in_thread(self._result)
+
+    def _count_stops(self) -> int:
+        """How often the session was stopped since it made no progress. Blocks."""
+        stops = self._log.store.events(self._log.run_id, kind="stopped")
+        return sum(e.type == "stopped" and e.reason is StopReason.NO_PROGRESS for e in stops)
 
     async def _check_limits(self) -> None:
         """Refuses to replay a part of what was made."""
@@ -129,7 +136,14 @@ class ToolLoop(Loop[SessionResult]):
                     f"no answer after {most} steps; resume the run with a larger max_steps=",
                 )
             while buffer.due and await self._compact():
-                pass
+                if (told := self._progress.end_context()) is not None:
+                    await buffer.append(Message(role="user", content=told), ok=False)
+                if self._progress.is_over:
+                    raise _Stop(
+                        StopReason.NO_PROGRESS,
+                        "the same calls were made with the same results over and over, also after the model was told; "
+                        "use a larger working_context or summary_tokens, or resume the run to let it go on",
+                    )
             act = await self._act()
             if act.answers:
                 said = (*buffer.messages, Message(role="assistant", content=act.content))
@@ -143,6 +157,7 @@ class ToolLoop(Loop[SessionResult]):
                 await self._end(buffer.messages, answers[0], truncated=False)
                 return
             for call, output in results:
+                self._progress.note(call, output)
                 message = Message(role="tool", content=output.text, tool_call_id=call.id)
                 await buffer.append(message, ok=output.ok)
             if act.problem is not None:
