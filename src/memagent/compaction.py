@@ -13,8 +13,8 @@ Tier = Literal["stale", "clip", "summary"]
 
 What = Literal["stale", "duplicate", "clipped", "dropped", "summarised", "shown_again"]
 """What became of a text. `stale`: a later call had the same tool and arguments; `duplicate`: a later result is the same
-text; `clipped`: its head and tail are left; `dropped`: the turn left without being summarised, since it can be made
-again; `summarised`: the turn was shown to the summariser; `shown_again`: the turn stands, clipped if it had to be,
+text; `clipped`: its head and tail are left; `dropped`, in runs of earlier versions: the turn left without being
+summarised; `summarised`: the turn was shown to the summariser; `shown_again`: the turn stands, clipped if it had to be,
 behind the summary."""
 
 

@@ -798,3 +798,14 @@ def test_reading_something_new_now_and_then_is_progress(store: RunStore) -> None
     tools = [tool(pages, name="look", read_only=True)]
     result, _, _ = played(store, reply, tools, max_steps=200, max_summaries=1000)
     assert result.stop_reason is StopReason.OUT_OF_STEPS
+
+
+@pytest.mark.parametrize("window", [WINDOW, 9000])
+def test_tools_that_may_be_repeated_are_not_made_to_repeat(store: RunStore, window: int) -> None:
+    ran: list[str] = []
+    result, _, _ = played(
+        store, adder(ITEMS), adding_tools(ran=ran.append), window=window, **PATIENT
+    )
+    assert result.answer == answer_of(ITEMS)
+    assert result.summaries > 1
+    assert len(ran) == len(set(ran))

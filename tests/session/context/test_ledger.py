@@ -35,12 +35,6 @@ def test_writes_are_told_from_readings() -> None:
     assert lines(done) == ["read: look({})", "wrote: save({})"]
 
 
-def test_dropped_turns_are_pending_until_they_are_seen() -> None:
-    ledger = Ledger().with_turns([turn("look")], READS, dropped=True)
-    assert lines(ledger) == ["pending: look({})"]
-    assert lines(ledger.with_turns([turn("look")], READS)) == ["read: look({})"]
-
-
 def test_the_same_call_is_listed_once_as_the_newest() -> None:
     ledger = Ledger().with_turns(
         [turn("look", '{"b":1,"a":2}'), turn("look"), turn("look", '{"a": 2, "b": 1}')], READS

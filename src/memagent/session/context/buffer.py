@@ -63,8 +63,8 @@ class SummaryBuffer:
         summary_tokens: most tokens of a summary; by default an eighth of the working context, at least 64.
         tools: what the requests of the loop offer (they are part of each prompt, and of the summary's). With
             `memagent.session.context.archive.READ_ARCHIVED` among them, clipped texts say how to read the rest.
-        idempotent: names of the tools that may be called twice: their turn is dropped when it overflows, and the
-            ledger lists them as read.
+        idempotent: names of the tools that may be called twice: a later call of the same arguments makes an earlier
+            result stale, and the ledger lists them as read.
         writes: names of those of them that change something: the ledger lists them as written.
         native: calls travel in fields of their own; False: in the text of messages (`memagent.tools.protocol`).
         prompts: the wording: a set, or the path of one; None takes memagent's own.

@@ -102,15 +102,11 @@ class _Work:
             self.tiers.append("summary")
             conversations = (*self.summary.conversations, *summary.conversations)
             self.summary = replace(summary, conversations=conversations)
-            dropped = (parts.left,) if parts.left is not None and not parts.again else ()
-            repeated = (parts.left,) if parts.left is not None and parts.again else ()
-            for turn in (*parts.summarised, *dropped):
+            for turn in parts.summarised:
                 size, handle = layout.turn_size(turn), layout.archive.put(layout.transcript(turn))
-                what = "dropped" if turn is parts.left else "summarised"
-                self.changes.append(turn.change(what, size, 0, handle))
-            kinds = layout.idempotent, layout.writes
-            ledger = past.ledger.with_turns((*parts.summarised, *repeated), *kinds)
-            ledger = ledger.with_turns(dropped, *kinds, dropped=True)
+                self.changes.append(turn.change("summarised", size, 0, handle))
+            gone = parts.summarised if parts.left is None else (*parts.summarised, parts.left)
+            ledger = past.ledger.with_turns(gone, layout.idempotent, layout.writes)
             ledger = ledger.within(layout.ledger, layout.counter, layout.neutraliser)
             said = keep_said(layout, past, parts.summarised)
             past = Past(past.stage + 1, summary.text, ledger, parts.again, said)
@@ -142,7 +138,7 @@ def _choose(layout: Layout, state: State) -> Split | None:
     """Cheap tiers if they are enough, else which turns leave; None if it gains too little. Blocks."""
     if (light := lighten(layout, state)) is not None:
         return light
-    # The last turn may leave without being summarised: it makes nothing stale, or takes the only copy with it.
+    # The last turn may be shown clipped: it makes nothing stale, or takes the only copy with it.
     older, changes = drop_repetition(layout, state.turns[:-1])
     turns = (*older, *state.turns[-1:])
     over = turns and state.tokens >= layout.limit
@@ -176,11 +172,7 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
         return _keep_said(layout, past, older, last)
     if not older:
         return _alone(layout, past, last)
-    if last.results and all(call.name in layout.idempotent for call in last.head.tool_calls):
-        # One that could never stand behind a summary would be called, and dropped, again and again.
-        if layout.base + _size(layout, last) < layout.limit:
-            return Split(summarised=older, left=last)
-    elif layout.fits(layout.ask(past, turns)):
+    if layout.fits(layout.ask(past, turns)):
         return Split(summarised=turns)
     text, change = show_again(layout, last, sum(map(layout.size, keep_said(layout, past, older))))
     return Split(summarised=older, left=last, again=text, changes=(change,))

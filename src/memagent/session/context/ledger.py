@@ -30,20 +30,18 @@ class Ledger:
         turns: Iterable[Turn],
         idempotent: frozenset[str],
         writes: frozenset[str] = frozenset(),
-        *,
-        dropped: bool = False,
     ) -> Ledger:
         """The ledger after turns left the context.
 
-        Calls of idempotent tools are `read`, or `wrote` for `writes`, unless they failed. Of turns that were dropped,
-        not summarised, nothing was seen, so they are `pending`.
+        Calls of idempotent tools are `read`, or `wrote` for `writes`, unless they failed. Those
+        whose results never came are `pending`.
         """
         lines = dict(self.lines)
         for turn in turns:
             for call, result in turn.steps:
                 name = describe(call)
                 came = ""
-                if dropped or result is None:
+                if result is None:
                     kind = "pending"
                 elif call.name in idempotent and result.ok:
                     kind = "wrote" if call.name in writes else "read"

@@ -29,7 +29,7 @@ class Split:
     left: Turn | None = None
     """The last one, where it leaves without being summarised."""
     again: str = ""
-    """As what it is shown behind the summary; empty where it is dropped."""
+    """As what it is shown behind the summary."""
     kept: tuple[Turn, ...] = ()
     """Stay as turns."""
     lines: tuple[Change, ...] = ()
