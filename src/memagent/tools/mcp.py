@@ -32,7 +32,7 @@ class McpServer:
     """An MCP server: `async with McpServer.stdio("uvx", "some-server") as server: Toolset(server.tools)`.
 
     Works with `with` as well as with `async with`, and its tools with the sync API: the connection lives in memagent's
-    background thread. It is not made again where it breaks; calls then fail, and the model is told so.
+    background thread. The call during which it breaks fails, and the model is told so; the next one makes it again.
 
     A server is trusted with what a model tells it, and its descriptions become part of the prompt. Whether a tool is
     idempotent or read-only is what the server says of it (`idempotentHint`, `readOnlyHint`).
