@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
+import mcp_types as types
 import pytest
 from tests.tools.conftest import SERVER, free_port
 
@@ -234,3 +235,30 @@ print(len(server.tools) > 5)
         check=False,
     )
     assert (ended.stdout, ended.returncode) == ("True\n", 0)
+
+
+async def test_tools_that_only_run_as_tasks_are_left_out_and_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+
+    class Serving:
+        async def list_tools(self, cursor: str | None) -> Any:
+            kinds = {"render": "required", "add": "optional"}
+            tools = [
+                types.Tool(
+                    name=name,
+                    input_schema=schema,
+                    execution=types.ToolExecution(task_support=kind),  # type: ignore[arg-type]
+                )
+                for name, kind in kinds.items()
+            ]
+            return SimpleNamespace(tools=tools, next_cursor=None)
+
+    @asynccontextmanager
+    async def connect(log: Log) -> AsyncGenerator[Any]:
+        yield Serving()
+
+    async with McpServer("a server", connect, "", 60.0, 10.0) as server:
+        assert [tool.name for tool in server.tools] == ["add"]
+    assert "a server: ['render'] run as tasks only" in caplog.text

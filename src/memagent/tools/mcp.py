@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp_types import CallToolResult, ContentBlock
     from mcp_types import Tool as ServedTool
+
+logger = logging.getLogger("memagent")
 
 NAME_CHARS = 64
 """The longest name of a tool that models' servers take."""
@@ -152,7 +155,7 @@ class McpServer:
             raise ConfigError(f"{self._who} is already open; make another McpServer")
         self._connection = Connection(self._who, self._connect, self._connect_timeout)
         try:
-            served = await in_background(self._connection.open())
+            served = self._choose(await in_background(self._connection.open()))
             names = valid_names([tool.name for tool in served], self._prefix)
             self._tools = [
                 _tool(self._connection, tool, name, self._timeout)
@@ -162,6 +165,14 @@ class McpServer:
             await self.aclose()
             raise
         return self
+
+    def _choose(self, served: list[ServedTool]) -> list[ServedTool]:
+        """The tools that can be called."""
+        tasks = [t for t in served if t.execution and t.execution.task_support == "required"]
+        if tasks:
+            names = [tool.name for tool in tasks]
+            logger.warning("%s: %r run as tasks only, so they are left out", self._who, names)
+        return [tool for tool in served if tool not in tasks]
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()

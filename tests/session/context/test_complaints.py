@@ -5,6 +5,7 @@ import re
 
 import pytest
 from tests.session.context.strict import (
+    SHORT,
     TOOLS,
     acts,
     call,
@@ -13,6 +14,7 @@ from tests.session.context.strict import (
     opened,
     result,
     step,
+    system,
     user,
 )
 
@@ -20,6 +22,7 @@ from memagent.errors import CompactionFailed, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
 from memagent.models.scripted import ScriptedModel
 from memagent.session.context.archive import READ_ARCHIVED, FileArchive
+from memagent.session.context.buffer import SummaryBuffer
 
 SUMMARY = "<summary>What was found.</summary>"
 
@@ -294,3 +297,17 @@ async def test_a_long_message_of_the_user_stays_as_far_as_there_is_room(size: in
         assert not buffer.due
         await step(buffer, 1, "x" * 2000, "do")  # what is shown again has to fit beside it
     assert ("please ".ljust(size, ".") in buffer.messages[1].content) == (size == 300)
+
+
+async def test_a_system_message_in_mid_conversation_is_refused_by_templates() -> None:
+    buffer = SummaryBuffer(model := ScriptedModel(good), prompts=SHORT, working_context=3000)
+    await buffer.open([system(), user("the task"), system("Also: be brief.")])
+    await step(buffer, 0, "small", "do")
+    await buffer.append(system("Answer in German from now on."))
+    check_strictly(buffer.messages)
+    assert buffer.messages[-1] == user("Answer in German from now on.")
+    await fill(buffer, "do")
+    await buffer.compact()
+    check_strictly(buffer.messages)
+    check_strictly(model.requests[0].messages)
+    assert "Answer in German from now on." in buffer.messages[1].content

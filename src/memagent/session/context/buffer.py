@@ -22,7 +22,7 @@ from memagent.session.context.archive import READ_ARCHIVED, Archive, FileArchive
 from memagent.session.context.compaction import compact_state
 from memagent.session.context.layout import Layout, Past, State
 from memagent.session.context.summarise import Summariser
-from memagent.session.context.turns import join_users, neutralise, place_message
+from memagent.session.context.turns import as_user, join_users, neutralise, place_message
 from memagent.threads import in_thread
 from memagent.tools import Tool
 
@@ -147,7 +147,8 @@ class SummaryBuffer:
         async with self._lock:
             if self._opened is not None:
                 raise ConfigError("this buffer is already open: make another for another session")
-            prompt = tuple(Message.from_openai(message) for message in messages)
+            given = tuple(Message.from_openai(message) for message in messages)
+            prompt = (*given[:1], *map(as_user, given[1:]))
             working_context, window = self._sizes
             said = None if self._log else await self._model.window()
             most = min((size for size in (said, window) if size is not None), default=None)
@@ -181,7 +182,8 @@ class SummaryBuffer:
         """Adds a message behind the others; missing and repeated ids are repaired, control tokens made harmless.
 
         Args:
-            message: an assistant's, a tool's or a user's; a mapping is one in OpenAI's form.
+            message: an assistant's, a tool's or a user's; a mapping is one in OpenAI's form. A system message becomes a
+                user's.
             ok: False marks a tool's message as a failure, which takes the place of no earlier result, and a user's as
                 a note of the loop: it is summarised, where the user's words stay.
             usage: of the reply that an assistant's message is: later prompts are counted from its `prompt_tokens`. Only

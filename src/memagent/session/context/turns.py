@@ -114,6 +114,11 @@ class Turn:
 # --- messages become turns
 
 
+def as_user(message: Message) -> Message:
+    """A system message as the user's: templates refuse one in mid-conversation. Others stay as they are."""
+    return message.model_copy(update={"role": "user"}) if message.role == "system" else message
+
+
 def neutralise(message: Message, results: Neutraliser, spoken: Neutraliser) -> Message:
     """The message as it is safe to show; itself where it is safe already.
 
@@ -184,7 +189,8 @@ def place_message(
             call.model_copy(update={"id": name})
             for call, name in zip(calls, _unique(ids, number), strict=True)
         )
-        head = message.model_copy(update={"tool_calls": tuple(named), "tool_call_id": None})
+        update = {"tool_calls": tuple(named), "tool_call_id": None}
+        head = as_user(message).model_copy(update=update)
         return (*turns, Turn(number, head, ids, (None,) * len(ids), own=ok))
     if (found := _home(turns, message.tool_call_id)) is None:
         text = f"{prompts.render('stray')}\n{message.content}"
