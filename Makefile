@@ -3,6 +3,7 @@ JOBS ?= 2
 ENGINES ?= vllm sglang
 LAYERS ?= 16
 TOKENS ?= 64k
+EXTRAS ?= bench mcp peers tiktoken train transformers
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,7 +21,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-server bench-speculation bench-generate docs pages lock lock-train clean
+.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-ahead bench-server bench-speculation bench-generate docs pages dist dist-extras lock lock-train clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -35,7 +36,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	    echo "$(PYTHON) -m venv failed (see above). On Debian and Ubuntu the venv module is" \
 	        "a package of its own: apt install python3-venv" >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) pip
-	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) --build-constraint $(CONSTRAINTS) -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) --build-constraint $(CONSTRAINTS) -e '.[dev,dist]'
 	@touch $@
 
 venv-train: $(STAMP_TRAIN) ## Make .venv-train, with torch and trl, for everything of memagent-train
@@ -155,6 +156,9 @@ bench: $(STAMP_EXTRA) ## Measure the runtime's own speed, other frameworks besid
 	PYTHONPATH=benchmarks $(EXTRA)/python -m memagent_bench.perf \
 	    $(if $(TOKENIZER),--tokenizer $(TOKENIZER)) $(if $(WRITE),--write $(WRITE))
 
+bench-ahead: $(STAMP) ## Measure what reading ahead saves, with a model of fixed latency (WRITE=docs/performance.md)
+	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.perf.ahead $(if $(WRITE),--write $(WRITE))
+
 bench-server: engines ## Measure what memagent adds to a real vLLM server's time (LAYERS=16, ROUNDS=3, WRITE=docs/performance.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --layers $(LAYERS) -- \
 	    $(BIN)/python -m memagent_bench.server $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
@@ -174,11 +178,17 @@ docs: $(STAMP) ## Build the documentation; broken links are errors
 pages: $(STAMP) ## Write the generated parts of docs/: the commands, and pictures for dark pages
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.docs.generated
 
+dist: $(STAMP) ## Build the sdist and the wheel into dist/, and try them on each Python from 3.11 to 3.13
+	$(BIN)/python -m tests.dist
+
+dist-extras: dist ## Also try the wheel with each of its extras (EXTRAS="bench mcp"; 1.5 GB)
+	$(BIN)/python -m tests.dist $(EXTRAS)
+
 lock: ## Resolve the newest allowed versions and write them to constraints/dev.txt
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	    $(PYTHON) -m venv "$$dir" && \
 	    "$$dir/bin/python" -m pip install --quiet --upgrade pip setuptools && \
-	    "$$dir/bin/python" -m pip install --quiet hatchling -e '.[dev,peers]' && \
+	    "$$dir/bin/python" -m pip install --quiet hatchling -e '.[dev,dist,peers]' && \
 	    { sed -n '/^#/p' $(CONSTRAINTS); \
 	      "$$dir/bin/python" -m pip freeze --all --exclude-editable; } > "$$dir/lock" && \
 	    cp "$$dir/lock" $(CONSTRAINTS)

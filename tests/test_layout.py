@@ -12,9 +12,10 @@ PACKAGE = ROOT / "src" / "memagent"
 
 MAX_LINES = 350
 MAX_INIT_LINES = 60
-MAX_RUNTIME_LINES = 20_825
-"""Of all of src/memagent: it calls itself light. 20,500 for documents and tool sessions; adapters came after them, and
-counts that do not grow with a session."""
+MAX_RUNTIME_LINES = 21_220
+"""Of all of src/memagent: it calls itself light. Raised only by a feature, and with all that is planned at most 24,000:
+documents and tool sessions alone took 20,458; since then adapters 130, read-ahead 190, many documents 270, the origin
+of records 70."""
 LONG_INITS = {"src/memagent/__init__.py"}
 """Each public name stands there for type checkers, for `import *`, and for loading."""
 VAGUE_NAMES = {"common", "helper", "helpers", "manager", "managers", "util", "utils"}

@@ -15,6 +15,7 @@ from memagent.texts import (
     plural,
     quote,
     repair_surrogates,
+    show_length,
 )
 
 
@@ -76,3 +77,12 @@ def test_an_error_is_its_class_and_message() -> None:
     assert name_error(KeyError()) == "KeyError"
     assert name_error(Silent()) == "Silent"
     assert message(ValueError("x" * 10_000)).endswith("... (8000 more characters)")
+
+
+def test_lengths_are_shown_as_they_are_written() -> None:
+    assert [show_length(n) for n in (8192, 1024 * 1024, 1536 * 1024, 1000)] == [
+        "8K",
+        "1M",
+        "1536K",
+        "1000",
+    ]

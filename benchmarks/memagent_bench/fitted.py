@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from memagent.errors import ConfigError
 from memagent.tasks import Sample
-from memagent_bench.lengths import show_length
+from memagent.texts import show_length
 from memagent_bench.options import DataOptions
 
 STEP = 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from memagent.errors import ConfigError
+from memagent.texts import show_length
 
 K, M = 1024, 1024 * 1024
 MAX_LENGTH = 1024 * M
@@ -52,11 +53,3 @@ def parse_lengths(text: str) -> tuple[int, ...]:
     if twice:
         raise ConfigError(f"{text!r} names {show_length(twice[0])} more than once")
     return tuple(lengths)
-
-
-def show_length(length: int) -> str:
-    """`8K` for 8192, `1M` for 1048576, digits for what is no multiple of 1024."""
-    for name, size in (("M", M), ("K", K)):
-        if length % size == 0 and length >= size:
-            return f"{length // size}{name}"
-    return str(length)

@@ -65,7 +65,7 @@ def score_predictions(files: Iterable[Path], scorer: str | None = None) -> list[
 
 def lines_of(rows: Sequence[Scored]) -> list[str]:
     """The table, its head first."""
-    from memagent_bench.lengths import show_length
+    from memagent.texts import show_length
 
     cells: list[tuple[str, ...]] = [("task", "length", "n", "no answer", "score (95%)", "scorer")]
     for row in rows:

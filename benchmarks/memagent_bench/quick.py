@@ -11,7 +11,7 @@ from datetime import datetime
 from memagent.messages import Usage
 from memagent.models.limit import Limits
 from memagent.tasks.statistics import Estimate, estimate
-from memagent_bench.lengths import show_length
+from memagent.texts import show_length
 from memagent_bench.record import Record
 from memagent_bench.significance import paired_difference
 

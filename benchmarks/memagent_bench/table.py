@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from memagent_bench.lengths import show_length
+from memagent.texts import show_length
 from memagent_bench.record import Record
 from memagent_bench.suites import CONTROL
 

@@ -12,9 +12,8 @@ from typing import IO, TYPE_CHECKING, Self
 from memagent import terminal
 from memagent.cli.options import Display
 from memagent.terminal import amount, duration, on_terminal, say, shorten
-from memagent.texts import plural
+from memagent.texts import plural, show_length
 from memagent_bench.grid import Job
-from memagent_bench.lengths import show_length
 from memagent_bench.meter import Account, Meter
 from memagent_bench.record import Record
 from memagent_bench.systems.base import Status

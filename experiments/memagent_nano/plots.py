@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memagent.tasks.statistics import Estimate, estimate
-from memagent_bench.lengths import show_length
+from memagent.texts import show_length
 from memagent_bench.report.canvas import as_png, new_figure, style
 from memagent_bench.report.heatmap import HeatMap, heat_map_png
 from memagent_bench.report.theme import mark

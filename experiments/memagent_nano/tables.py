@@ -7,7 +7,7 @@ from statistics import mean
 from typing import TypeVar
 
 from memagent.tasks.statistics import estimate
-from memagent_bench.lengths import show_length
+from memagent.texts import show_length
 from memagent_bench.significance import non_inferiority
 from memagent_nano.direct import DIRECT
 from memagent_nano.kept import KINDS

@@ -80,7 +80,7 @@ _HOMES = {
     "trajectory": ("Conversation", "StopReason", "Trajectory"),
 }
 _HOME = {name: f"memagent.{module}" for module, names in _HOMES.items() for name in names}
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

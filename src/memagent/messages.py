@@ -253,8 +253,7 @@ class Sampling(Options):
 class ChatRequest(Leaf):
     """One call to a model.
 
-    `kind` and `parts` stand beside the messages: they say what the call is for and from which texts
-    its prompt was made. Servers never see them; the embedded `extractive` model reads only them.
+    `kind` and `parts` say what the call is for and from which texts its prompt was made: servers never see them.
     """
 
     messages: tuple[Message, ...]
@@ -317,10 +316,11 @@ class Usage(Leaf):
     """Prompt and completion tokens of replies that were thrown away."""
     repeated: int = 0
     """Calls that were in flight when a run was killed, and were sent again on resume."""
+    discarded: int = 0
+    """Calls of a read-ahead whose memory was outdated before their turn came."""
 
     def __add__(self, other: Usage) -> Usage:
-        names = Usage.model_fields
-        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in names})
+        return Usage(**{n: getattr(self, n) + getattr(other, n) for n in Usage.model_fields})
 
 
 class Failure(Leaf):

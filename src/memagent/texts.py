@@ -54,6 +54,14 @@ def plural(number: int, word: str) -> str:
     return f"{number:,} {word[:-1]}ies" if word.endswith("y") else f"{number:,} {word}s"
 
 
+def show_length(length: int) -> str:
+    """`8K` for 8192 tokens, `1M` for 1048576, digits for what is no multiple of 1024."""
+    for name, size in (("M", 1024**2), ("K", 1024)):
+        if length % size == 0 and length >= size:
+            return f"{length // size}{name}"
+    return str(length)
+
+
 def repair_surrogates(text: str) -> str:
     """Puts U+FFFD for each half of a surrogate pair: no request, file or tokenizer takes one.
 

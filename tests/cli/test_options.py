@@ -1,3 +1,4 @@
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -28,7 +29,7 @@ def test_options_are_the_settings_of_the_agent() -> None:
 
     offered = get_type_hints(Ask, include_extras=True)
     for name, field in MemorySettings.model_fields.items():
-        if name == "sampling":
+        if name in ("sampling", "read_ahead"):  # a number or a word is text to a command line
             continue
         kind, option = get_args(offered[name])
         assert kinds(field.annotation) == kinds(kind), name
@@ -37,6 +38,37 @@ def test_options_are_the_settings_of_the_agent() -> None:
         default = field.get_default()
         assert default in (None, 0) or f"else {default}." in option.help, name
     assert MemorySettings().sampling.temperature == 0.7, "as the help of --temperature says"
+
+
+@pytest.mark.parametrize("ahead", ["0", "-2", "1.5", "all"])
+def test_what_is_no_read_ahead_is_refused(invoke: Invoke, tmp_path: Path, ahead: str) -> None:
+    (book := tmp_path / "book.txt").write_text("Natasha married Pierre.")
+    given = ("ask", str(book), "Whom?", "--model", "extractive", "--temperature", "0")
+    done = invoke(*given, "--read-ahead", ahead)
+    assert done.exit_code == 2
+    assert "read_ahead" in done.stderr
+    assert ahead in done.stderr
+
+
+@pytest.mark.parametrize("ahead", ["4", "auto"])
+def test_reading_ahead_says_what_it_sent_in_vain(
+    invoke: Invoke, tmp_path: Path, ahead: str
+) -> None:
+    (book := tmp_path / "book.txt").write_text("Natasha married Pierre in the year 1813.\n" * 900)
+    given = (
+        "ask",
+        str(book),
+        "Whom did Natasha marry?",
+        "--model",
+        "extractive",
+        "--chunk-tokens",
+        "400",
+    )
+    given += ("--temperature", "0", "--gate", "update")
+    done = invoke(*given, "--read-ahead", ahead)
+    assert done.exit_code == 0
+    assert "sent ahead in vain" in done.output + done.stderr
+    assert "Pierre" in done.output
 
 
 def test_an_unknown_choice_names_the_known_ones(invoke: Invoke) -> None:

@@ -1,6 +1,6 @@
 """Runs one reading in forked children and kills each with SIGKILL at a random instant (see test_kill.py).
 
-Usage: kill_driver.py FOLDER SEED KILLS QUESTIONS
+Usage: kill_driver.py FOLDER SEED KILLS QUESTIONS READ_AHEAD
 Prints one JSON object: what each session sent, and what was committed when it began.
 """
 
@@ -15,28 +15,39 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from memagent import ChatRequest, MemoryAgent, ScriptedModel
+from memagent import ChatRequest, MemoryAgent, Sampling, ScriptedModel
 
 TEXT = "".join(
     f"Line {number} tells of the number {number * number % 9973}.\n" for number in range(4200)
 )
 
 
-def agent(folder: Path, log: int, store: str) -> MemoryAgent:
+def agent(folder: Path, log: int, store: str, ahead: int) -> MemoryAgent:
     def reply(request: ChatRequest) -> str:
         place = f"{request.parts['question']} {request.kind} {request.seed}\n"
         os.write(log, place.encode())  # one atomic append: what was sent is known even after a kill
         time.sleep(0.0005)
         shown = "".join(message.content for message in request.messages)
-        return f"{hashlib.sha256(shown.encode()).hexdigest()}."
+        said = hashlib.sha256(shown.encode()).hexdigest()
+        # With read-ahead, one memory in eight changes, and that depends on all that was shown.
+        keeps = ahead > 1 and request.kind == "update" and said[0] in "0123456789abcd"
+        return "[keep]" if keeps else f"{said}."
 
     # One small window: many chunks, and the text is made in the child, so nothing is shared.
-    return MemoryAgent(ScriptedModel(reply, window=1408), store=folder / store, chunk_tokens=400)
+    return MemoryAgent(
+        ScriptedModel(reply, window=1408),
+        store=folder / store,
+        chunk_tokens=400,
+        gate="update" if ahead > 1 else "off",
+        sampling=Sampling(temperature=0) if ahead > 1 else None,
+        # The unbroken run reads in order.
+        read_ahead=ahead if store == "killed.sqlite" else 1,
+    )
 
 
-def session(folder: Path, store: str, questions: list[str], path: Path) -> None:
+def session(folder: Path, store: str, questions: list[str], path: Path, ahead: int) -> None:
     log = os.open(folder / f"{store}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    agent(folder, log, store).ask_many(path, questions, run_id="r1")
+    agent(folder, log, store, ahead).ask_many(path, questions, run_id="r1")
     os._exit(0)
 
 
@@ -65,14 +76,14 @@ def wait_for(folder: Path, store: str, lines_wanted: int, child: int) -> None:
 
 
 def main() -> None:
-    folder, seed, kills, questions = Path(sys.argv[1]), *map(int, sys.argv[2:])
+    folder, seed, kills, questions, ahead = Path(sys.argv[1]), *map(int, sys.argv[2:])
     draw = random.Random(seed)
     asked = [f"Question {number}?" for number in range(questions)]
     path = folder / "text.txt"
     path.write_text(TEXT)
     child = os.fork()
     if child == 0:
-        session(folder, "unbroken.sqlite", asked, path)
+        session(folder, "unbroken.sqlite", asked, path, ahead)
     os.waitpid(child, 0)
     total = len(lines(folder, "unbroken.sqlite"))
     # Most kills are spread over the calls of the run, some hit a session while it starts.
@@ -82,7 +93,7 @@ def main() -> None:
         before, known = len(lines(folder, "killed.sqlite")), committed(folder, "killed.sqlite")
         child = os.fork()
         if child == 0:
-            session(folder, "killed.sqlite", asked, path)
+            session(folder, "killed.sqlite", asked, path, ahead)
         if attempt < kills:
             if attempt % 5 == 4:
                 time.sleep(draw.uniform(0.0, 0.08))

@@ -2,7 +2,9 @@
 
 import asyncio
 import hashlib
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -294,12 +296,28 @@ def test_other_settings_are_refused_with_the_difference(make) -> None:
         ({"prompts": "boxed"}, "prompts was 'plain:"),
         ({"seed": 7}, "seed was 0, is 7"),
         ({"gate": "both"}, "gate was 'off', is 'both'"),
+        ({"degenerate": "keep"}, "degenerate was 'retry', is 'keep'"),
         ({"memory_tokens": 90}, r"budget\.memory was 1\d\d, is 90"),
     ]:
         with pytest.raises(RunMismatch, match=says):
             make(**change).ask(TEXT, "Which?", run_id="r1")
     with pytest.raises(RunMismatch, match="another question or task"):
         make().ask(TEXT, "Who?", run_id="r1")
+
+
+@pytest.mark.parametrize("forgotten", [("binding",), ("binding", "settings")])
+def test_a_run_of_a_version_that_bound_fewer_settings_resumes(
+    make, store: RunStore, tmp_path: Path, forgotten: tuple[str, ...]
+) -> None:
+    agent = interrupted(make)
+    with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as db, db:
+        for column in forgotten:
+            db.execute(f"UPDATE runs SET {column} = json_remove({column}, '$.degenerate')")
+    if "settings" not in forgotten:
+        with pytest.raises(RunMismatch, match="degenerate was 'retry', is 'take'"):
+            make(degenerate="take").ask(TEXT, "Which?", run_id="r1")
+    assert "degenerate" not in store.get("r1").binding
+    assert agent.ask(TEXT, "Which?", run_id="r1").answer is not None
 
 
 def test_resume_finds_a_file_again_and_asks_for_other_sources(make, tmp_path: Path) -> None:

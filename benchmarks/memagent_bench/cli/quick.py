@@ -19,11 +19,11 @@ from memagent.cli.options import Display
 from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
 from memagent.terminal import Paper, amount, duration, say
-from memagent.texts import plural
+from memagent.texts import plural, show_length
 from memagent_bench.cli.measure import Going, benchmark_of
 from memagent_bench.cli.options import Measure
 from memagent_bench.cli.results import show_gaps
-from memagent_bench.lengths import parse_lengths, show_length
+from memagent_bench.lengths import parse_lengths
 
 if TYPE_CHECKING:
     from memagent_bench.benchmark import Benchmark

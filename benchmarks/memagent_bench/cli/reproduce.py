@@ -17,10 +17,10 @@ from memagent.cli.session import drive
 from memagent.cli.setup import chosen_display
 from memagent.errors import ConfigError
 from memagent.terminal import Paper, say
+from memagent.texts import show_length
 from memagent_bench.cli.measure import Going, forecast, leave, run
 from memagent_bench.cli.options import Reproduce
 from memagent_bench.cli.results import as_data, show_forecast, show_gaps
-from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
     from memagent_bench.benchmark import Benchmark

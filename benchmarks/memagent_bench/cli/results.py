@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from memagent.cli.options import Display
 from memagent.terminal import Paper, amount, console, duration, say, shorten
-from memagent.texts import plural
-from memagent_bench.lengths import show_length
+from memagent.texts import plural, show_length
 
 if TYPE_CHECKING:
     from memagent_bench.benchmark import Benchmark

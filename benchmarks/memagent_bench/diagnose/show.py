@@ -9,12 +9,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from memagent.terminal import shorten
-from memagent.texts import plural
+from memagent.texts import plural, show_length
 from memagent_bench.diagnose.diagnosis import Diagnosis, Hazard, hazard, hazard_per_note, open_runs
 from memagent_bench.diagnose.fatal import Fatal, difference, fatal
 from memagent_bench.diagnose.traces import Fate, Trace
 from memagent_bench.folder import RUNS
-from memagent_bench.lengths import show_length
 
 if TYPE_CHECKING:
     from rich.console import Console

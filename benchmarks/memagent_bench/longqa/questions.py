@@ -11,8 +11,8 @@ import numpy as np
 
 from memagent.errors import ConfigError
 from memagent.tasks import Evidence, Sample
+from memagent.texts import show_length
 from memagent_bench.fitted import FittedTask, Order, shuffle_range
-from memagent_bench.lengths import show_length
 from memagent_bench.longqa.data import Collection, Question
 from memagent_bench.longqa.documents import Documents, documents, places, rounds
 from memagent_bench.longqa.sources import find_further

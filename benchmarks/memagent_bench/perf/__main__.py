@@ -12,9 +12,10 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from memagent.tasks.origin import machine
 from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf import chunks, loop, process, run
-from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, machine, table, write
+from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, table, write
 
 
 def main() -> int:

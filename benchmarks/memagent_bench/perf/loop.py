@@ -65,7 +65,7 @@ class Instant:
 
     async def complete(self, request: ChatRequest) -> Completion:
         """The same memory each time."""
-        usage = Usage(calls=1, prompt_tokens=request.prompt_tokens, completion_tokens=600)
+        usage = Usage(calls=1, prompt_tokens=request.prompt_tokens or 1, completion_tokens=600)
         return Completion(text=self.memory, usage=usage)
 
     async def counter(self) -> Quarter:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from memagent.tasks.origin import machine
 
 SMALL_TOKENIZER = Path(__file__).parents[3] / "tests/data/tokenizer/tokenizer.json"
 
@@ -65,16 +65,3 @@ def write(page: Path, command: str, rows: Sequence[Row], where: str | None = Non
     before, rest = page.read_text().split(begin)
     section = f"{where or machine()}\n\n{table(rows)}\n"
     page.write_text(before + begin + section + end + rest.split(end, 1)[1])
-
-
-def machine() -> str:
-    """The machine in words: processor, cores, Python."""
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = info.read_text().splitlines()
-        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-        name = names[0] if names else name
-    return (
-        f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-    )

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from memagent.prompts import PromptSet
+from memagent.tasks.origin import machine
 from memagent.tokens.local import TokenizerFile
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, machine, table, write
+from memagent_bench.perf.measure import SMALL_TOKENIZER, Row, table, write
 from memagent_bench.perf.process import python
 from memagent_bench.perf.reading import FRAME
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from memagent.tasks.statistics import wilson
-from memagent.texts import plural
-from memagent_bench.lengths import show_length
+from memagent.texts import plural, show_length
 from memagent_bench.published import RULER_TASKS
 from memagent_bench.record import Record
 from memagent_bench.report.cells import Suite

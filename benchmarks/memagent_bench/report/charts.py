@@ -8,7 +8,7 @@ from textwrap import fill
 from typing import Any
 
 from memagent.terminal import amount
-from memagent_bench.lengths import show_length
+from memagent.texts import show_length
 from memagent_bench.report.canvas import TICK_SIZE, as_png, as_svg, new_figure, style, ticker
 from memagent_bench.report.theme import LIGHT, Mark, apply_theme
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from memagent_bench.lengths import show_length
+from memagent.texts import show_length
 from memagent_bench.record import Provenance, Record
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.words import join_words, span, suite_title

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from memagent.tasks.statistics import Estimate, estimate
-from memagent_bench.lengths import show_length
+from memagent.texts import show_length
 from memagent_bench.report.canvas import as_png, new_figure, style
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.compare import Mean, scores

@@ -8,8 +8,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from memagent.terminal import amount, clean
-from memagent.texts import plural
-from memagent_bench.lengths import show_length
+from memagent.texts import plural, show_length
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.charts import Chart, in_words, svg
 from memagent_bench.report.compare import Contrast

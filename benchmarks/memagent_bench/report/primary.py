@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memagent.errors import ConfigError
-from memagent_bench.lengths import parse_length, show_length
+from memagent.texts import show_length
+from memagent_bench.lengths import parse_length
 from memagent_bench.report.cells import Suite
 from memagent_bench.report.compare import Contrast, contrast
 from memagent_bench.significance import PValue, holm, sign_flip_test

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memagent.texts import plural
-from memagent_bench.lengths import show_length
+from memagent.texts import plural, show_length
 from memagent_bench.report.compare import Contrast
 from memagent_bench.report.costs import Growth
 from memagent_bench.report.primary import MEAN, Tested

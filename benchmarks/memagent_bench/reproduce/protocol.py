@@ -11,7 +11,7 @@ from typing import Any
 from memagent.errors import ConfigError
 from memagent.memory.plan import MemorySettings
 from memagent.messages import Sampling
-from memagent_bench.lengths import show_length
+from memagent.texts import show_length
 from memagent_bench.published import Published, list_published
 from memagent_bench.suites import one_of
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from memagent.errors import ConfigError
 from memagent.tasks import Sample
+from memagent.texts import show_length
 from memagent.tokens import TokenCounter
 from memagent_bench.fitted import FittedTask, Order, objects, shuffle_range
-from memagent_bench.lengths import show_length
 from memagent_bench.numbered import Numbered
 from memagent_bench.options import DataOptions
 from memagent_bench.ruler.frames import Cwe, load_frames

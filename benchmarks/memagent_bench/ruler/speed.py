@@ -15,11 +15,13 @@ from pathlib import Path
 
 from memagent.errors import MemagentError
 from memagent.tasks import Task
+from memagent.tasks.origin import machine
+from memagent.texts import show_length
 from memagent_bench.haystacks import essays
 from memagent_bench.length_tokens import length_counter
-from memagent_bench.lengths import M, parse_lengths, show_length
+from memagent_bench.lengths import M, parse_lengths
 from memagent_bench.options import DataOptions
-from memagent_bench.perf.measure import Row, machine, table
+from memagent_bench.perf.measure import Row, table
 from memagent_bench.ruler import upstream
 from memagent_bench.ruler.naive import NaiveNiahTask
 from memagent_bench.ruler.niah import NiahTask

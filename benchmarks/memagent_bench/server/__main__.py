@@ -17,7 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from memagent_bench.perf.measure import Row, machine, table, write
+from memagent.tasks.origin import machine
+from memagent_bench.perf.measure import Row, table, write
 from memagent_bench.perf.process import python
 from memagent_bench.server.client import AT_ONCE
 from memagent_bench.server.vllm import VLLM

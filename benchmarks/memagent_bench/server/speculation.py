@@ -22,8 +22,9 @@ from memagent.memory.agent import MemoryAgent
 from memagent.messages import ChatRequest, Completion, Message, Sampling
 from memagent.models.base import ChatModel, Wrapper
 from memagent.models.openai import OpenAIModel
+from memagent.tasks.origin import machine
 from memagent_bench.perf.chunks import book
-from memagent_bench.perf.measure import Row, machine, table, write
+from memagent_bench.perf.measure import Row, table, write
 from memagent_bench.server.vllm import VLLM
 
 GREEDY = Sampling(temperature=0.0)

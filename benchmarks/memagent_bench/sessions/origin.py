@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias
 from memagent.models.base import ChatModel
 from memagent.prompts.session import SessionPrompts
 from memagent.session.plan import Protocol
+from memagent.tasks.origin import machine, source_state, versions
 from memagent.threads import in_thread
 from memagent_bench.folder import Binding
-from memagent_bench.perf.measure import machine
-from memagent_bench.provenance import packages, server_of, source_state
+from memagent_bench.provenance import PACKAGES, server_of
 from memagent_bench.sessions.record import Origin
 
 Player: TypeAlias = Literal["expert", "model"]
@@ -39,7 +39,7 @@ async def origin_of(
         prompts=f"{prompts.name}:{prompts.hash}",
         commit=commit,
         dirty=dirty,
-        packages=await in_thread(packages),
+        packages=await in_thread(versions, PACKAGES),
         python=platform.python_version(),
         machine=await in_thread(machine),
     )

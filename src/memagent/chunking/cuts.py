@@ -85,9 +85,8 @@ def grapheme_floor(text: str, at: int) -> int:
     if around.isascii():
         return at - 1 if around == "\r\n" else at
     flags = at - len(text[:at].rstrip(_FLAGS))
-    if (
-        flags > MAX_GRAPHEME and text[at] in _FLAGS
-    ):  # the look below has to see where pairing begins
+    # The look below has to see where pairing begins.
+    if flags > MAX_GRAPHEME and text[at] in _FLAGS:
         return at - flags % 2
     # A cluster that begins before this start is over the limit; all others are seen whole.
     start = max(0, at - 2 * MAX_GRAPHEME)

@@ -6,6 +6,7 @@ from memagent.cli.ask import NOT_ESTIMATED, Resume, ask, estimate, resume
 from memagent.cli.demo import demo
 from memagent.cli.exits import EXIT_CODES
 from memagent.cli.fetch import fetch
+from memagent.cli.map import NOT_MAPPED, Map, map_documents
 from memagent.cli.options import command_of
 from memagent.cli.probe import Probe, probe
 from memagent.cli.runs import runs
@@ -22,6 +23,7 @@ Start with [b]memagent demo[/], which needs no model; then
 app = make_app("memagent", ABOUT, EXIT_CODES)
 app.command("ask")(command_of(Ask, ask))
 app.command("estimate")(command_of(Ask, estimate, without=NOT_ESTIMATED))
+app.command("map")(command_of(Map, map_documents, without=NOT_MAPPED))
 app.command("probe")(command_of(Probe, probe))
 app.command("resume")(command_of(Resume, resume))
 app.add_typer(runs, name="runs")

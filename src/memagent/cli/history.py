@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby, pairwise
-from typing import Any, cast
 
 from memagent.cli.changes import changes, words
 from memagent.compaction import Change, Compaction
@@ -256,12 +255,8 @@ class Steps(History):
 
 def format_call(call: ToolCall) -> str:
     """A call as Python writes it: `search(query="fog")`; arguments that are no JSON object as they are."""
-    try:
-        arguments: Any = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        arguments = None
-    if not isinstance(arguments, dict):
+    given = call.values()
+    if not given and call.arguments.strip() not in ("", "{}"):
         return f"{call.name}({call.arguments})"
-    given = cast("dict[str, Any]", arguments)
     named = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
     return f"{call.name}({', '.join(named)})"

@@ -131,6 +131,14 @@ Prompts = Annotated[
 ]
 GateOption = Annotated[Gate | None, _of_budget(GATE_HELP)]
 DegenerateOption = Annotated[Degenerate | None, _of_budget(DEGENERATE_HELP)]
+ReadAhead = Annotated[
+    str | None,
+    _of_budget(
+        "Chunks sent at once; the result is that of reading in order. A number, or [b]auto[/]. Default: 1. "
+        "Needs --temperature 0; best with --gate update.",
+        "N",
+    ),
+]
 TrustOption = Annotated[Trust | None, _of_budget(TRUST_HELP)]
 
 Store = Annotated[

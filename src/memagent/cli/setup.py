@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import math
 import os
@@ -103,6 +104,7 @@ class Ask(Served):
     overlap: opt.Overlap = None
     prompts: opt.Prompts = None
     gate: opt.GateOption = None
+    read_ahead: opt.ReadAhead = None
     trust: opt.TrustOption = None
     degenerate: opt.DegenerateOption = None
     encoding: Annotated[
@@ -152,6 +154,10 @@ class Ask(Served):
             raise ConfigError(f"--temperature must be a number from 0, got {heat!r}")
         names = {"prompts", *(MemorySettings.model_fields.keys() - {"sampling"})}
         given: dict[str, Any] = {name: getattr(self, name) for name in names}
+        with contextlib.suppress(
+            TypeError, ValueError
+        ):  # None, "auto", or a value that MemoryAgent refuses
+            given["read_ahead"] = int(given["read_ahead"])
         return MemoryAgent(
             open_model(ensure_fetched(self.model), tokenizer=self.tokenizer, **self.server()),
             **given,

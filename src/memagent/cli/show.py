@@ -239,6 +239,8 @@ def list_costs(usage: Usage) -> list[str]:
     if usage.retries:
         lost = f" ({amount(usage.retry_tokens)} tokens)" if usage.retry_tokens else ""
         parts.append(plural(usage.retries, "retry") + lost)
+    if usage.discarded:
+        parts.append(f"{usage.discarded:,} sent ahead in vain")
     if usage.repeated:
         parts.append(f"{usage.repeated:,} repeated after an interruption")
     return parts

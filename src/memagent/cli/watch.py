@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from memagent import events
 from memagent.cli.changes import gist, mark_changes
@@ -88,14 +88,8 @@ class PlainWatcher:
                 pass
         return ""
 
-    def _where(
-        self,
-        event: events.MemoryDegenerate
-        | events.MemoryUpdated
-        | events.MemoryKept
-        | events.Retried
-        | events.Settled,
-    ) -> str:
+    def _where(self, event: Any) -> str:
+        """The chunk and the question of an event that has both."""
         place = "answer" if event.chunk is None else f"chunk {event.chunk}"
         if len(self.tally.notebooks) > 1:
             return f"{place} question {event.question}".ljust(24)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from memagent.chunking import Cuts
 from memagent.documents import Source, open_document
 from memagent.errors import ConfigError, DocumentError
+from memagent.memory.ahead import Pace
+from memagent.memory.corpus import Mapped, read_all
 from memagent.memory.loop import MemoryLoop
 from memagent.memory.plan import MemoryPlan, MemorySettings
 from memagent.messages import Sampling
@@ -16,7 +18,7 @@ from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
 from memagent.models.policy import Degenerate, policy_of
 from memagent.prompts import Gate, PromptSet
-from memagent.run.agent import Agent, OnEvent
+from memagent.run.agent import Agent, OnEvent, anext_or_none
 from memagent.run.result import Estimate, Result
 from memagent.run.stream import EventStream
 from memagent.runstore import RunStore
@@ -45,6 +47,10 @@ class MemoryAgent(Agent[MemorySettings]):
         degenerate: what to do with a new memory that repeats itself, or lost nearly all words of the old one for no
             reason in the chunk. `retry` (the default) asks again, up to twice, and then takes it; `keep` keeps the old
             memory then; `take` takes it at once. An answer that repeats itself is asked for again too, but for `take`.
+        read_ahead: chunks sent at once, each with the memory as it is (default 1). Replies that keep the memory are
+            taken in order, up to the first that changes it; later ones are thrown away and their chunks sent again.
+            The memory and the answer are those of reading in order, sooner and for more calls. `auto` follows how
+            often the memory changes. Needs a temperature of 0, and pays with the `update` gate.
         sampling: temperature and top_p.
         seed: of the run; each call's seed is derived from it.
         limits: stop a run (resumably) at so many calls, tokens, seconds, or so much money; what a resumed run
@@ -71,6 +77,7 @@ class MemoryAgent(Agent[MemorySettings]):
         gate: Gate | None = None,
         trust: Literal["neutral", "exact"] | None = None,
         degenerate: Degenerate | None = None,
+        read_ahead: int | Literal["auto"] | None = None,
         sampling: Sampling | None = None,
         seed: int = 0,
         limits: Limits | None = None,
@@ -90,6 +97,7 @@ class MemoryAgent(Agent[MemorySettings]):
             gate=gate,
             trust=trust,
             degenerate=degenerate,
+            read_ahead=read_ahead,
             sampling=sampling,
             seed=seed,
         )
@@ -150,6 +158,48 @@ class MemoryAgent(Agent[MemorySettings]):
         """`ask_many`, awaited."""
         return await self.stream(document, _several(questions), run_id=run_id).finish()
 
+    def map(
+        self,
+        documents: Iterable[Source],
+        question: str,
+        *,
+        concurrency: int = 8,
+        run_id: str = "map",
+    ) -> Iterator[Mapped]:
+        """Asks one question about each of many documents, several at once; yields what came of each as it comes.
+
+        A document that cannot be read, or whose model call fails, yields an error and the others continue. Each
+        document has a run of its own, named after its path or text, the question and the settings: a second call
+        resumes runs that were interrupted, and sends nothing for those that are finished.
+
+        Args:
+            documents: each as in `ask`; taken as they are needed.
+            question: what to find out about each.
+            concurrency: documents read at once; `concurrency` of the agent bounds the calls of all of them.
+            run_id: what the names of the runs begin with.
+
+        Raises:
+            ConfigError: a setting is wrong.
+            MemagentError: what would fail for every document: no such model, no access, a store that is full.
+        """
+        mapped = self.amap(documents, question, concurrency=concurrency, run_id=run_id)
+        try:
+            while (found := run_sync(anext_or_none(mapped))) is not None:
+                yield found
+        finally:
+            run_sync(mapped.aclose())
+
+    def amap(
+        self,
+        documents: Iterable[Source],
+        question: str,
+        *,
+        concurrency: int = 8,
+        run_id: str = "map",
+    ) -> AsyncGenerator[Mapped]:
+        """`map` as an async iterator. Close it (`aclosing`) to stop early."""
+        return read_all(self, documents, _single(question), concurrency, run_id)
+
     def resume(
         self, run_id: str, document: Source | None = None, *, on_event: OnEvent | None = None
     ) -> Result | list[Result]:
@@ -205,7 +255,8 @@ class MemoryAgent(Agent[MemorySettings]):
                 f"{source.name} can be read only once, and an estimate would use it up: give a path, text or bytes"
             )
         plan = await self.plan(questions)
-        return await plan.estimate(source)
+        pace = Pace(self.settings.read_ahead, self.concurrency)
+        return await plan.estimate(source, pace.most(len(questions)))
 
     async def plan(self, questions: tuple[str, ...], window: int | None = None) -> MemoryPlan:
         """Asks the model for its window and counter, and divides the budget.

@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from memagent.chunking import Chunk
+from memagent.models.policy import Degenerate
+from memagent.prompts.reply import Answer, Update
+from memagent.texts import quote
+
 LONGEST_PERIOD = 300
 """Characters of a piece that is looked for over and over at the end of a text."""
 LEAST_TAIL = 80
@@ -24,7 +29,8 @@ def repetition(text: str) -> str | None:
         piece = text[-period:]
         if text.endswith(piece * times) and any(map(str.isalnum, piece)):
             return " ".join(piece.split())
-    lines = Counter(line.strip() for line in text.splitlines() if line.strip())
+    lines = Counter(map(str.strip, text.splitlines()))
+    del lines[""]
     for line, count in lines.most_common(1):
         if count >= TIMES and 2 * count > lines.total() and any(map(str.isalnum, line)):
             return line
@@ -43,6 +49,30 @@ def has_collapsed(old: str, new: str, chunk: str) -> bool:
     if len(before) < LEAST_WORDS or 4 * len(after) >= len(before):
         return False
     return 2 * len(after & _words(chunk)) < len(after) or not after
+
+
+def find_problem(
+    choice: Degenerate, old: str, chunk: Chunk | None, reply: Update | Answer
+) -> str | None:
+    """Why a new memory or an answer says nothing, None if it seems to say something.
+
+    Args:
+        choice: with `take` there is never a problem.
+        old: the memory before.
+        chunk: what a new memory was written from.
+        reply: the memory or the answer.
+    """
+    text = reply.text if isinstance(reply, Answer) else reply.memory
+    if text is None or choice == "take":
+        return None
+    if (piece := repetition(text)) is not None:
+        what = "answer" if isinstance(reply, Answer) else "new memory"
+        return f"the {what} says {quote(piece)} over and over"
+    if chunk is not None and has_collapsed(old, text, chunk.text):
+        return (
+            f"hardly a word of the memory is left, and the chunk does not explain it: {quote(text)}"
+        )
+    return None
 
 
 def _words(text: str) -> set[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from contextlib import aclosing
 from dataclasses import asdict, fields, replace
 from functools import partial
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memagent.chunking import Chunk, ResumePoint, chunks
@@ -24,7 +28,8 @@ from memagent.events import (
     Settled,
     Stopped,
 )
-from memagent.memory.degenerate import has_collapsed, repetition
+from memagent.memory.ahead import Pace, sent_ahead
+from memagent.memory.degenerate import find_problem
 from memagent.memory.plan import MemoryPlan
 from memagent.memory.state import State, read_results, restore
 from memagent.messages import Usage
@@ -37,12 +42,13 @@ from memagent.run.result import Result
 from memagent.run.stream import Loop
 from memagent.run.sync import prefetch, together
 from memagent.runstore import RunRecord
-from memagent.texts import quote
 from memagent.threads import in_thread
 from memagent.trajectory import StopReason
 
 if TYPE_CHECKING:
     from memagent.memory.agent import MemoryAgent
+
+_NEXT = attrgetter("next_chunk")
 
 
 class MemoryLoop(Loop[list[Result]]):
@@ -57,6 +63,9 @@ class MemoryLoop(Loop[list[Result]]):
         self.source = {"name": "", "path": None}
         self._make_plan, self._given = partial(host.plan, questions), document
         self._document: Document | None = None
+        ahead = host.settings.read_ahead
+        self._pace = None if ahead == 1 else Pace(ahead, host.concurrency)
+        self._keeping = asyncio.Lock()
         self._limit: str | None = None
         """The usage limit that was reached."""
 
@@ -101,11 +110,11 @@ class MemoryLoop(Loop[list[Result]]):
 
     async def _read(self) -> None:
         """Shows the chunks to the questions that want them."""
-        log, unread = self._log, [s.next_chunk for s in filter(self._reads, self._states)]
+        unread = list(map(_NEXT, filter(self._reads, self._states)))
         if self._document is None:
             if unread:
                 raise DocumentRequired(
-                    f"run {log.run_id!r} needs its document again: it came from no file that can "
+                    f"run {self._log.run_id!r} needs its document again: it came from no file that can "
                     f"be opened; hand it in (document=..., or --document FILE)"
                 )
             return
@@ -115,6 +124,7 @@ class MemoryLoop(Loop[list[Result]]):
             mark = await self._mark(first - 1)
             resume = ResumePoint(**{field.name: mark[field.name] for field in fields(ResumePoint)})
         stream = chunks(self._document, self.plan.chunker(resume), run=self.plan.counting)
+        ahead = deque[tuple[Chunk, dict[str, Any]]]()
         async with aclosing(prefetch(stream)) as upcoming:
             async for chunk in upcoming:
                 place = {"chunk": chunk.index, "start": chunk.start, "last": chunk.last}
@@ -127,18 +137,45 @@ class MemoryLoop(Loop[list[Result]]):
                     raise RunMismatch(
                         CHANGED.format(f"it differs at or before character {chunk.end:,}")
                     )
-                active = list(filter(self._reads, self._states))
+                ahead.append((chunk, mark))
+                while active := list(filter(self._reads, self._states)):
+                    first = min(map(_NEXT, active))
+                    while ahead and ahead[0][0].index < first:
+                        ahead.popleft()
+                    size = 1 if self._pace is None else self._pace.size(len(active))
+                    if not ahead or (len(ahead) < size and not chunk.last):
+                        break
+                    if self._pace is None:
+                        askers = [state for state in active if state.next_chunk == first]
+                        await self._keep(chunk, mark)
+                        await self._ask(*map(partial(self._update, chunk), askers))
+                    else:
+                        shown = list(islice(ahead, size))
+                        await together(
+                            [self._look_ahead(state, shown, self._pace) for state in active]
+                        )
+                    if self._limit is not None:
+                        return
                 if not active:
                     return
-                askers = [state for state in active if state.next_chunk == chunk.index]
-                if not askers:
-                    continue
-                if chunk.index > furthest:
-                    self._last = mark
-                    await self._keep(chunk, mark)
-                await self._ask(*map(partial(self._update, chunk), askers))
-                if self._limit is not None:
-                    return
+
+    async def _look_ahead(
+        self, state: State, shown: list[tuple[Chunk, dict[str, Any]]], pace: Pace
+    ) -> None:
+        """Sends a question's next chunks at once, and takes the replies that reading in order would have brought."""
+        memory, first = state.memory, state.next_chunk
+        window = [(chunk, mark) for chunk, mark in shown if chunk.index >= first]
+        exchanges = [self._update(chunk, state) for chunk, _ in window]
+        async with sent_ahead(exchanges, self._ask) as replies:
+            for (chunk, mark), take in zip(window, replies, strict=True):
+                await self._keep(chunk, mark)
+                await take()
+                if state.memory != memory or not self._reads(state):
+                    break
+        taken = state.next_chunk - first
+        for exchange in exchanges[taken:]:
+            await self._caller.discard(exchange)
+        pace.note(taken, int(state.memory != memory))
 
     def _reads(self, state: State) -> bool:
         if not state.waits() or state.settled:
@@ -154,18 +191,22 @@ class MemoryLoop(Loop[list[Result]]):
 
     async def _keep(self, chunk: Chunk, mark: dict[str, Any]) -> None:
         """Commits a chunk that nobody has seen yet."""
-        read = ChunkRead(
-            chunk=chunk.index,
-            start=chunk.start,
-            end=chunk.end,
-            tokens=chunk.tokens,
-            last=chunk.last,
-        )
-        events: list[Event] = [read]
-        if chunk.neutralised:
-            events.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
-        body = {"mark": mark, "text": chunk.text}
-        await self._log.commit(f"chunk-{chunk.index}", body, events=events)
+        async with self._keeping:
+            if self._last is not None and chunk.index <= self._last["chunk"]:
+                return
+            read = ChunkRead(
+                chunk=chunk.index,
+                start=chunk.start,
+                end=chunk.end,
+                tokens=chunk.tokens,
+                last=chunk.last,
+            )
+            events: list[Event] = [read]
+            if chunk.neutralised:
+                events.append(Neutralised(chunk=chunk.index, count=chunk.neutralised))
+            body = {"mark": mark, "text": chunk.text}
+            await self._log.commit(f"chunk-{chunk.index}", body, events=events)
+            self._last = mark
 
     # --- calls
 
@@ -181,7 +222,7 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("update", question, state.tokens, chunk.tokens),
             parts=plan.parts(question, state.memory, chunk.text),
-            doubts=None if plan.settings.degenerate == "take" else partial(_problem, state, chunk),
+            doubts=partial(find_problem, plan.settings.degenerate, state.memory, chunk),
             record=partial(self._record_update, state, chunk),
             question=question,
             chunk=chunk.index,
@@ -189,43 +230,31 @@ class MemoryLoop(Loop[list[Result]]):
 
     def _record_update(self, state: State, chunk: Chunk, reply: Reply[Update]) -> Record:
         """Bounds the new memory. Blocks."""
-        question, update, events = state.question, reply.value, list[Event]()
-        conversation = reply.conversation(chunk.index)
-        body: dict[str, Any] = {
-            "conversation": conversation.model_dump(mode="json", exclude_defaults=True)
-        }
+        update, events = reply.value, list[Event]()
+        where: dict[str, Any] = {"question": state.question, "chunk": chunk.index}
+        told = reply.conversation(chunk.index)
+        body: dict[str, Any] = {"conversation": told.model_dump(mode="json", exclude_defaults=True)}
         choice = self.plan.settings.degenerate
-        problem = None if choice == "take" else _problem(state, chunk, update)
-        if problem is not None:
+        if (problem := find_problem(choice, state.memory, chunk, update)) is not None:
             kept = choice == "keep"
-            events.append(
-                MemoryDegenerate(question=question, chunk=chunk.index, problem=problem, kept=kept)
-            )
+            events.append(MemoryDegenerate(**where, problem=problem, kept=kept))
             update = replace(update, memory=None) if kept else update
         if update.memory is None:
-            events.append(MemoryKept(question=question, chunk=chunk.index, usage=reply.usage))
+            events.append(MemoryKept(**where, usage=reply.usage))
         else:
             memory, tokens, before = self.plan.bound_memory(update.memory, cut_off=update.cut_off)
             body |= {"memory": memory, "tokens": tokens}
             state.memory, state.tokens, state.carried = memory, tokens, chunk.index
             if tokens < before:
-                cut = MemoryTruncated(
-                    question=question, chunk=chunk.index, tokens_before=before, tokens_after=tokens
-                )
+                cut = MemoryTruncated(**where, tokens_before=before, tokens_after=tokens)
                 events.append(cut)
-            updated = MemoryUpdated(
-                question=question,
-                chunk=chunk.index,
-                memory=memory,
-                tokens=tokens,
-                usage=reply.usage,
-            )
+            updated = MemoryUpdated(**where, memory=memory, tokens=tokens, usage=reply.usage)
             events.append(updated)
         if state.carried is not None:
             body["carried"] = state.carried
         if update.done and not chunk.last:
             state.settled = body["settled"] = True
-            events.append(Settled(question=question, chunk=chunk.index))
+            events.append(Settled(**where))
         state.next_chunk = chunk.index + 1
         return body, events
 
@@ -242,7 +271,7 @@ class MemoryLoop(Loop[list[Result]]):
             most=plan.budget.output,
             bound=plan.bound("answer", question, state.tokens),
             parts=plan.parts(question, state.memory),
-            doubts=None if plan.settings.degenerate == "take" else partial(_problem, state, None),
+            doubts=partial(find_problem, plan.settings.degenerate, "", None),
             record=partial(self._record_answer, state, so_far),
             question=question,
         )
@@ -254,8 +283,8 @@ class MemoryLoop(Loop[list[Result]]):
             "truncated": answer.truncated,
             "form_found": answer.form_found,
         }
-        conversation = reply.conversation().model_dump(mode="json", exclude_defaults=True)
         answered = Answered(question=state.question, partial=so_far, usage=reply.usage, **facts)
+        conversation = reply.conversation().model_dump(mode="json", exclude_defaults=True)
         return facts | {"conversation": conversation}, [answered]
 
     async def _ask(self, *exchanges: Exchange[Any], caller: Caller | None = None) -> None:
@@ -271,9 +300,13 @@ class MemoryLoop(Loop[list[Result]]):
                 state.answer, state.truncated = said.text, said.truncated
                 state.partial = state.stopped is not None
         except LimitReached as limit:
+            if exchange.turn is not None:
+                await exchange.turn
             self._limit = str(limit)
             await self._stop(state, StopReason.LIMIT, self._limit, exchange.usage)
         except Unusable as error:
+            if exchange.turn is not None:
+                await exchange.turn
             where = "the answer call" if exchange.chunk is None else f"chunk {exchange.chunk}"
             await self._stop(state, StopReason.UNUSABLE_REPLY, f"{where}: {error}", exchange.usage)
 
@@ -296,19 +329,3 @@ class MemoryLoop(Loop[list[Result]]):
                 if state.stopped is StopReason.LIMIT and state.memory
             ]
             await self._ask(*exchanges, caller=self._caller.over(self.host.model))
-
-
-def _problem(state: State, chunk: Chunk | None, reply: Update | Answer) -> str | None:
-    """Why a new memory, or without a chunk an answer, says nothing; None if it seems to say something."""
-    what, text = (
-        ("answer", reply.text) if isinstance(reply, Answer) else ("new memory", reply.memory)
-    )
-    if text is None:
-        return None
-    if (piece := repetition(text)) is not None:
-        return f"the {what} says {quote(piece)} over and over"
-    if chunk is not None and has_collapsed(state.memory, text, chunk.text):
-        return (
-            f"hardly a word of the memory is left, and the chunk does not explain it: {quote(text)}"
-        )
-    return None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
 
 from memagent.budget import JOINT_SLACK, ContextBudget
 from memagent.chunking import Chunker, ResumePoint, chunks
@@ -22,6 +24,18 @@ from memagent.tokens import TokenCounter
 
 class MemorySettings(Settings, ReadingSettings):
     """A memory agent's settings."""
+
+    read_ahead: Literal["auto"] | Annotated[int, Field(gt=0)] = 1
+    """Chunks that are sent at once, each with the memory as it is; `auto` follows how often the memory changes."""
+
+    @model_validator(mode="after")
+    def _greedy(self) -> Self:
+        if self.read_ahead != 1 and self.sampling.temperature > 0:
+            raise ConfigError(
+                f"read_ahead={self.read_ahead!r} needs greedy decoding, and the temperature is "
+                f"{self.sampling.temperature}: pass sampling=Sampling(temperature=0), or --temperature 0"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -96,9 +110,8 @@ class MemoryPlan(Plan):
 
     def binding(self) -> dict[str, Any]:
         """See `Plan.binding`."""
-        settings = self.settings.model_dump(
-            mode="json", include={"cuts", "overlap", "gate", "trust", "sampling", "seed"}
-        )
+        bound = {"cuts", "overlap", "gate", "trust", "degenerate", "sampling", "seed"}
+        settings = self.settings.model_dump(mode="json", include=bound)
         return {
             "agent": "memory",
             "questions": list(self.questions),
@@ -162,8 +175,8 @@ class MemoryPlan(Plan):
         safe = self.neutraliser.safe(text)
         return within(safe, self.budget.memory, self.counter, cut_off=cut_off)
 
-    async def estimate(self, document: Document) -> Estimate:
-        """Cuts the document, and bounds what reading it costs."""
+    async def estimate(self, document: Document, ahead: int = 1) -> Estimate:
+        """Cuts the document, and bounds what reading it costs with up to `ahead` chunks sent at once."""
         count = tokens = 0
         async with aclosing(chunks(document, self.chunker(), run=self.counting)) as stream:
             async for chunk in stream:
@@ -173,14 +186,16 @@ class MemoryPlan(Plan):
         memories = self.empty_memory_tokens + (count - 1) * self.budget.memory
         updates = count * (self.frames["update"] + JOINT_SLACK) + memories + tokens
         answer = self.frames["answer"] + JOINT_SLACK + self.budget.memory
-        calls = asked * (count + 1)
+        # At worst each chunk changes the memory, so that it alone of its round is taken.
+        sent = sum(min(ahead, count - chunk) for chunk in range(count))
+        prompts = asked * (updates + answer) + sum(self.question_tokens) * (count + 1)
         return Estimate(
             chunks=count,
             document_tokens=tokens,
-            calls_min=2 * asked if self.settings.gate in ("exit", "both") else calls,
-            calls_max=calls,
-            prompt_tokens=asked * (updates + answer) + sum(self.question_tokens) * (count + 1),
-            completion_tokens=calls * self.budget.output,
+            calls_min=asked * (2 if self.settings.gate in ("exit", "both") else count + 1),
+            calls_max=asked * (sent + 1),
+            prompt_tokens=prompts * ahead,
+            completion_tokens=asked * (sent + 1) * self.budget.output,
             window=self.budget.window,
             counter=self.counter.name,
         )

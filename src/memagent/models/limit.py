@@ -162,7 +162,7 @@ class UsageLimit(Metered):
         self._lock = threading.Lock()
         self._spent = spent or Usage()
         # A call that led to nothing counted when it was made, so it counts when the run is resumed.
-        self._calls = self._spent.calls + self._spent.retries
+        self._calls = self._spent.calls + self._spent.retries + self._spent.discarded
         self._started: float | None = None
 
     async def complete(self, request: ChatRequest) -> Completion:

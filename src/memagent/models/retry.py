@@ -7,6 +7,7 @@ import random
 from asyncio import sleep, timeout
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import ParamSpec, TypeVar
 
@@ -142,12 +143,8 @@ async def patiently(call: Callable[[], Awaitable[T]], *, name: str) -> T:
 
 async def count_in_thread(name: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Runs work that counts tokens in a thread, again where the server that counts is away (see `patiently`)."""
-    try:
-        return await in_thread(work, *args, **kwargs)
-    except ModelError as error:
-        if not error.retryable:
-            raise
-    return await patiently(lambda: in_thread(work, *args, **kwargs), name=name)
+    call: Callable[[], T] = partial(work, *args, **kwargs)
+    return await patiently(partial(in_thread, call), name=name)
 
 
 class _Course:

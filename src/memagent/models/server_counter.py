@@ -22,6 +22,7 @@ from memagent.models.dialects import TEMPLATE_KWARGS, merge_fields, write_messag
 from memagent.texts import repair_surrogates
 from memagent.threads import widen
 from memagent.tokens.base import Measured, TokenCounter
+from memagent.tokens.measured import MeasuredText
 from memagent.tokens.template import TEXT_PROTOCOL, unseen
 
 logger = logging.getLogger("memagent")
@@ -161,8 +162,7 @@ class ServerCounter:
         """Tokenises `text` once; at the server its prefixes are tokenised when they are asked for."""
         if self._texts is not None:
             return self._texts.measure(text)
-        text = repair_surrogates(text)
-        return _ServerMeasured(text, self._ids(text), self)
+        return MeasuredText(repair_surrogates(text), self._ids, self._cut, local=False)
 
     def distrust(self) -> bool:
         """Lets the server count from now on; False where it did so already."""
@@ -189,6 +189,20 @@ class ServerCounter:
             if isinstance(text := reply.get(key), str):
                 return text
         raise BadResponse(f"{self._model}: no text in the reply to /detokenize")
+
+    def _cut(self, text: str, ids: list[int], limit: int) -> int:
+        """Characters of the text of the first `limit` tokens."""
+        guess = len(text) * limit // len(ids)
+        head = self.text(ids[:limit])
+        if head is None:
+            return guess
+        if not text.startswith(head):
+            # A character that the last token ends inside of comes back as U+FFFD.
+            head = head.rstrip("\ufffd")
+        if text.startswith(head):
+            return len(head)
+        # The tokenizer normalises: the place is a guess, which the count of the prefix puts right.
+        return min(len(head), guess)
 
     def _counts_alike(
         self, local: TokenCounter | None, messages: Sequence[Message], **how: Any
@@ -247,35 +261,3 @@ class ServerCounter:
         if not isinstance(ids, list) or not all(type(item) is int for item in ids):
             raise BadResponse(f"{self._model}: no token ids in the reply to /tokenize")
         return cast("list[int]", ids)
-
-
-class _ServerMeasured:
-    """A text whose tokens the server knows."""
-
-    def __init__(self, text: str, ids: Sequence[int], counter: ServerCounter) -> None:
-        self._text, self._ids, self._counter = text, ids, counter
-        self.tokens = len(ids)
-
-    def chars_within(self, limit: int) -> int:
-        """Characters of the text of the first `limit` tokens."""
-        if limit >= self.tokens:
-            return len(self._text)
-        if limit <= 0:
-            return 0
-        guess = len(self._text) * limit // self.tokens
-        head = self._counter.text(self._ids[:limit])
-        if head is None:
-            return guess
-        if not self._text.startswith(head):
-            # A character that the last token ends inside of comes back as U+FFFD.
-            head = head.rstrip("\ufffd")
-        if self._text.startswith(head):
-            return len(head)
-        # The tokenizer normalises: the place is a guess, which the count of the prefix puts right.
-        return min(len(head), guess)
-
-    def tokens_of_prefix(self, chars: int) -> int:
-        """Exactly `count(text[:chars])`."""
-        if chars >= len(self._text):
-            return self.tokens
-        return self._counter.count(self._text[: max(chars, 0)])

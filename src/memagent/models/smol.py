@@ -155,9 +155,8 @@ def _make(folder: Path, source: Path | None, say: Say) -> None:
             f"'smol' needs {NEEDED_BYTES / 1e6:,.0f} MB for a moment, and {str(folder.parent)!r} has {free / 1e6:,.0f} "
             f"MB free: make room, or give memagent another cache folder with XDG_CACHE_HOME"
         )
-    for left in folder.parent.glob(
-        f"{folder.name}.*.partial"
-    ):  # the lock is ours: nobody is at work on it
+    # The lock is ours: nobody is at work on these.
+    for left in folder.parent.glob(f"{folder.name}.*.partial"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(
         prefix=f"{folder.name}.", suffix=".partial", dir=folder.parent, ignore_cleanup_errors=True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memagent.run.stream import EventStream
 
 R = TypeVar("R")
+T = TypeVar("T")
 S = TypeVar("S", bound=Settings)
 OnEvent = Callable[[Event], object]
 
@@ -59,7 +60,7 @@ class Agent(ABC, Generic[S]):
             raise ConfigError(f"limits={limits!r}: give a memagent.Limits")
         self.model = ConcurrencyLimit(open_model(model), concurrency)
         self.limits = limits
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._store = store
         self._opened: RunStore | None = None
         self._opening = threading.Lock()
@@ -95,7 +96,7 @@ class Agent(ABC, Generic[S]):
         Cheap: nothing is read or checked again. The seed is by default this agent's.
         """
         other = copy.copy(self)
-        other.model = ConcurrencyLimit(model, self._concurrency)
+        other.model = ConcurrencyLimit(model, self.concurrency)
         other._store, other._opened = self.store, None
         if seed is not None:
             other.settings = self.settings.model_copy(update={"seed": seed})
@@ -151,7 +152,7 @@ class Agent(ABC, Generic[S]):
             if on_event is None:
                 return run_sync(stream.finish())
             try:
-                while (event := run_sync(_next(stream))) is not None:
+                while (event := run_sync(anext_or_none(stream))) is not None:
                     on_event(event)
             finally:
                 run_sync(stream.aclose())
@@ -162,5 +163,6 @@ class Agent(ABC, Generic[S]):
             raise
 
 
-async def _next(stream: EventStream[Any]) -> Event | None:
-    return await anext(stream, None)
+async def anext_or_none(items: AsyncIterator[T]) -> T | None:
+    """The next item, None at the end."""
+    return await anext(items, None)

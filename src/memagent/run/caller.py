@@ -91,21 +91,31 @@ class Caller:
                 detail, exchange.warm = why, True
                 exchange.charge(waste(completion.usage))
                 continue
-            cost = completion.usage
+            cost = exchange.replied = completion.usage
+            if exchange.turn is not None:
+                await exchange.turn
             if exchange.rejects is not None and (why := exchange.rejects(value)) is not None:
                 exchange.note(why)
                 cost = waste(cost)
             exchange.charge(cost)
-            tried = wasted + attempt
-            reply = Reply(
-                value, completion, exchange.usage, exchange.messages, exchange.kind, tried
-            )
+            known = value, completion, exchange.usage, exchange.messages, exchange.kind
+            reply = Reply(*known, attempt=wasted + attempt)
             if self.log is not None:
                 body, events = await self._make_record(exchange, reply)
                 await self.log.commit(exchange.key, body, exchange.unsaved, events)
             return reply
         await self._fail(exchange, detail, 0, wasted=1)
         raise Unusable(f"{detail}, {1 + UNUSABLE_RETRIES} times in a row")
+
+    async def discard(self, exchange: Exchange[Any]) -> None:
+        """Commits what an exchange cost whose turn never came; one without a reply is taken to have cost its prompt."""
+        cost = exchange.replied or Usage(prompt_tokens=exchange.bound or 0)
+        tokens = cost.prompt_tokens + cost.completion_tokens
+        exchange.charge(
+            Usage(discarded=1, retries=cost.retries, retry_tokens=cost.retry_tokens + tokens)
+        )
+        # Another prompt will be sent under this key, and unusable replies to this one say nothing about it.
+        await self._spend(exchange, wasted=-exchange.wasted, again=False)
 
     async def _complete(self, exchange: Exchange[Any], attempt: int) -> Completion:
         """Sends the request once."""
@@ -162,16 +172,8 @@ class Caller:
         relies = thinking is None and self._trusts_bounds
         if relies and bound is not None and bound + exchange.most + exchange.near <= self._window:
             return bound
-        if exchange.count is not None:
-            work = partial(exchange.count, exchange.messages)
-            return await count_in_thread(self.model.name, work, thinking=thinking)
-        return await count_in_thread(
-            self.model.name,
-            self._counter.count_messages,
-            exchange.messages,
-            thinking=thinking,
-            tools=exchange.tools,
-        )
+        count = exchange.count or partial(self._counter.count_messages, tools=exchange.tools)
+        return await count_in_thread(self.model.name, count, exchange.messages, thinking=thinking)
 
     async def _fail(
         self, exchange: Exchange[Any], why: str, attempts: int, *, wasted: int = 0
@@ -185,6 +187,7 @@ class Caller:
 
     async def _spend(self, exchange: Exchange[Any], *, wasted: int, again: bool) -> None:
         """Commits what led to nothing so far, so that a kill forgets none of it."""
+        exchange.wasted += wasted
         if self.log is not None:
             spent, exchange.unsaved = exchange.unsaved, Usage()
             events, exchange.retried = exchange.retried, []
@@ -220,14 +223,8 @@ class Caller:
         completion = Completion.model_validate(said)
         exchange.usage = completion.usage  # what follows from it is told as in the first session
         attempt = body.get("attempt", 0)
-        return Reply(
-            exchange.read(completion),
-            completion,
-            Usage(),
-            exchange.messages,
-            exchange.kind,
-            attempt,
-        )
+        value = exchange.read(completion)
+        return Reply(value, completion, Usage(), exchange.messages, exchange.kind, attempt)
 
 
 def waste(usage: Usage) -> Usage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
@@ -92,11 +92,17 @@ class Exchange(Generic[T]):
     """Attempts made before under another key."""
     warm: bool = False
     """A reply was doubted."""
+    turn: Awaitable[None] | None = None
+    """Awaited before a usable reply is taken: what comes of earlier exchanges may make this one pointless."""
     question: int = 0
     chunk: int | None = None
     """For the events of what was sent again."""
     usage: Usage = field(default_factory=Usage)
     """What it cost in this session; of a reply that was committed before, what that took."""
+    wasted: int = 0
+    """Unusable replies in this session."""
+    replied: Usage | None = None
+    """What the reply cost that waits for its turn."""
     unsaved: Usage = field(default_factory=Usage)
     """The part of it that is not committed yet."""
     retried: list[Event] = field(default_factory=list[Event])

@@ -158,8 +158,12 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     Raises:
         RunMismatch: they differ; the message says where.
     """
+    # Earlier versions bound runs to fewer settings, and the earliest knew fewer.
+    kept = {name: record.settings[name] for name in binding if name in record.settings}
+    before = kept | record.binding
     # Through JSON, as the stored one was: tuples are lists there.
-    before, after = _flatten(record.binding), _flatten(json.loads(json.dumps(binding)))
+    now = json.loads(json.dumps({k: v for k, v in binding.items() if k in before}))
+    before, after = _flatten(before), _flatten(now)
     if before == after:
         return
     parts = [{k: v for k, v in fields.items() if k not in FOLLOWING} for fields in (before, after)]

@@ -44,6 +44,17 @@ def hold_folder(folder: Path) -> AbstractContextManager[None]:
     return _hold_file(folder / ".lock", RunBusy(message))
 
 
+def hold_file(file: Path) -> AbstractContextManager[None]:
+    """Holds a file of results for one process alone, by a lock file beside it.
+
+    Raises:
+        RunBusy: another process holds it.
+        StoreReadOnly: the lock file cannot be made.
+    """
+    message = f"another process is writing to {str(file)!r}: wait for it, or use another --out"
+    return _hold_file(file.with_name(f"{file.name}.lock"), RunBusy(message))
+
+
 @contextmanager
 def _hold_file(path: Path, taken: RunBusy) -> Generator[None]:
     try:

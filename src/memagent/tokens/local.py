@@ -64,10 +64,8 @@ class TokenizerFile:
         """Whether conversations are counted as they are rendered: else above that."""
         self.name = f"tokenizer.json:{_digest(raw, self._template)}"
         control: dict[int, str] = {}
-        for (
-            i,
-            token,
-        ) in added.items():  # those that steer the model: flagged special, or written like markup
+        # Those that steer the model: flagged special, or written like markup.
+        for i, token in added.items():
             text = token.content
             markup = (text[:1], text[-1:]) in (("<", ">"), ("[", "]")) and len(text) > 2
             if text.strip() and (token.special or markup):

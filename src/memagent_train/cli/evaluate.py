@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import ValidationError
 
 from memagent.cli import options as opt
 from memagent.cli.options import Display
 from memagent.cli.setup import chosen_display
+from memagent.errors import ConfigError
 from memagent.terminal import Paper, on_terminal, say
+from memagent.texts import describe_problem
 from memagent_train.cli import options
 from memagent_train.cli.going import Going, training
 
 if TYPE_CHECKING:
+    from memagent_train.config.sections import EvaluationSettings
     from memagent_train.config.train import TrainConfig
     from memagent_train.rollouts import Rollout
     from memagent_train.runs.evaluate import Cell
@@ -85,7 +89,7 @@ def evaluate(
         from memagent_train.runs.evaluate import evaluate as answer
         from memagent_train.runs.target import target_of
 
-        columns = _columns(lengths, read)
+        columns = _columns(lengths, read.evaluation)
         n = samples or read.evaluation.n
         _warn_of_seen(n, read, run=config is None)
         policy = target_of(target, checkpoint, read.model)
@@ -96,12 +100,15 @@ def evaluate(
         _show(policy.name, found, chosen)
 
 
-def _columns(lengths: str | None, read: TrainConfig) -> tuple[int, ...]:
-    from memagent_bench.lengths import parse_lengths
-
+def _columns(lengths: str | None, evaluation: EvaluationSettings) -> tuple[int, ...]:
     if lengths is None:
-        return read.evaluation.columns or (0,)
-    return (0,) if lengths.strip() == "own" else parse_lengths(lengths)
+        return evaluation.columns or (0,)
+    if lengths.strip() == "own":
+        return (0,)
+    try:
+        return type(evaluation).model_validate({"lengths": lengths}).lengths
+    except ValidationError as error:
+        raise ConfigError(f"--{describe_problem(error)}") from error
 
 
 def _warn_of_seen(n: int, read: TrainConfig, *, run: bool) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from memagent.terminal import duration
-from memagent_bench.lengths import show_length
+from memagent.texts import show_length
 
 if TYPE_CHECKING:
     from memagent.tasks.statistics import Estimate

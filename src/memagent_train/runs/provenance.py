@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import platform
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import memagent_train
-from memagent_bench.perf.measure import machine
-from memagent_bench.provenance import source_state
+from memagent.tasks.origin import machine, source_state, versions
 
 PACKAGES = (
     "memagent",
@@ -36,7 +34,7 @@ def provenance() -> dict[str, Any]:
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit,
         "dirty": dirty,
-        "packages": {name: version for name in PACKAGES if (version := _version(name))},
+        "packages": versions(PACKAGES),
         "python": platform.python_version(),
         "machine": machine(),
     }
@@ -50,10 +48,3 @@ def note_provenance(file: Path) -> None:
     """
     with file.open("a", encoding="utf-8") as opened:
         opened.write(json.dumps(provenance(), ensure_ascii=False) + "\n")
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None

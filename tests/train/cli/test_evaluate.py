@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 from tests.train.runs.tiny import write_run
 
 from memagent.cli.options import Display
@@ -46,6 +47,13 @@ def test_a_model_is_evaluated_as_a_file_says(run: Path, capsys: pytest.CaptureFi
     assert [(cell["task"], cell["length"], cell["n"]) for cell in told["cells"]] == [
         ("relay", 0, 2)
     ]
+
+
+def test_lengths_that_are_none_are_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as stop:
+        evaluate(str(run), lengths="8q", display=Display.PLAIN)
+    assert stop.value.exit_code == 2
+    assert "--lengths: '8q' is no length in tokens" in capsys.readouterr().err
 
 
 def test_more_samples_than_were_held_out_are_cautioned_of(

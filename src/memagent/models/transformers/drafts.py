@@ -104,14 +104,12 @@ class _Row:
         drafted = [*map(ord, self.draft)]
         checked = min(len(drafted), len(ids) - 1)
         right = next((at for at in range(checked) if ids[at] != drafted[at]), checked)
-        if right < len(
-            drafted
-        ):  # one id more is known: whether drafts are right shows where none is checked, too
+        self._right = MEMORY * self._right + right
+        # One id more is known: whether drafts are right shows where none is checked, too.
+        if right < len(drafted):
             foreseen = ids[right] == drafted[right]
-            self._right = MEMORY * self._right + right + foreseen
+            self._right += foreseen
             self._wrong = MEMORY * self._wrong + (not foreseen)
-        else:
-            self._right = MEMORY * self._right + right
         for taken in range(right + 1):
             self.ids.append(ids[taken])
             self.logprobs.append(logprobs[taken])

@@ -1,0 +1,159 @@
+"""`make bench-ahead`: how much sooner a reading ends that sends chunks ahead, and for how many more calls.
+
+Usage: python -m memagent_bench.perf.ahead [--chunks N] [--rounds N] [--write docs/performance.md]
+
+The model takes the same time for each call and changes its memory at a given rate: what is measured is the method, and
+the cost of this client. With changes at rate p, rounds of B chunks advance by (1 - (1 - p)^B) / p chunks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Literal
+
+from memagent import ChatRequest, Completion, MemoryAgent, Result, RunStore, Sampling, Usage
+from memagent_bench.perf.chunks import book
+from memagent_bench.perf.loop import CHARS_PER_TOKEN, Quarter
+from memagent_bench.perf.measure import Row, machine, table, write
+
+COMMAND = "make bench-ahead"
+LATENCY = 0.05
+"""Seconds of a call: short for a model, long beside this client's own work."""
+SLOTS = 16
+CHUNK = 256
+RATES = (0.01, 0.05, 0.1, 0.3)
+
+
+class Slow:
+    """A model with 16 slots and fixed latency, that changes its memory at a given rate.
+
+    Args:
+        rate: share of chunks that change the memory.
+        seed: draws which ones.
+    """
+
+    name = "slow"
+
+    def __init__(self, rate: float, seed: int) -> None:
+        self._rate, self._seed = rate, seed
+        self._slots = asyncio.Semaphore(SLOTS)
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Depends on all that the prompt shows."""
+        async with self._slots:
+            await asyncio.sleep(LATENCY)
+        shown = "".join(message.content for message in request.messages)
+        digest = hashlib.blake2b(f"{self._seed}{shown}".encode(), digest_size=8).digest()
+        keeps = request.kind == "update" and int.from_bytes(digest) / 2**64 >= self._rate
+        text = "[keep]" if keeps else f"Noted {digest.hex()}."
+        usage = Usage(calls=1, prompt_tokens=request.prompt_tokens or 1, completion_tokens=8)
+        return Completion(text=text, usage=usage)
+
+    async def counter(self) -> Quarter:
+        """The counter of no cost."""
+        return Quarter()
+
+    async def window(self) -> int:
+        """Room for a chunk."""
+        return 2048
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+async def read(
+    text: str, rate: float, seed: int, ahead: int | Literal["auto"]
+) -> tuple[float, Result, int]:
+    """Seconds of a reading, its result, and how many chunks changed the memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = RunStore(Path(folder) / "runs.sqlite")
+        agent = MemoryAgent(
+            Slow(rate, seed),
+            store=store,
+            chunk_tokens=CHUNK,
+            gate="update",
+            sampling=Sampling(temperature=0),
+            read_ahead=ahead,
+        )
+        start = time.perf_counter()
+        result = await agent.aask(text, "When did Natasha marry?")
+        seconds = time.perf_counter() - start
+        said = [talk.messages[-1].content for talk in result.trajectory.conversations]
+        changes = sum(text != "[keep]" for text in said[:-1])
+        store.close()
+        return seconds, result, changes
+
+
+def expect(rate: float, size: int) -> float:
+    """Chunks by which a round of `size` advances."""
+    return (1 - (1 - rate) ** size) / rate
+
+
+def measure(chunks: int, rounds: int) -> list[Row]:
+    """Chunks a round against theory, time and calls against reading in order; each round has other changes.
+
+    Raises:
+        RuntimeError: a reading ended with another memory or answer than in order.
+    """
+    novel, chars = book(), chunks * CHUNK * CHARS_PER_TOKEN
+    text = (novel * (chars // len(novel) + 1))[:chars]
+    rows: list[Row] = []
+    for rate in RATES:
+        advance, faster, calls = ({16: list[float](), "auto": list[float]()} for _ in range(3))
+        for seed in range(rounds):
+            alone, inorder, _ = asyncio.run(read(text, rate, seed, 1))
+            for ahead in (16, "auto"):
+                seconds, result, changes = asyncio.run(read(text, rate, seed, ahead))
+                if (result.memory, result.answer) != (inorder.memory, inorder.answer):
+                    raise RuntimeError(f"another result at rate {rate}, seed {seed}, {ahead!r}")
+                sent = result.chunks + result.usage.discarded
+                # A round sends 16 calls, but for the last ones of the document. The rate is that of this draw.
+                drawn = max(changes, 1) / result.chunks
+                advance[ahead].append(result.chunks / sent * SLOTS / expect(drawn, SLOTS))
+                faster[ahead].append(alone / seconds)
+                calls[ahead].append(sent / result.chunks)
+        at = f"changes in {rate:.0%} of chunks"
+        rows.append(
+            _row(f"{at}, 16 ahead: chunks a round against theory", "0.95 to 1.05", advance[16])
+        )
+        for ahead in (16, "auto"):
+            target = rate == 0.05 and ahead == 16
+            name = f"{at}, {ahead} ahead"
+            rows.append(_row(f"{name}: times as fast", ">= 6" if target else "", faster[ahead]))
+            rows.append(_row(f"{name}: calls a chunk", "<= 1.45" if target else "", calls[ahead]))
+    return rows
+
+
+def _row(what: str, target: str, values: list[float]) -> Row:
+    middle = sorted(values)[len(values) // 2]
+    good = {
+        "": None,
+        ">= 6": middle >= 6,
+        "<= 1.45": middle <= 1.45,
+        "0.95 to 1.05": 0.95 <= middle <= 1.05,
+    }
+    return Row(what, target, values, good=good[target])
+
+
+def main() -> int:
+    """Measures, prints, and fails where a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--chunks", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", type=Path, help="put the table into this page")
+    given = parser.parse_args()
+    rows = measure(given.chunks, given.rounds)
+    print(f"{machine()}\n\n{table(rows)}")
+    if given.write is not None:
+        write(given.write, COMMAND, rows)
+    return 0 if all(row.good is not False for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

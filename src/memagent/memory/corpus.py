@@ -1,0 +1,118 @@
+"""One question to many documents, several at once: what `MemoryAgent.map` yields."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memagent.documents import Source, open_document
+from memagent.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    MemagentError,
+    ModelNotFound,
+    RunBusy,
+    RunMismatch,
+    StoreError,
+)
+from memagent.run.result import Result
+from memagent.run.sync import check_run_id, new_run_id
+from memagent.threads import in_thread
+
+if TYPE_CHECKING:
+    from memagent.memory.agent import MemoryAgent
+
+OF_ALL = (ConfigError, StoreError, ModelNotFound, AuthenticationFailed)
+"""Errors that every document would meet: they end the whole, unless they are one of the next."""
+OF_ONE = (RunMismatch, RunBusy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mapped:
+    """What came of one document."""
+
+    index: int
+    """Its place among the documents, from 0."""
+    name: str
+    """Its path, `document 3` for a text, else the document's own name."""
+    run_id: str
+    result: Result | None = field(default=None, repr=False)
+    """None if the document or the model failed; see `error`. A result may also lack an answer: see `stop_reason`."""
+    error: MemagentError | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """One row: the document, and what its result holds or why there is none."""
+        row: dict[str, Any] = {"document": self.name, "run_id": self.run_id}
+        if self.result is not None:
+            return row | self.result.to_dict()
+        return row | {"answer": None, "error": f"{type(self.error).__name__}: {self.error}"}
+
+
+async def read_all(
+    agent: MemoryAgent, documents: Iterable[Source], question: str, concurrency: int, prefix: str
+) -> AsyncGenerator[Mapped]:
+    """See `MemoryAgent.map`. Holds no more documents than it reads at once."""
+    if concurrency < 1:
+        raise ConfigError(f"concurrency must be at least 1 document, got {concurrency!r}")
+    if isinstance(documents, str | bytes | os.PathLike):
+        raise ConfigError(
+            f"documents={documents!r:.80} is one document: give a list of them, or use ask"
+        )
+    check_run_id(f"{prefix}-")
+    upcoming = enumerate(documents)
+    running = set[asyncio.Task[Mapped]]()
+    try:
+        while True:
+            while len(running) < concurrency:
+                # In a thread: a generator of documents may read a folder or a network.
+                if (found := await in_thread(next, upcoming, None)) is None:
+                    break
+                running.add(asyncio.create_task(_read(agent, *found, question, prefix)))
+            if not running:
+                return
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                yield await task
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _read(
+    agent: MemoryAgent, index: int, source: Source, question: str, prefix: str
+) -> Mapped:
+    run_id = await in_thread(name_run, agent, source, question, prefix)
+    name = str(source) if isinstance(source, os.PathLike) else f"document {index}"
+    try:
+        document = await in_thread(open_document, source)
+        if not isinstance(source, str | bytes | os.PathLike):
+            name = document.name
+        result = await agent.aask(document, question, run_id=run_id)
+    except MemagentError as error:
+        if isinstance(error, OF_ALL) and not isinstance(error, OF_ONE):
+            raise
+        return Mapped(index=index, name=name, run_id=run_id, error=error)
+    return Mapped(index=index, name=name, run_id=run_id, result=result)
+
+
+def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> str:
+    """The run of a document: the same one for the same path or text, question and settings, so that it is resumed.
+
+    What can be read only once, and documents of other kinds, get a new one.
+    """
+    if isinstance(source, os.PathLike):
+        what = str(Path(source).expanduser().absolute())
+    elif isinstance(source, str | bytes):
+        raw = source.encode(errors="surrogatepass") if isinstance(source, str) else source
+        what = hashlib.blake2b(raw, digest_size=16).hexdigest()
+    else:
+        return f"{prefix}-{new_run_id()}"
+    key = json.dumps([what, question, agent.recipe()], sort_keys=True, default=str).encode()
+    return f"{prefix}-{hashlib.blake2b(key, digest_size=8).hexdigest()}"

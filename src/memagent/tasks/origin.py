@@ -1,0 +1,63 @@
+"""What benchmarks and trainings are run with: the code, the packages and the machine, without secrets or host names."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+GIT_SECONDS = 10
+
+
+def source_state(file: Path) -> tuple[str | None, bool | None]:
+    """Commit of the git work tree that `file` belongs to, and whether its code has uncommitted changes.
+
+    The code is the folder of `file`, and memagent's if it is in the same tree: results elsewhere in the tree change
+    nothing. Both are None without such a tree or git, and if the file only lies in somebody else's tree: a virtual
+    environment inside another project.
+    """
+    folder, core = file.resolve().parent, Path(__file__).resolve().parents[1]
+    if _git(folder, "ls-files", "--error-unmatch", file.name) is None:
+        return None, None
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    code = [folder, *([core] if top and core.is_relative_to(top) else [])]
+    changes = _git(folder, "status", "--porcelain", "--", *map(str, code))
+    return _git(folder, "rev-parse", "HEAD"), None if changes is None else bool(changes)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git says, None if it fails."""
+    # Looking at a tree must not write to it: others may be at work there.
+    environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
+    command = ["git", "-C", str(folder), *arguments]
+    with suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, env=environment, timeout=GIT_SECONDS
+        )
+        return said.decode(errors="replace").strip()
+    return None
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Versions of those packages that are installed."""
+    found: dict[str, str] = {}
+    for name in packages:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def machine() -> str:
+    """The machine in words: processor, cores, Python."""
+    name = platform.processor() or platform.machine()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        name = next(iter(names), name)
+    return (
+        f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    )
