@@ -43,7 +43,9 @@ def prompt_bound(
     Tools and calls are counted as indented JSON, the widest form that templates write them in; or as compact JSON and
     two tokens for each line end with its indentation, where that is less.
     """
-    bound = REQUEST_ALLOWANCE + sum(message_bound(counter.count, message) for message in messages)
+    bound = REQUEST_ALLOWANCE
+    for message in messages:
+        bound += message_bound(counter.count, message)
     if tools:
         wide, compact = _write_json([tool.to_openai() for tool in tools])
         most = min(counter.count(wide), counter.count(compact) + 2 * wide.count("\n"))
@@ -53,8 +55,11 @@ def prompt_bound(
 
 def message_bound(count: Callable[[str], int], message: Message) -> int:
     """An upper bound on the tokens of one message in a rendered prompt: all of its texts are counted at once."""
-    texts, lines = [message.content], 0
     bound = MESSAGE_ALLOWANCE + byte_count(message.tool_call_id or "")
+    if not message.tool_calls and not message.extra:
+        return bound + count(message.content)
+    texts, lines = [message.content], 0
+    extras = [message.extra]
     for call in message.tool_calls:
         values = call.values()
         # The arguments as they are sent too: a server may take them for a text.
@@ -62,13 +67,10 @@ def message_bound(count: Callable[[str], int], message: Message) -> int:
         texts.append(max(read, sent, key=byte_count))
         lines += wide.count("\n")
         bound += CALL_ALLOWANCE + ARGUMENT_ALLOWANCE * len(values) + byte_count(call.id)
-    for extra in (message.extra, *(call.extra for call in message.tool_calls)):
-        if extra:
-            wide, compact = _write_json(extra)
-            texts.append(compact)
-            lines += wide.count("\n")
-    if len(texts) == 1:
-        return bound + count(message.content)
+        extras.append(call.extra)
+    for wide, compact in map(_write_json, filter(None, extras)):
+        texts.append(compact)
+        lines += wide.count("\n")
     text = "\n".join(texts)
     # Bytes pay for the white space: three or four of them make a token.
     return bound + min(count(text) + 2 * lines, byte_count(text))

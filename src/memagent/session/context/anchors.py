@@ -50,10 +50,8 @@ class Anchor:
         for old, new in zip(self.messages, messages, strict=False):
             if old is new or old == new:
                 continue
-            if old.role == "assistant" or (old.role, old.tool_call_id) != (
-                new.role,
-                new.tool_call_id,
-            ):
+            who = (new.role, new.tool_call_id)
+            if old.role == "assistant" or (old.role, old.tool_call_id) != who:
                 return None
             if new.content.startswith(old.content):
                 more += size(new.content[len(old.content) :])
@@ -118,8 +116,7 @@ class Anchors:
         What it says is not believed where it cannot be true: it is over the model's window (`most`), or below what was
         appended to an earlier report. Who counts for a silent server says the bound itself.
         """
-        earlier = [anchor for anchor in self.known if anchor.begins(messages)]
-        last = earlier[-1] if earlier else Anchor((), 0)
+        last = ([Anchor((), 0)] + [a for a in self.known if a.begins(messages)])[-1]
         rest = messages[len(last.messages) :]
         hidden = last.hidden + sum(len(json.dumps(m.extra)) for m in rest if m.extra)
         least = last.least + sum(byte_count(m.content) for m in rest) // BYTES_PER_TOKEN

@@ -226,9 +226,7 @@ class Layout:
 
     def forget(self, state: State) -> None:
         """Forgets the sizes of texts that are not in a state any more."""
-        held = {
-            result.text for turn in state.turns for result in turn.results if result is not None
-        }
+        held = {result.text for turn in state.turns for result in turn.results if result}
         for text in self.sizes.keys() - held:
             del self.sizes[text]
 
