@@ -31,6 +31,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     idempotent: bool = False,
+    read_only: bool = False,
     timeout: float = 60.0,
     process: bool = False,
 ) -> Tool: ...
@@ -41,6 +42,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     idempotent: bool = False,
+    read_only: bool = False,
     timeout: float = 60.0,
     process: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
@@ -50,6 +52,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     idempotent: bool = False,
+    read_only: bool = False,
     timeout: float = 60.0,
     process: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
@@ -66,12 +69,13 @@ def tool(
 
     Args:
         function: a function with a type hint for each parameter, without *args and **kwargs; None makes a decorator.
-        name: the name that the model uses; by default the function's.
-        description: the description for the model; by default the docstring's first paragraph.
-        idempotent: running it twice has the same effect as running it once.
-        timeout: seconds until a call is abandoned, including the wait for a free process.
-        process: runs it in another process, which must be able to import it. That process keeps its globals between
-            calls, and calls may go to different processes.
+        name: what the model calls it; the function's name where None.
+        description: what the model is told of it; the docstring's first paragraph where None.
+        idempotent: running it twice does no more than running it once.
+        read_only: it changes nothing, so several calls may run at once.
+        timeout: seconds until a call is given up; where all processes are busy, waiting for one counts.
+        process: runs it in another process, which has to be able to import it. That process keeps its globals from
+            call to call, and calls may go to different ones.
 
     Raises:
         ConfigError: the function can't be a tool; the message gives the reason and the remedy.
@@ -82,6 +86,7 @@ def tool(
             name=name,
             description=description,
             idempotent=idempotent,
+            read_only=read_only,
             timeout=timeout,
             process=process,
         )
@@ -100,7 +105,7 @@ def tool(
             f"{function.__qualname__} cannot be a tool: its {first['loc'][0]} {clip(repr(first['input']), 200)} is "
             f"invalid ({first['msg']}); give name= with 1 to 64 letters, digits, '_' or '-'"
         ) from error
-    return Tool(spec, run, idempotent=idempotent, timeout=timeout)
+    return Tool(spec, run, idempotent=idempotent, read_only=read_only, timeout=timeout)
 
 
 @dataclass(frozen=True)

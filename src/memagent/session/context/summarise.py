@@ -6,6 +6,7 @@ import asyncio
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 
 from memagent.budget import JOINT_SLACK
 from memagent.chunking.fitting import within
@@ -64,8 +65,8 @@ class Summariser:
         a a `CompactionFailed`.
         """
         stage = past.stage + 1
-        # They are leaving: missing results aren't awaited.
-        turns = tuple(turn.fill_results(layout.prompts.render("missing")) for turn in turns)
+        # They left: what has not come is not waited for.
+        turns = tuple(turn.fill_results(layout.missing) for turn in turns)
         number = 0
         while True:
             messages, taken = await in_thread(next_pass, layout, past, turns)
@@ -121,8 +122,8 @@ class Summariser:
             messages=messages,
             read=layout.prompts.read_summary,
             most=layout.summary,
-            count=layout.count,
-            # With tools the prompt extends what the server has cached, and servers reject calls without them.
+            count=partial(layout.count, below=layout.window - layout.summary + 1),
+            # With tools the prompt continues behind what the server has cached, and servers refuse calls without them.
             tools=layout.tools,
             tool_choice="none" if layout.tools else None,
             parts={"early": "yes"} if early else {},
