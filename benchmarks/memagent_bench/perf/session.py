@@ -68,7 +68,7 @@ class Whole(TokenizerFile):
 
 
 class Player(ScriptedModel):
-    """Calls a tool in each reply, and answers after so many steps."""
+    """Calls a tool in each reply, and answers after a given number of steps."""
 
     def __init__(self, steps: int, window: int, huge: int = -1) -> None:
         self.whole, self.size = Whole(), window
@@ -149,7 +149,7 @@ async def bring(turns: int, window: int) -> float:
 
 
 def measure(rounds: int) -> list[Row]:
-    """All rows, each measured so many times."""
+    """All rows, each measured `rounds` times."""
     found: dict[str, list[float]] = {}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:

@@ -131,7 +131,7 @@ def clear(out: Path) -> set[str]:
     """Drops the rows of a file that have no answer, and a row that was not written to its end; documents of the rest.
 
     Raises:
-        ConfigError: a line is no row of `memagent map`.
+        ConfigError: a line is not a row of `memagent map`.
     """
     if not out.exists():
         return set()

@@ -11,7 +11,7 @@ TELL_AFTER, STOP_AFTER = 2, 4
 CALLS = 4096
 """That are remembered: the same ones come back much sooner."""
 REPEATED = (
-    "For some time every call was one that you made before, with the same result. Go on with what you have: answer, or "
+    "For some time every call was one that you made before, with the same result. Use what you have: answer, or "
     "do something that you have not done yet."
 )
 

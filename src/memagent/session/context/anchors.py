@@ -80,7 +80,7 @@ class Anchors:
     ) -> tuple[int, int] | None:
         """Lower and upper bound on the tokens of a prompt; None where it begins with none of these.
 
-        The lower one says nothing without a tokenizer (`exact`).
+        The lower one is 0 without a tokenizer (`exact`).
         """
         found: list[tuple[int, int]] = []
         for anchor in reversed(self.known):

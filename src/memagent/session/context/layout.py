@@ -57,9 +57,9 @@ class State:
     head: tuple[Message, ...]
     """Those of them that stand before the turns."""
     tokens: int
-    """Of the prompt: at most so many."""
+    """Upper bound on the tokens of the prompt."""
     low: int = 0
-    """At least so many, where the counter has a tokenizer."""
+    """Lower bound, if the counter has a tokenizer."""
 
     @property
     def pending(self) -> bool:
@@ -239,8 +239,8 @@ class Layout:
     ) -> int:
         """An upper bound on the tokens of the prompt that messages and tools make. Blocks.
 
-        It comes from an earlier prompt where that shows the prompt to be `below` so many (by default the limit); else
-        the prompt is counted whole, by a counter that knows the chat template.
+        It is derived from an earlier prompt if that proves the prompt to be under `below` tokens (default: the limit);
+        else a counter that knows the chat template counts the prompt whole.
         """
         if thinking is not None:  # templates may write more then
             more = self._count_whole(messages, thinking) - self._count_whole(messages)
@@ -324,7 +324,7 @@ class Layout:
         return self.add_instruction(self.render(past, turns))
 
     def fits(self, messages: Sequence[Message], *, spare: int = 0) -> bool:
-        """Whether a summary and so many tokens more fit behind the messages. Blocks."""
+        """Whether a summary and `spare` more tokens fit after the messages. Blocks."""
         most = self.window - self.summary - spare
         return self.count(messages, below=most + 1) <= most
 

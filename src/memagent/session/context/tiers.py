@@ -131,7 +131,7 @@ def clip_text(layout: Layout, text: str, limit: int) -> tuple[str, str]:
 
 
 def _ends(layout: Layout, text: str, limit: int, *, tail: bool = True) -> tuple[int, int]:
-    """What to leave out of a text for it to take so many tokens with the line in its place. Blocks."""
+    """What to cut from a text so that it fits the given tokens, including the line in its place. Blocks."""
     near = BYTES_PER_TOKEN * max(limit, 1)
     gap = len(text) - 2 * near  # what is farther from both ends is not looked at
     if gap > 0:
@@ -162,7 +162,7 @@ def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) 
 
 
 def clip_turn(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Change, ...]]:
-    """The turn with results that take so many tokens together, the longest made shorter; and their record. Blocks."""
+    """The turn with its longest results shortened to fit the given tokens together, and their record. Blocks."""
     sizes = [0 if result is None else layout.size(result.text) for result in turn.results]
     share = _level(sizes, limit)
     return clip_results(layout, turn, sizes, share, share)
@@ -207,7 +207,7 @@ def keep_said(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> tuple[str,
 def show_again(layout: Layout, turn: Turn, taken: int = 0) -> tuple[str, Change]:
     """A turn as one safe text that fits behind a summary, and the record of it. Blocks.
 
-    Of the room for it so many tokens are taken.
+    `taken` tokens of the room for it are in use already.
     """
     most = max(layout.again - taken, 2 * layout.line)
 
