@@ -8,6 +8,7 @@ def test_stop_reasons_are_plain_words_and_documented() -> None:
         "settled",
         "out_of_steps",
         "out_of_summaries",
+        "no_progress",
         "limit",
         "unusable_reply",
     ]

@@ -12,10 +12,10 @@ Tier = Literal["stale", "clip", "summary"]
 
 
 What = Literal["stale", "duplicate", "clipped", "dropped", "summarised", "shown_again"]
-"""What happened to a text. `stale`: a later call had the same tool and arguments; `duplicate`: a later result is the
-same text; `clipped`: its head and tail remain; `dropped`: the turn left unsummarised, since it can be recreated;
-`summarised`: the turn was shown to the summariser; `shown_again`: the turn follows the summary, clipped if
-necessary."""
+"""What became of a text. `stale`: a later call had the same tool and arguments; `duplicate`: a later result is the same
+text; `clipped`: its head and tail are left; `dropped`, in runs of earlier versions: the turn left without being
+summarised; `summarised`: the turn was shown to the summariser; `shown_again`: the turn stands, clipped if it had to be,
+behind the summary."""
 
 
 class Change(Leaf):

@@ -20,6 +20,8 @@ class StopReason(StrEnum):
     """A tool session used up its steps without an answer."""
     OUT_OF_SUMMARIES = "out_of_summaries"
     """A tool session used up its summaries, and its working context is full again."""
+    NO_PROGRESS = "no_progress"
+    """A tool session made the same calls with the same results over and over, also after it was told; resumable."""
     LIMIT = "limit"
     """A usage limit was reached; there is no answer yet, and the run can be resumed."""
     UNUSABLE_REPLY = "unusable_reply"

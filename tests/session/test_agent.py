@@ -136,6 +136,7 @@ def test_a_run_belongs_to_its_task_tools_and_settings(agent: ToolAgent, tmp_path
     path = tmp_path / "runs.sqlite"
     others: list[tuple[str, dict[str, Any]]] = [
         ("early", {"early": 0.5}),
+        ("reply_tokens", {"reply_tokens": 500}),
         ("instructions", {"instructions": "Be brief."}),
         ("protocol", {"protocol": "text"}),
         ("sampling", {"sampling": Sampling(temperature=0)}),
@@ -199,6 +200,7 @@ def test_a_run_that_is_not_there(agent: ToolAgent) -> None:
         ({"max_summaries": -1}, "max_summaries must be greater than or equal to 0, got -1"),
         ({"working_context": 0}, "working_context must be greater than 0, got 0"),
         ({"summary_tokens": 0}, "summary_tokens must be greater than 0, got 0"),
+        ({"reply_tokens": 0}, "reply_tokens must be greater than 0, got 0"),
         ({"protocol": "xml"}, "protocol must be 'native' or 'text', got 'xml'"),
         ({"early": 1.0}, "early must be less than 1, got 1.0"),
         ({"limits": 3}, "limits=3"),

@@ -426,7 +426,7 @@ def test_failures_are_not_listed_as_read(store: RunStore) -> None:
         asked.append(len(asked))
         return calls(f'{{"item": {asked[-1]}}}')
 
-    result, _, _ = played(store, reply, [tool(look, idempotent=True)], max_steps=1000)
+    result, _, _ = played(store, reply, [tool(look, read_only=True)], max_steps=1000)
     assert result.answer is not None
     assert "read: look" in result.answer
     assert "done: look" in result.answer
@@ -674,7 +674,7 @@ async def test_calls_that_change_nothing_run_at_once(tmp_path: Path) -> None:
         return f"met {item}"
 
     model = ScriptedModel([calls('{"item": 1}', '{"item": 2}'), "42"])
-    agent = ToolAgent(model, [tool(look, idempotent=True)], prompts=PROMPTS, store=None)
+    agent = ToolAgent(model, [tool(look, read_only=True)], prompts=PROMPTS, store=None)
     assert (await agent.arun(TASK)).answer == "42"
     shown = [m.content for m in model.requests[1].messages if m.role == "tool"]
     assert shown == ["met 1", "met 2"]
@@ -723,3 +723,89 @@ def test_conversations_are_plain_data(store: RunStore) -> None:
     result, _, _ = played(store, [calls("{}"), "42"])
     (conversation,) = result.trajectory.conversations
     assert Conversation.model_validate_json(conversation.model_dump_json()) == conversation
+
+
+def test_a_result_over_all_sizes_is_cut_before_it_is_kept_and_the_model_is_told(
+    store: RunStore,
+) -> None:
+    counted: list[int] = []
+
+    class Watched(ByteBound):
+        @staticmethod
+        def count(text: str) -> int:  # type: ignore[override]
+            counted.append(len(text))
+            return ByteBound.count(text)
+
+    def dump() -> str:
+        """Returns far too much."""
+        return "line\n" * 2_000_000
+
+    model = ScriptedModel([calls("{}", name="dump"), "42"], window=8000, counter=Watched())
+    ToolAgent(model, [dump], prompts=PROMPTS, store=store).run(TASK, run_id="r1")
+    assert "its last 8,000,000 characters were not kept" in model.requests[1].messages[-1].content
+    (output,) = (event.output for event in store.events("r1") if event.type == "tool_returned")
+    assert len(output) < 2_000_200
+    assert max(counted) < 300_000, "a text that cannot fit was counted"
+
+
+@pytest.mark.parametrize("size", [None, 700, 10**6])
+def test_a_reply_has_as_many_tokens_as_it_is_given(store: RunStore, size: int | None) -> None:
+    replies = [calls('{"item": 7}'), cut("It is, I think,"), "7"]
+    result, model, _ = played(store, replies, reply_tokens=size)
+    assert result.answer == "7"
+    asked = [request.max_tokens for request in model.requests]
+    assert asked == [700] * 3 if size == 700 else min(asked) > 2000
+
+
+def forgetful(request: ChatRequest) -> Reply:
+    """Reads the same sixteen pages again and again: its summaries hold nothing."""
+    if request.kind == "summary":
+        return "<summary>nothing yet</summary>"
+    ids = [call.id for message in request.messages for call in message.tool_calls]
+    place = int(ids[-1][1:]) + 1 if ids else 0
+    return (ToolCall(id=f"p{place}", name="look", arguments=f'{{"item": {place % 16}}}'),)
+
+
+def pages(item: int) -> str:
+    """Shows a page."""
+    return f"page {item} says {item}. " * 20
+
+
+def test_a_model_that_reads_the_same_again_is_told_once_and_then_stopped(store: RunStore) -> None:
+    tools = [tool(pages, name="look", read_only=True)]
+    result, model, events = played(store, forgetful, tools, **PATIENT)
+    assert (result.answer, result.stop_reason) == (None, StopReason.NO_PROGRESS)
+    assert result.steps < 150
+    told = [
+        r for r in model.requests if any("with the same result" in m.content for m in r.messages)
+    ]
+    assert 0 < len(told) < len(model.requests)
+    # Resumed, it goes on from there for a while, and repeats nothing.
+    again, more, after = played(store, forgetful, tools, **PATIENT)
+    assert again.steps > result.steps
+    assert after[: len(events)] == events
+    assert len(more.requests) < len(model.requests)
+
+
+def test_reading_something_new_now_and_then_is_progress(store: RunStore) -> None:
+    def reply(request: ChatRequest) -> Reply:
+        said = forgetful(request)
+        number = len(model_requests)
+        model_requests.append(number)
+        return calls(f'{{"item": {number}}}') if number % 7 == 6 and request.kind == "act" else said
+
+    model_requests: list[int] = []
+    tools = [tool(pages, name="look", read_only=True)]
+    result, _, _ = played(store, reply, tools, max_steps=200, max_summaries=1000)
+    assert result.stop_reason is StopReason.OUT_OF_STEPS
+
+
+@pytest.mark.parametrize("window", [WINDOW, 9000])
+def test_tools_that_may_be_repeated_are_not_made_to_repeat(store: RunStore, window: int) -> None:
+    ran: list[str] = []
+    result, _, _ = played(
+        store, adder(ITEMS), adding_tools(ran=ran.append), window=window, **PATIENT
+    )
+    assert result.answer == answer_of(ITEMS)
+    assert result.summaries > 1
+    assert len(ran) == len(set(ran))

@@ -51,7 +51,7 @@ async def test_what_changes_nothing_runs_together(store: RunStore) -> None:
     async def wait() -> str:
         return f"{await asyncio.wait_for(barrier.wait(), 5) >= 0}"
 
-    running, heard = opened(store, runs("look", wait, idempotent=True))
+    running, heard = opened(store, runs("look", wait, read_only=True))
     found = await outputs(running, 0, "look", "look", "look")
     assert [output.text for output in found] == ["True"] * 3
     assert [event.type for event in heard.events] == ["tool_returned"] * 3
@@ -74,6 +74,33 @@ async def test_other_calls_run_one_after_the_other(store: RunStore) -> None:
     assert log == [
         f"{name} {what}" for name in ("look", "do", "look") for what in ("begins", "ends")
     ]
+
+
+async def test_writes_that_may_be_repeated_run_in_order(store: RunStore) -> None:
+    """A folder is there before the file in it, and the file before it is read."""
+    files: dict[str, str] = {}
+
+    async def make() -> str:
+        await asyncio.sleep(0.01)
+        files["folder"] = ""
+        return "made"
+
+    async def write() -> str:
+        await asyncio.sleep(0.005)
+        files["file"] = "text" if "folder" in files else "lost"
+        return "written"
+
+    async def read() -> str:
+        return files.get("file", "nothing")
+
+    running, _ = opened(
+        store,
+        runs("make", make, idempotent=True),
+        runs("write", write, idempotent=True),
+        runs("read", read, read_only=True),
+    )
+    found = await outputs(running, 0, "make", "write", "read")
+    assert [output.text for output in found] == ["made", "written", "text"]
 
 
 async def test_no_calls_are_no_outputs(store: RunStore) -> None:
@@ -170,7 +197,7 @@ async def test_a_store_that_fails_ends_all_calls_beside_it(store: RunStore) -> N
         return "slow"
 
     running, _ = opened(
-        store, runs("quick", quick, idempotent=True), runs("slow", slow, idempotent=True)
+        store, runs("quick", quick, read_only=True), runs("slow", slow, read_only=True)
     )
     with pytest.raises(StoreError):
         await outputs(running, 0, "quick", "slow")

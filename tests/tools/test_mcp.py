@@ -46,6 +46,7 @@ async def test_tools_are_as_the_server_lists_them(tools: Toolset) -> None:
     assert add.spec.parameters["required"] == ["a"]
     idempotent = {name for name, one in tools.items() if one.idempotent}
     assert idempotent == {"add", "mirror"}  # one says that it only reads, one that it is idempotent
+    assert {name for name, one in tools.items() if one.read_only} == {"add"}
     assert {"list_files_now", "list_files_now_2"} <= set(tools)
 
 

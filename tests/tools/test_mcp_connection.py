@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
+import mcp_types as types
 import pytest
 from tests.tools.conftest import SERVER, free_port
 
@@ -96,22 +97,26 @@ async def test_a_call_that_takes_too_long_is_given_up_and_the_server_lives_on(mc
 # --- what goes wrong
 
 
-async def test_a_server_that_dies_in_the_middle_of_a_call() -> None:
+async def test_a_server_that_dies_in_the_middle_of_a_call_is_started_again() -> None:
     async with stdio() as server:
         tools = Toolset(server.tools)
-        for name in ("die", "list_files_now_2"):
-            output = await asyncio.wait_for(tools.run(call(name)), 20)
+        for _ in range(2):
+            output = await asyncio.wait_for(tools.run(call("die")), 20)
             assert not output.ok
-            assert re.fullmatch(
-                rf"{name} failed: the MCP server .*: Connection closed", output.text
-            )
+            assert re.fullmatch(r"die failed: the MCP server .*: Connection closed", output.text)
+            both = [tools.run(call("add", a=a)) for a in (1, 2)]
+            outputs = await asyncio.wait_for(asyncio.gather(*both), 20)
+            assert [output.text for output in outputs] == ["3", "4"]
 
 
 async def test_an_http_server_that_dies_in_the_middle_of_a_call() -> None:
     number = free_port()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, SERVER, str(number), stderr=subprocess.DEVNULL
-    )
+
+    async def start() -> asyncio.subprocess.Process:
+        command = (sys.executable, SERVER, str(number))
+        return await asyncio.create_subprocess_exec(*command, stderr=subprocess.DEVNULL)
+
+    process = await start()
     server = McpServer.http(f"http://127.0.0.1:{number}/mcp")
     try:
         for _ in range(600):
@@ -126,6 +131,14 @@ async def test_an_http_server_that_dies_in_the_middle_of_a_call() -> None:
             assert not output.ok
             assert output.text.startswith(f"{name} failed: ")
             assert f"the MCP server 'http://127.0.0.1:{number}/mcp'" in output.text
+        await process.wait()
+        process = await start()
+        for _ in range(600):
+            output = await asyncio.wait_for(tools.run(call("add", a=1)), 30)
+            if output.ok:
+                break
+            await asyncio.sleep(0.1)
+        assert output.text == "3"
     finally:
         await asyncio.wait_for(server.aclose(), 30)
         with suppress(ProcessLookupError):
@@ -222,3 +235,30 @@ print(len(server.tools) > 5)
         check=False,
     )
     assert (ended.stdout, ended.returncode) == ("True\n", 0)
+
+
+async def test_tools_that_only_run_as_tasks_are_left_out_and_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+
+    class Serving:
+        async def list_tools(self, cursor: str | None) -> Any:
+            kinds = {"render": "required", "add": "optional"}
+            tools = [
+                types.Tool(
+                    name=name,
+                    input_schema=schema,
+                    execution=types.ToolExecution(task_support=kind),  # type: ignore[arg-type]
+                )
+                for name, kind in kinds.items()
+            ]
+            return SimpleNamespace(tools=tools, next_cursor=None)
+
+    @asynccontextmanager
+    async def connect(log: Log) -> AsyncGenerator[Any]:
+        yield Serving()
+
+    async with McpServer("a server", connect, "", 60.0, 10.0) as server:
+        assert [tool.name for tool in server.tools] == ["add"]
+    assert "a server: ['render'] run as tasks only" in caplog.text

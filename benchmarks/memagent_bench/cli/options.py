@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WHAT, DATA, LIMITS = "What is measured", "Data", "Limits"
 LENGTHS = "8k,32k,128k"
 SAMPLES = 20
-"""Enough to see whether something works; a mean of 20 has a margin of at most +-22 points (95%)."""
+"""Enough to see whether something works; a mean of 20 has a margin of at most ±22 points (95%)."""
 MOST_SAMPLES = 10_000
 """More than HotpotQA and SQuAD have, and few enough to list in advance."""
 
@@ -46,8 +46,7 @@ class DataChoice:
         str | None,
         typer.Option(
             metavar="SPEC",
-            help="Measures lengths: a tokenizer file or folder, tiktoken:NAME, or bytes. "
-            "Default: GPT-2's.",
+            help="Measures lengths: a tokenizer file or folder, tiktoken:NAME, or bytes. Default: GPT-2's.",
             rich_help_panel=DATA,
             show_default=False,
         ),
@@ -81,9 +80,7 @@ class DataChoice:
         list[Path] | None,
         _file("Text of the essay haystack; may be repeated. Default: a shipped book."),
     ] = None
-    frames: Annotated[Path | None, _file("Wording of the RULER tasks (TOML). Default: ours.")] = (
-        None
-    )
+    frames: Annotated[Path | None, _file("RULER's wording (TOML). Default: ours.")] = None
     hotpotqa: Annotated[
         list[Path] | None, _file("HotpotQA (JSON, also gzipped); may be repeated.")
     ] = None

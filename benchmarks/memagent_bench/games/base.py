@@ -138,7 +138,7 @@ class Game(Environment):
         spec = ToolSpec(
             name=method.__name__, description=summary(method), parameters=signature.schema
         )
-        return Tool(spec, run, idempotent)
+        return Tool(spec, run, idempotent, read_only=idempotent and method != self.done)
 
     def done(self, answer: str) -> str:
         """Hands in the answer and ends the game. Only the first answer counts."""

@@ -22,6 +22,7 @@ class Reason(StrEnum):
     """With an answer, right or wrong."""
     OUT_OF_STEPS = "out_of_steps"
     OUT_OF_SUMMARIES = "out_of_summaries"
+    NO_PROGRESS = "no_progress"
     UNUSABLE_REPLY = "unusable_reply"
     OVERFLOW = "overflow"
     """A prompt was over the model's window, or a working context could not hold the prompt and one turn."""

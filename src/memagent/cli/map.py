@@ -131,7 +131,7 @@ def clear(out: Path) -> set[str]:
     """Removes rows without an answer, and an incomplete last row, from a file; returns the documents of the rest.
 
     Raises:
-        ConfigError: a line isn't a row of `memagent map`.
+        ConfigError: a line is not a row of `memagent map`.
     """
     if not out.exists():
         return set()

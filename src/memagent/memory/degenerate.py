@@ -54,7 +54,7 @@ def has_collapsed(old: str, new: str, chunk: str) -> bool:
 def find_problem(
     choice: Degenerate, old: str, chunk: Chunk | None, reply: Update | Answer
 ) -> str | None:
-    """Why a new memory or an answer is degenerate; None if it looks fine.
+    """What is wrong with a new memory or an answer, None if nothing is.
 
     Args:
         choice: with `take` nothing counts as degenerate.

@@ -21,6 +21,7 @@ _FIELDS = {
     "instruction": ("words",),
     "continuation": ("stage", "summary", "ledger"),
     "again": ("shown",),
+    "said": ("said",),
 }
 """Fields that a template must show exactly once. The other templates may show theirs any number of times."""
 
@@ -56,6 +57,8 @@ class SessionPrompts(Wording):
     empty_ledger: str = Field(min_length=1)
     again: str
     """Follows the continuation: shows `shown`, the part that was not summarised."""
+    said: str = "The user has said since then, word for word:\n\n{{ said }}"
+    """Stands behind the continuation: shows `said`, the user's messages among what was summarised."""
     stale: str = Field(min_length=1)
     """Replaces a superseded result. `call`: tool and arguments; `handle`, `can_read`: see `clipped`."""
     duplicate: str = Field(min_length=1)

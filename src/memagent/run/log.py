@@ -32,8 +32,10 @@ class Log:
     Its events go to the outlet, if there is one, in the order they were committed.
     """
 
-    def __init__(self, store: RunStore, run_id: str, outlet: Outlet | None = None) -> None:
-        self.store, self.run_id = store, run_id
+    def __init__(
+        self, store: RunStore, run_id: str, outlet: Outlet | None = None, *, is_new: bool = False
+    ) -> None:
+        self.store, self.run_id, self._is_new = store, run_id, is_new
         self._outlet = outlet
         self._news: deque[Event] = deque()
         self._order = threading.Lock()
@@ -73,7 +75,7 @@ class Log:
                     await in_thread(store.set_status, run_id, at_work=True)
                 ends.push_async_callback(in_thread, store.set_status, run_id, at_work=False)
                 try:
-                    yield cls(store, run_id, outlet)
+                    yield cls(store, run_id, outlet, is_new=found is None)
                 except MemagentError as error:
                     # With an empty or missing document or a wrong URL, there is nothing to resume.
                     wrong = isinstance(error, ModelNotFound)
@@ -86,13 +88,16 @@ class Log:
 
     async def replay(self) -> int:
         """Delivers the events committed so far, verbatim, and returns their number."""
+        if self._is_new:
+            return 0
+        if self._outlet is None:
+            return 1 + await in_thread(self.store.last_seq, self.run_id)
         events = self.store.events(self.run_id)
         count = 0
         while (event := await in_thread(next, events, None)) is not None:
             count += 1
-            if self._outlet is not None:
-                self._outlet.put_nowait(event)
-                await self._outlet.join()
+            self._outlet.put_nowait(event)
+            await self._outlet.join()
         return count
 
     async def effect(self, key: str) -> dict[str, Any] | None:

@@ -297,10 +297,13 @@ class RunStore:
         found = self._db.read(f"SELECT {_SUMS} {where}", values)[0]
         return Usage(**dict(zip(Usage.model_fields, found, strict=True)))
 
-    def events(self, run_id: str, after: int = -1) -> Iterator[Event]:
-        """The run's events with `seq > after`, in order, read as they are consumed."""
-        page = "SELECT seq, body FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT 256"
-        while found := self._db.read(page, (run_id, after)):
+    def events(self, run_id: str, after: int = -1, kind: str | None = None) -> Iterator[Event]:
+        """The run's events with `seq > after`, or those of them of one type, in order, read as they are consumed."""
+        page = (
+            "SELECT seq, body FROM events WHERE run = ? AND seq > ? AND "
+            "(?3 IS NULL OR json_extract(body, '$.type') = ?3) ORDER BY seq LIMIT 256"
+        )
+        while found := self._db.read(page, (run_id, after, kind)):
             for _, body in found:
                 yield event_adapter.validate_json(body)
             after = found[-1][0]

@@ -37,6 +37,7 @@ class ToolAgent(Agent[ToolSettings]):
         max_summaries: maximum number of summaries.
         max_steps: maximum number of replies that call tools.
         summary_tokens: maximum tokens of a summary; default an eighth of the working context.
+        reply_tokens: most tokens of a reply, reasoning included; default what the working context has left.
         protocol: `native` (the default) uses the server's tool calls; `text` writes them into messages, for
             models and servers without tool calls.
         instructions: appended to memagent's instructions in the system message.
@@ -64,6 +65,7 @@ class ToolAgent(Agent[ToolSettings]):
         max_summaries: int | None = None,
         max_steps: int | None = None,
         summary_tokens: int | None = None,
+        reply_tokens: int | None = None,
         protocol: Protocol | None = None,
         instructions: str | None = None,
         early: float | None = None,
@@ -86,6 +88,7 @@ class ToolAgent(Agent[ToolSettings]):
             max_summaries=max_summaries,
             max_steps=max_steps,
             summary_tokens=summary_tokens,
+            reply_tokens=reply_tokens,
             protocol=protocol,
             instructions=instructions,
             early=early,

@@ -16,6 +16,7 @@ from memagent.run.result import SessionResult
 from memagent.run.stream import Loop
 from memagent.runstore import RunRecord
 from memagent.session.plan import ToolPlan
+from memagent.session.progress import Progress
 from memagent.session.step import Act, ToolCalls, read_act
 from memagent.threads import in_thread
 from memagent.tools import Toolset
@@ -74,6 +75,7 @@ class ToolLoop(Loop[SessionResult]):
             self._answer, self._truncated = ended["answer"], ended.get("truncated", False)
             return await in_thread(self._result)
         await self._check_limits()
+        self._progress = Progress(await in_thread(self._count_stops))
         if fresh:
             started = SessionStarted(
                 run_id=log.run_id,
@@ -97,14 +99,18 @@ class ToolLoop(Loop[SessionResult]):
                 await log.add_stop(stopped)
         return await in_thread(self._result)
 
+    def _count_stops(self) -> int:
+        """How often the session was stopped since it made no progress. Blocks."""
+        stops = self._log.store.events(self._log.run_id, kind="stopped")
+        return sum(e.type == "stopped" and e.reason is StopReason.NO_PROGRESS for e in stops)
+
     async def _check_limits(self) -> None:
         """Refuses to replay only a part of the run."""
         log, settings = self._log, self.plan.settings
 
         def count_stages() -> int:
-            events = log.store.events(log.run_id)
-            stages = (event.compaction.stage for event in events if event.type == "compacted")
-            return max(stages, default=0)
+            events = log.store.events(log.run_id, kind="compacted")
+            return max((e.compaction.stage for e in events if e.type == "compacted"), default=0)
 
         made = (
             ("max_steps", settings.max_steps, await log.count("act")),
@@ -130,7 +136,14 @@ class ToolLoop(Loop[SessionResult]):
                     f"no answer after {most} steps; resume the run with a larger max_steps=",
                 )
             while buffer.due and await self._compact():
-                pass
+                if (told := self._progress.end_context()) is not None:
+                    await buffer.append(Message(role="user", content=told), ok=False)
+                if self._progress.is_over:
+                    raise _Stop(
+                        StopReason.NO_PROGRESS,
+                        "the same calls were made with the same results over and over, also after the model was told; "
+                        "use a larger working_context or summary_tokens, or resume the run to let it go on",
+                    )
             act = await self._act()
             if act.answers:
                 said = (*buffer.messages, Message(role="assistant", content=act.content))
@@ -144,10 +157,11 @@ class ToolLoop(Loop[SessionResult]):
                 await self._end(buffer.messages, answers[0], truncated=False)
                 return
             for call, output in results:
+                self._progress.note(call, output)
                 message = Message(role="tool", content=output.text, tool_call_id=call.id)
                 await buffer.append(message, ok=output.ok)
             if act.problem is not None:
-                await buffer.append(Message(role="user", content=act.problem))
+                await buffer.append(Message(role="user", content=act.problem), ok=False)
 
     async def _act(self) -> Act:
         """The model's next usable reply, added to the context if it calls a tool.
@@ -158,7 +172,8 @@ class ToolLoop(Loop[SessionResult]):
         buffer = self._buffer
         reply = await self._ask(f"act-{self._steps}")
         if reply.value.is_cut_off:
-            tight = 2 * buffer.room < self.plan.window
+            most = min(self.plan.window, 2 * (self.plan.settings.reply_tokens or self.plan.window))
+            tight = 2 * buffer.room < most
             made_room = tight and await self._compact(force=True)
             reply = await self._ask(f"act-{self._steps}/room", after=0 if made_room else 1)
         act = reply.value
@@ -175,6 +190,7 @@ class ToolLoop(Loop[SessionResult]):
         After `after` attempts at a cut-off reply another one would be cut off too, so it is accepted.
         """
         buffer, step, final = self._buffer, self._steps, after is not None
+        most = min(buffer.room, self.plan.settings.reply_tokens or buffer.room)
 
         def record(reply: Reply[Act]) -> Record:
             act, usage = reply.value, reply.completion.usage
@@ -192,7 +208,7 @@ class ToolLoop(Loop[SessionResult]):
             read=lambda completion: self._read(completion, final=final),
             attempts=after or 0,
             rejects=lambda act: CUT_OFF if act.is_cut_off and not final else None,
-            most=max(1, buffer.room),
+            most=max(1, most),
             least=1,
             bound=buffer.tokens,
             near=0,

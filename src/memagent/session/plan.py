@@ -33,6 +33,7 @@ class ToolSettings(Settings):
     max_summaries: int = Field(default=7, ge=0)
     max_steps: int = Field(default=100, gt=0)
     summary_tokens: int | None = Field(default=None, gt=0)
+    reply_tokens: int | None = Field(default=None, gt=0)
     protocol: Protocol = "native"
     instructions: str = ""
     early: float | None = Field(default=None, gt=0, lt=1)
@@ -119,6 +120,7 @@ class ToolPlan(Plan):
             summary_tokens=settings.summary_tokens,
             tools=[*self.tools.specs, READ_ARCHIVED],
             idempotent={READ_ARCHIVED.name, *(t.name for t in self.tools.values() if t.idempotent)},
+            writes={t.name for t in self.tools.values() if t.idempotent and not t.read_only},
             native=settings.protocol == "native",
             prompts=self.prompts,
             sampling=settings.sampling,
@@ -138,6 +140,8 @@ class ToolPlan(Plan):
             mode="json",
             include={"summary_tokens", "protocol", "instructions", "early", "sampling", "seed"},
         )
+        if self.settings.reply_tokens is not None:  # runs of earlier versions have no such entry
+            settings["reply_tokens"] = self.settings.reply_tokens
         return {
             "agent": "tools",
             "questions": [self.task],

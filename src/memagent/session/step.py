@@ -81,7 +81,7 @@ class ToolCalls:
 
     async def run(self, step: int, calls: tuple[ToolCall, ...]) -> list[ToolOutput]:
         """Runs the calls of one reply: concurrently if none of them changes anything, else one after the other."""
-        if calls and all(self._idempotent(call) for call in calls):
+        if all(c.name not in self._tools or self._tools[c.name].read_only for c in calls):
             return await together(self._once(step, *numbered) for numbered in enumerate(calls))
         return [await self._once(step, *numbered) for numbered in enumerate(calls)]
 

@@ -40,30 +40,46 @@ def prompt_bound(
 ) -> int:
     """An upper bound on the tokens of a rendered prompt: `TokenCounter.count_messages` without a chat template.
 
-    Contents are counted as texts. Tools and calls are counted as indented JSON, the longest form that templates use;
-    or as compact JSON plus two tokens for each line end with its indentation, if that is less.
+    Tools and calls are counted as indented JSON, the widest form that templates write them in; or as compact JSON and
+    two tokens for each line end with its indentation, where that is less.
     """
-    count, bound = counter.count, REQUEST_ALLOWANCE
+    bound = REQUEST_ALLOWANCE
     for message in messages:
-        bound += count(message.content) + MESSAGE_ALLOWANCE
-        for call in message.tool_calls:
-            values = call.values()
-            # The arguments as sent too: a server may treat them as text.
-            forms = ({call.name: values}, {call.name: call.arguments})
-            bound += CALL_ALLOWANCE + ARGUMENT_ALLOWANCE * len(values) + byte_count(call.id)
-            bound += max(_count_json(count, form) for form in forms)
-            bound += _count_json(count, call.extra) if call.extra else 0
-        bound += byte_count(message.tool_call_id or "")
-        bound += _count_json(count, message.extra) if message.extra else 0
+        bound += message_bound(counter.count, message)
     if tools:
-        bound += TOOLS_ALLOWANCE + _count_json(count, [tool.to_openai() for tool in tools])
+        wide, compact = _write_json([tool.to_openai() for tool in tools])
+        most = min(counter.count(wide), counter.count(compact) + 2 * wide.count("\n"))
+        bound += TOOLS_ALLOWANCE + min(most, byte_count(compact))
     return bound
 
 
-def _count_json(count: Callable[[str], int], value: object) -> int:
-    wide, compact = (json.dumps(value, indent=indent, ensure_ascii=False) for indent in (4, None))
+def message_bound(count: Callable[[str], int], message: Message) -> int:
+    """An upper bound on the tokens of one message in a rendered prompt: all of its texts are counted at once."""
+    bound = MESSAGE_ALLOWANCE + byte_count(message.tool_call_id or "")
+    if not message.tool_calls and not message.extra:
+        return bound + count(message.content)
+    texts, lines = [message.content], 0
+    extras = [message.extra]
+    for call in message.tool_calls:
+        values = call.values()
+        # The arguments as sent too: a server may treat them as text.
+        (wide, read), (_, sent) = (_write_json({call.name: v}) for v in (values, call.arguments))
+        texts.append(max(read, sent, key=byte_count))
+        lines += wide.count("\n")
+        bound += CALL_ALLOWANCE + ARGUMENT_ALLOWANCE * len(values) + byte_count(call.id)
+        extras.append(call.extra)
+    for wide, compact in map(_write_json, filter(None, extras)):
+        texts.append(compact)
+        lines += wide.count("\n")
+    text = "\n".join(texts)
     # The bytes make up for the white space: three or four of them are a token.
-    return min(count(wide), byte_count(compact), count(compact) + 2 * wide.count("\n"))
+    return bound + min(count(text) + 2 * lines, byte_count(text))
+
+
+def _write_json(value: object) -> tuple[str, str]:
+    """Indented and compact."""
+    wide, compact = (json.dumps(value, indent=indent, ensure_ascii=False) for indent in (4, None))
+    return wide, compact
 
 
 class ByteBound:
@@ -76,6 +92,7 @@ class ByteBound:
     """
 
     name = "utf8-bytes"
+    exact = False
     control_tokens: frozenset[str] = frozenset()
 
     count = staticmethod(byte_count)

@@ -52,6 +52,7 @@ class Tiktoken:
         TokenizerError: tiktoken is not installed, the name is unknown, or its vocabulary is not in the cache.
     """
 
+    exact = False
     count_messages = prompt_bound
 
     def __init__(self, encoding: str | Encoding) -> None:

@@ -33,12 +33,15 @@ class Tool:
     run: Run
     idempotent: bool = False
     """Running it twice has the same effect as running it once, so it may be rerun after a kill."""
+    read_only: bool = False
+    """It changes nothing, so it is idempotent too: calls of one reply to such tools run at once."""
     timeout: float = 60.0
     """Seconds after which a call is abandoned and the model told so; infinity means no limit."""
     final: bool = False
     """Its result is the answer and ends the session."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "idempotent", self.idempotent or self.read_only)
         # NaN is not above 0.
         if not self.timeout > 0:
             raise ConfigError(

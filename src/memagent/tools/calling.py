@@ -21,6 +21,9 @@ logger = logging.getLogger("memagent")
 GRACE = 1.0
 """Seconds that a tool gets to end after its timeout or the caller's cancellation, before it is abandoned."""
 
+RESULT_CHARS = 2_000_000
+"""Of a result: far over any window, so that a model reads it in parts. What is behind them is not kept."""
+
 
 class Toolset(Mapping[str, Tool]):
     """Tools by name.
@@ -73,7 +76,7 @@ class Toolset(Mapping[str, Tool]):
             text: Any = await _in_time(one, read_arguments(call.arguments))
             if not isinstance(text, str):
                 raise TypeError(f"it returned {quote(text)} where a text is expected")  # noqa: TRY301 - a result
-            return ToolOutput(repair_surrogates(text))
+            return ToolOutput(repair_surrogates(_cut(text)))
         except BadArguments as error:
             wrong = f"{clip(call.name, 64)}: {message(error)}"
         except ToolError as error:
@@ -90,6 +93,16 @@ class Toolset(Mapping[str, Tool]):
         meant = f" Did you mean {close[0]!r}?" if close else ""
         names = clip(", ".join(self._tools), 1000)
         raise BadArguments(f"there is no such tool.{meant} The tools are: {names}")
+
+
+def _cut(text: str) -> str:
+    """The text, or its beginning and what is missing."""
+    if (more := len(text) - RESULT_CHARS) <= 0:
+        return text
+    return (
+        f"{text[:RESULT_CHARS]}\n[the result was cut here: its last {more:,} characters were not kept; ask for less at "
+        f"a time]"
+    )
 
 
 def read_arguments(text: str) -> dict[str, Any]:

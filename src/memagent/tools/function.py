@@ -31,6 +31,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     idempotent: bool = False,
+    read_only: bool = False,
     timeout: float = 60.0,
     process: bool = False,
 ) -> Tool: ...
@@ -41,6 +42,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     idempotent: bool = False,
+    read_only: bool = False,
     timeout: float = 60.0,
     process: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
@@ -50,6 +52,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     idempotent: bool = False,
+    read_only: bool = False,
     timeout: float = 60.0,
     process: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
@@ -58,7 +61,7 @@ def tool(
     The type hints become the JSON schema, and are used to check and convert a model's arguments: defaults,
     Enums, models, dates and everything else pydantic supports. Parameters are described by the docstring's `Args:`, or
     by `Annotated[str, Field(description=...)]`, which takes precedence. The model gets text verbatim, and other values
-    as as JSON.
+    as as as JSON.
 
     An async function runs on the event loop, any other in a separate thread. A thread can't be killed: if such
     a function exceeds its timeout, the model is told so, but the function keeps running. One that may take
@@ -69,6 +72,7 @@ def tool(
         name: the name that the model uses; by default the function's.
         description: the description for the model; by default the docstring's first paragraph.
         idempotent: running it twice has the same effect as running it once.
+        read_only: it changes nothing, so several calls may run at once.
         timeout: seconds until a call is abandoned, including the wait for a free process.
         process: runs it in another process, which must be able to import it. That process keeps its globals between
             calls, and calls may go to different processes.
@@ -82,6 +86,7 @@ def tool(
             name=name,
             description=description,
             idempotent=idempotent,
+            read_only=read_only,
             timeout=timeout,
             process=process,
         )
@@ -100,7 +105,7 @@ def tool(
             f"{function.__qualname__} cannot be a tool: its {first['loc'][0]} {clip(repr(first['input']), 200)} is "
             f"invalid ({first['msg']}); give name= with 1 to 64 letters, digits, '_' or '-'"
         ) from error
-    return Tool(spec, run, idempotent=idempotent, timeout=timeout)
+    return Tool(spec, run, idempotent=idempotent, read_only=read_only, timeout=timeout)
 
 
 @dataclass(frozen=True)

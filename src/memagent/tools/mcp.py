@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
     from mcp_types import Tool as ServedTool
 
+logger = logging.getLogger("memagent")
+
 NAME_CHARS = 64
 """The longest tool name that models' servers accept."""
 HTTP_SECONDS = 30.0
@@ -32,10 +35,10 @@ class McpServer:
     """An MCP server: `async with McpServer.stdio("uvx", "some-server") as server: Toolset(server.tools)`.
 
     Works with `with` and `async with`, and its tools with the sync API: the connection lives in memagent's
-    background thread. It isn't reopened if it breaks; calls then fail, and the model is told so.
+    background thread. The call during which it breaks fails, and the model is told so; the next one makes it again.
 
     A server sees what a model sends it, and its descriptions become part of the prompt. The server
-    declares whether a tool is idempotent (`idempotentHint`, `readOnlyHint`).
+    idempotent or read-only is what the server says of it (`idempotentHint`, `readOnlyHint`).
 
     Use `stdio` or `http` to make one.
     """
@@ -152,7 +155,7 @@ class McpServer:
             raise ConfigError(f"{self._who} is already open; create another McpServer")
         self._connection = Connection(self._who, self._connect, self._connect_timeout)
         try:
-            served = await in_background(self._connection.open())
+            served = self._choose(await in_background(self._connection.open()))
             names = valid_names([tool.name for tool in served], self._prefix)
             self._tools = [
                 _tool(self._connection, tool, name, self._timeout)
@@ -162,6 +165,14 @@ class McpServer:
             await self.aclose()
             raise
         return self
+
+    def _choose(self, served: list[ServedTool]) -> list[ServedTool]:
+        """The tools that can be called."""
+        tasks = [t for t in served if t.execution and t.execution.task_support == "required"]
+        if tasks:
+            names = [tool.name for tool in tasks]
+            logger.warning("%s: %r run as tasks only, so they are left out", self._who, names)
+        return [tool for tool in served if tool not in tasks]
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
@@ -213,8 +224,11 @@ def _tool(connection: Connection, served: ServedTool, name: str, timeout: float)
         description=served.description or served.title or "",
         parameters=served.input_schema,
     )
-    idempotent = bool(hints and (hints.idempotent_hint or hints.read_only_hint))
-    return Tool(spec, run, idempotent=idempotent, timeout=timeout)
+    idempotent, read_only = (
+        bool(hints and hint)
+        for hint in (hints and hints.idempotent_hint, hints and hints.read_only_hint)
+    )
+    return Tool(spec, run, idempotent=idempotent, read_only=read_only, timeout=timeout)
 
 
 def result_text(result: CallToolResult) -> str:

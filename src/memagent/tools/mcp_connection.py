@@ -8,7 +8,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from memagent.errors import ConfigError, MemagentError, ToolError
@@ -74,6 +74,9 @@ class Connection:
         self._client: Client | None = None
         self._ending = asyncio.Event()
         self._holding: asyncio.Task[BaseException | None] | None = None
+        self._mending = asyncio.Lock()
+        self._doubted = False
+        """A call failed, so that the connection may be broken."""
 
     async def open(self) -> list[ServedTool]:
         """Connects, and lists the server's tools.
@@ -100,11 +103,13 @@ class Connection:
             await asyncio.wait([self._holding])
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        """Calls a tool. Cancelling cancels it at the server.
+        """Calls a tool. Cancelling cancels it at the server. A connection that broke before is made again, once a call.
 
         Raises:
             ToolError: the server has ended, or refuses.
         """
+        if self._holding is not None and not self._ending.is_set():
+            await self._mend(self._holding)
         if self._client is None or self._holding is None or self._ending.is_set():
             raise ToolError(f"the connection to {self._who} is closed, so its tools cannot be used")
         work = asyncio.ensure_future(self._client.call_tool(name, dict(arguments)))
@@ -114,12 +119,34 @@ class Connection:
             if not work.done() or work.cancelled():
                 raise ToolError(f"the connection to {self._who} ended while it ran")
             if error := work.exception():
+                self._doubted = True
                 raise ToolError(f"{self._who}: {_reason(error)}") from error
             return work.result()
         finally:
             work.cancel()
             # Retrieved, so that it isn't reported as never retrieved.
             work.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _mend(self, holding: asyncio.Task[BaseException | None]) -> None:
+        """Connects again where the connection is gone, or was doubted and does not list its tools any more."""
+        async with self._mending:
+            if self._holding is not holding:  # by another call
+                return
+            if self._doubted and self._client is not None:
+                with suppress(Exception):
+                    async with asyncio.timeout(self._timeout):
+                        await self._client.list_tools(cursor=None)
+                    self._doubted = False
+            if not self._doubted and not holding.done():
+                return
+            holding.cancel()
+            await asyncio.wait([holding])
+            logger.warning("connecting to %s again", self._who)
+            try:
+                await self.open()
+            except ConfigError as error:
+                raise ToolError(str(error)) from error
+            self._doubted = False
 
     async def _hold(
         self, log: Log, opened: asyncio.Future[list[ServedTool]]

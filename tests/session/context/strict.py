@@ -78,7 +78,8 @@ def lay_out(**settings: Any) -> Layout:
     usual: dict[str, Any] = {
         "prompt": (system(), user("the task")), "prompts": SHORT, "counter": ByteBound(), "archive": FileArchive(),
         "neutraliser": Neutraliser(SHORT.tags.names), "spoken": Neutraliser(None), "tools": (), "native": True,
-        "can_read": False, "idempotent": frozenset({"look"}), "window": 3000, "most": 8192, "summary_tokens": None,
+        "can_read": False, "idempotent": frozenset({"look"}),
+        "writes": frozenset(), "window": 3000, "most": 8192, "summary_tokens": None,
     }  # fmt: skip
     return Layout(**usual | settings).measure()
 

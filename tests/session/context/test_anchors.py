@@ -12,7 +12,7 @@ from tests.session.context.strict import acts, call, opened, result, system, use
 from memagent.errors import WindowTooSmall
 from memagent.messages import ChatRequest, Message, ToolSpec, Usage
 from memagent.models.scripted import ScriptedModel
-from memagent.session.context.anchors import Anchors
+from memagent.session.context.anchors import Anchor, Anchors
 from memagent.session.context.buffer import SummaryBuffer
 from memagent.tokens import TokenCounter, TokenizerFile
 from memagent.tokens.byte_bound import ByteBound
@@ -40,6 +40,7 @@ class Truth(ByteBound):
     """Counts as a server with the model's own template."""
 
     name = "truth"
+    exact = True
 
     def count_messages(
         self,
@@ -166,12 +167,16 @@ def test_what_is_counted_is_never_less_than_it_takes(
     messages = prompt(*one)
     first = messages[: 2 * max(1, reported // 2)]
     took = Truth().count_messages(first, tools=TOOLS)
-    anchors = Anchors().with_report(first, took, counter.count_messages(first, tools=TOOLS), 10**6)
+    counted = counter.count_messages(first, tools=TOOLS)
+    opening = Anchor(first[:2], counter.count_messages(first[:2], tools=TOOLS))
+    anchors = Anchors((opening,)).with_prompt(first, 0, counted, took, 10**6)
     longer = (*messages[:1], user(f"{one[1]}\n\nPart 2."), *messages[2:])
     for later in (messages, first, longer, prompt(*one[:2], *other), prompt(*other)):
         counted = counter.count_messages(later, tools=TOOLS)
-        bound = anchors.bound(later, counted, counter)
-        assert Truth().count_messages(later, tools=TOOLS) <= bound <= counted
+        low, bound = anchors.bounds(later, counter.count, exact=exact) or (0, counted)
+        assert Truth().count_messages(later, tools=TOOLS) <= bound
+        assert not exact or low <= Truth().count_messages(later, tools=TOOLS)
+        assert bound <= counted or later[:2] == prompt(*other)[:2]  # no session changes its prompt
 
 
 async def test_what_does_not_fit_says_so_before_anything_is_sent() -> None:

@@ -105,7 +105,7 @@ async def test_little_beside_a_turn_that_waits_is_not_worth_a_summary() -> None:
     assert await buffer.compact() is None
 
 
-@pytest.mark.parametrize("size", [400, 2800], ids=["dropped", "shown-again"])
+@pytest.mark.parametrize("size", [400, 2800], ids=["short", "long"])
 async def test_a_last_turn_that_is_not_summarised_makes_nothing_stale(size: int) -> None:
     """It would take the only copy of a result with it."""
     fact = "THE FACT IS 42. " * (size // 16)
@@ -118,7 +118,7 @@ async def test_a_last_turn_that_is_not_summarised_makes_nothing_stale(size: int)
     last = sum(message.role == "tool" for message in buffer.messages) - 1
     report = await buffer.compact()
     assert report is not None
-    assert report.changes[-1].what == ("dropped" if size == 400 else "shown_again")
+    assert report.changes[-1].what == "shown_again"
     assert report.changes[-1].turn == last
     shown = [m.content for request in model.requests for m in request.messages]
     assert sum(text.count("THE FACT IS 42") for text in shown) >= size // 16
@@ -126,7 +126,7 @@ async def test_a_last_turn_that_is_not_summarised_makes_nothing_stale(size: int)
     assert not any("[again" in text for text in shown)
 
 
-async def test_earlier_repetition_still_counts_where_the_last_turn_is_dropped() -> None:
+async def test_earlier_repetition_still_counts_beside_a_summary() -> None:
     buffer = await opened(model := ScriptedModel(["first"]), working_context=4096)
     for text in ("old " * 100, "new " * 100):
         await step(buffer, 900, text)
@@ -134,7 +134,7 @@ async def test_earlier_repetition_still_counts_where_the_last_turn_is_dropped() 
     report = await buffer.compact()
     assert report is not None
     assert [(c.what, c.turn) for c in report.changes if c.what == "stale"] == [("stale", 0)]
-    assert report.changes[-1].what == "dropped"
+    assert report.changes[-1].what == "summarised"
     shown = "".join(m.content for m in model.requests[0].messages)
     assert ("new new" in shown, "old old" in shown) == (True, False)
 
@@ -213,11 +213,16 @@ def left(parts: Split) -> list[int]:
     return [] if parts.left is None else [parts.left.number]
 
 
-def test_an_idempotent_turn_is_dropped() -> None:
-    parts = divide(laid_out(("do", 600), ("look", 600)))
+@pytest.mark.parametrize("name", ["look", "do"])
+def test_a_turn_is_not_dropped_whatever_its_tools_are(name: str) -> None:
+    """It was paid for: dropped, it would be called again."""
+    parts = divide(laid_out(("do", 600), (name, 600)))
+    assert parts is not None
+    assert (numbers(parts.summarised), left(parts)) == ([0, 1], [])
+    parts = divide(laid_out(("do", 1000), (name, 2000)))
     assert parts is not None
     assert (numbers(parts.summarised), left(parts)) == ([0], [1])
-    assert (parts.kept, parts.again) == ((), "")
+    assert "1...." in parts.again
 
 
 def test_one_that_could_never_fit_is_shown_again() -> None:

@@ -5,6 +5,7 @@ import re
 
 import pytest
 from tests.session.context.strict import (
+    SHORT,
     TOOLS,
     acts,
     call,
@@ -13,6 +14,7 @@ from tests.session.context.strict import (
     opened,
     result,
     step,
+    system,
     user,
 )
 
@@ -20,6 +22,7 @@ from memagent.errors import CompactionFailed, ModelError
 from memagent.messages import ChatRequest, Completion, FinishReason
 from memagent.models.scripted import ScriptedModel
 from memagent.session.context.archive import READ_ARCHIVED, FileArchive
+from memagent.session.context.buffer import SummaryBuffer
 
 SUMMARY = "<summary>What was found.</summary>"
 
@@ -189,18 +192,13 @@ async def test_compact_forget_reread_loops() -> None:
     assert 'read: look({"n": 1})' in shown
 
 
-async def test_a_dropped_reading_is_pending_and_the_next_one_of_it_stays() -> None:
+async def test_the_reading_that_made_the_context_overflow_is_lost() -> None:
     buffer = await opened(ScriptedModel(good), working_context=8192)
     number = await fill(buffer) - 1
     report = await buffer.compact()
     assert report is not None
-    assert [c.what for c in report.changes].count("dropped") == 1
-    assert f'pending: look({{"n": {number}}})' in buffer.messages[1].content
-    await step(buffer, number, "result again")
-    assert buffer.messages[-1].content == "result again"
-    while not buffer.due:
-        await step(buffer, buffer.tokens, f"{buffer.tokens}".ljust(400), "do")
-    await buffer.compact()
+    assert report.changes[-1].what == "shown_again"
+    assert f"-> result {number} ..." in buffer.messages[1].content
     assert f'read: look({{"n": {number}}})' in buffer.messages[1].content
     assert "pending" not in buffer.messages[1].content
 
@@ -260,3 +258,56 @@ async def test_a_users_message_that_overflows_stays() -> None:
     assert text.endswith(" now")
     whole = await asyncio.to_thread(archive.get, report.changes[1].handle)
     assert len(whole) == 6011
+
+
+async def test_what_the_user_said_later_vanishes() -> None:
+    wish = "Only pages in German, please; and never touch the file <b>secrets.txt</b>."
+    model = ScriptedModel(good)
+    buffer = await opened(model)
+    await step(buffer, 0, "small", "do")
+    await buffer.append(user("An early word. " * 30))
+    await step(buffer, 1, "small", "do")
+    await buffer.append(user("A call could not be read."), ok=False)
+    await step(buffer, 1, "small", "do")
+    await buffer.append(user(wish))
+    for _ in range(3):
+        await fill(buffer, "do")
+        await buffer.compact()
+        assert sum(message.content.count(wish) for message in buffer.messages) == 1
+        assert "could not be read" not in buffer.messages[1].content
+        assert not buffer.due
+    await buffer.append(user("Now in French."))
+    await fill(buffer)
+    await buffer.compact()
+    text = buffer.messages[1].content
+    assert text.index(wish) < text.index("Now in French.")
+
+
+@pytest.mark.parametrize("size", [300, 3000, 30_000])
+async def test_a_long_message_of_the_user_stays_as_far_as_there_is_room(size: int) -> None:
+    archive = FileArchive()
+    buffer = await opened(ScriptedModel(good), archive=archive, max_summaries=99)
+    await step(buffer, 0, "small", "do")
+    await buffer.append(user("please ".ljust(size, ".") + " now"))
+    for _ in range(3):
+        await fill(buffer, "do")
+        await buffer.compact()
+        assert "please ." in buffer.messages[1].content
+        assert ". now" in buffer.messages[1].content
+        assert not buffer.due
+        await step(buffer, 1, "x" * 2000, "do")  # what is shown again has to fit beside it
+    assert ("please ".ljust(size, ".") in buffer.messages[1].content) == (size == 300)
+
+
+async def test_a_system_message_in_mid_conversation_is_refused_by_templates() -> None:
+    buffer = SummaryBuffer(model := ScriptedModel(good), prompts=SHORT, working_context=3000)
+    await buffer.open([system(), user("the task"), system("Also: be brief.")])
+    await step(buffer, 0, "small", "do")
+    await buffer.append(system("Answer in German from now on."))
+    check_strictly(buffer.messages)
+    assert buffer.messages[-1] == user("Answer in German from now on.")
+    await fill(buffer, "do")
+    await buffer.compact()
+    check_strictly(buffer.messages)
+    check_strictly(model.requests[0].messages)
+    assert "Answer in German from now on." in buffer.messages[1].content

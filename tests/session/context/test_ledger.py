@@ -30,10 +30,9 @@ def test_read_done_and_pending_are_told_apart() -> None:
     assert lines(ledger) == ['read: look({"a": 1})', "done: do({}) -> bought 3 of them", "pending: do({})"]  # fmt: skip
 
 
-def test_dropped_turns_are_pending_until_they_are_seen() -> None:
-    ledger = Ledger().with_turns([turn("look")], READS, dropped=True)
-    assert lines(ledger) == ["pending: look({})"]
-    assert lines(ledger.with_turns([turn("look")], READS)) == ["read: look({})"]
+def test_writes_are_told_from_readings() -> None:
+    done = Ledger().with_turns([turn("look"), turn("save")], READS | {"save"}, frozenset({"save"}))
+    assert lines(done) == ["read: look({})", "wrote: save({})"]
 
 
 def test_the_same_call_is_listed_once_as_the_newest() -> None:

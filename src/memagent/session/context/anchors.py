@@ -1,95 +1,131 @@
-"""Counts prompts from a server's reports: the last report, plus a bound on what was appended since.
+"""Prompts counted from one whose tokens are known, and a bound on what was appended since.
 
-A counter without the model's chat template overstates tools and calls severalfold. A server reports a prompt's
-tokens, and every later prompt starts with that one, so only what follows must be bounded.
+Nearly every prompt of a session begins with an earlier one. What that took was reported by the server, or counted
+once; so a step costs no more than counting its new texts, however long the prompt is (ADR 0018).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from memagent.budget import JOINT_SLACK
 from memagent.messages import Message
-from memagent.tokens.base import TokenCounter
-from memagent.tokens.byte_bound import ByteBound, byte_count
+from memagent.tokens.byte_bound import byte_count, message_bound
 
 BYTES_PER_TOKEN = 16
 """With every common vocabulary, texts take fewer bytes per token, except for long runs of one character: a lower
 report can't be for this prompt."""
 
 
-@dataclass(frozen=True)
-class Report:
-    """A server's report of a prompt's tokens."""
+@dataclass
+class Anchor:
+    """A prompt whose tokens are known, or bounded."""
 
     messages: tuple[Message, ...]
     tokens: int
-    counted: int
-    """The counter's count, which may be too high."""
+    low: int = 0
+    """Tokens that it takes at least, by the sizes of its texts."""
+    counted: int | None = None
+    """By the counter; None where it was not asked yet."""
+    reported: bool = False
+    """The server said so."""
+    least: int = 0
+    """The same but for `hidden`, whatever the tokenizer: as far as reports tell."""
+    hidden: int = 0
+    """Bytes of other fields in it: templates may leave out earlier reasoning, which is what they mostly hold."""
 
-    def slack(self, messages: Sequence[Message], *, exact: bool) -> int | None:
-        """Bytes of it that a prompt may no longer contain; None if the prompt doesn't start with it."""
+    def change(
+        self, messages: Sequence[Message], size: Callable[[str], int], *, exact: bool
+    ) -> int | None:
+        """Tokens that its messages take more in a prompt; None where that does not begin with them.
+
+        Texts may have changed since. What the old ones took is known where the counter has the tokenizer (`exact`);
+        else they are taken to be there still.
+        """
         if len(messages) < len(self.messages):
             return None
-        slack = 0
+        more = 0
         for old, new in zip(self.messages, messages, strict=False):
-            if (change := _change(old, new, exact=exact)) is None:
+            if old is new or old == new:
+                continue
+            who = (new.role, new.tool_call_id)
+            if old.role == "assistant" or (old.role, old.tool_call_id) != who:
                 return None
-            slack += change
-        return slack
+            if new.content.startswith(old.content):
+                more += size(new.content[len(old.content) :])
+            else:
+                more += size(new.content) - (size(old.content) if exact else 0)
+            more += JOINT_SLACK if exact else 0
+        return more
+
+    def begins(self, messages: Sequence[Message]) -> bool:
+        """Whether a prompt holds all of its texts and more."""
+        return self.change(messages, lambda text: 0, exact=False) == 0 and all(
+            new.content.startswith(old.content)
+            for old, new in zip(self.messages, messages, strict=False)
+            if old is not new
+        )
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """The reports from which later prompts are counted: the latest, and that of the shortest prompt."""
+    """The prompts that later ones are counted from: the shortest, the latest, and that which is being made."""
 
-    reports: tuple[Report, ...] = ()
+    known: tuple[Anchor, ...] = ()
 
-    def bound(self, messages: Sequence[Message], counted: int, counter: TokenCounter) -> int:
-        """An upper bound on the tokens of a prompt that the counter counts as `counted`. Blocks.
+    def bounds(
+        self, messages: Sequence[Message], size: Callable[[str], int], *, exact: bool
+    ) -> tuple[int, int] | None:
+        """Lower and upper bound on the tokens of a prompt; None where it begins with none of these.
 
-        A report covers the messages that it was made for. Some of their texts may have changed since: if the counter
-        has the tokenizer, the old ones' tokens are known; otherwise they are assumed to be still there.
+        The lower one is 0 without a tokenizer (`exact`).
         """
-        exact = counter.name != ByteBound.name
-        slacks = ((report.slack(messages, exact=exact), report) for report in self.reports)
-        fitting = [(slack, report) for slack, report in slacks if slack is not None]
-        if not fitting:
-            return counted
-        slack, report = min(fitting, key=lambda found: (found[0], -len(found[1].messages)))
-        more = report.tokens - report.counted
-        # The counter's own number is a bound too, unless it was below the report.
-        return counted + min(more + slack, max(more, 0))
+        found: list[tuple[int, int]] = []
+        for anchor in reversed(self.known):
+            if (change := anchor.change(messages, size, exact=exact)) is None:
+                continue
+            rest = messages[len(anchor.messages) :]
+            bound = anchor.tokens + change + sum(message_bound(size, m) for m in rest)
+            if not change and anchor.begins(messages):  # an earlier one says less of it
+                return anchor.low + sum(size(m.content) for m in rest), bound
+            found.append((0, bound))
+        return min(found, default=None)
 
-    def count_excess(self, messages: tuple[Message, ...]) -> int:
-        """Tokens by which the counter overstates a reported prompt; 0 if there is no report."""
-        found = (report for report in self.reports if report.messages == messages)
-        return next((report.counted - report.tokens for report in found), 0)
+    def at(self, messages: tuple[Message, ...], low: int, tokens: int) -> Anchors:
+        """The anchors with the prompt that is being made."""
+        return Anchors((*self.known, Anchor(messages, tokens, low=low)))
 
-    def with_report(
-        self, messages: tuple[Message, ...], tokens: int, counted: int, most: int
-    ) -> Anchors:
-        """The anchors plus a report, unless it can't be true: it exceeds the model's window (`most`), say."""
-        kept = [report for report in self.reports if report.slack(messages, exact=False) == 0]
-        least = max(1, _least(messages))
-        for report in kept:
-            # Templates may leave out earlier reasoning, which is what the other fields usually contain.
-            spare = sum(len(json.dumps(m.extra)) for m in report.messages if m.extra)
-            least = max(least, report.tokens + _least(messages[len(report.messages) :]) - spare)
-        if not least <= tokens <= most:
-            return self
-        return Anchors((*kept[:1], Report(messages, tokens, counted)))
-
-
-def _change(old: Message, new: Message, *, exact: bool) -> int | None:
-    """Bytes of a message's text that the prompt may no longer contain; None if another message is in its place."""
-    if old is new or old == new:
+    def excess(
+        self, messages: Sequence[Message], counter: Callable[[Sequence[Message]], int]
+    ) -> int:
+        """Tokens by which a counter of whole prompts overstates this one, as far as a report tells. Blocks."""
+        for anchor in reversed(self.known):
+            if anchor.reported and anchor.change(messages, len, exact=True) is not None:
+                if anchor.counted is None:
+                    anchor.counted = counter(anchor.messages)
+                return anchor.counted - anchor.tokens
         return 0
-    if old.role == "assistant" or (old.role, old.tool_call_id) != (new.role, new.tool_call_id):
-        return None
-    return 0 if exact or new.content.startswith(old.content) else byte_count(old.content)
 
+    def with_prompt(
+        self, messages: tuple[Message, ...], low: int, bound: int, said: int, most: int
+    ) -> Anchors:
+        """The anchors with a prompt that was sent, of `low` to `bound` tokens, or of those that the server says.
 
-def _least(messages: Sequence[Message]) -> int:
-    return sum(byte_count(message.content) for message in messages) // BYTES_PER_TOKEN
+        What it says is not believed where it cannot be true: it is over the model's window (`most`), or below what was
+        appended to an earlier report. Who counts for a silent server says the bound itself.
+        """
+        last = ([Anchor((), 0)] + [a for a in self.known if a.begins(messages)])[-1]
+        rest = messages[len(last.messages) :]
+        hidden = last.hidden + sum(len(json.dumps(m.extra)) for m in rest if m.extra)
+        least = last.least + sum(byte_count(m.content) for m in rest) // BYTES_PER_TOKEN
+        first, *_ = self.known
+        new = Anchor(messages, bound, low, least=least, hidden=hidden)
+        if said != bound and max(1, least - last.hidden) <= said <= most:
+            new.tokens = new.low = new.least = said
+            new.reported = True
+        if first.messages == messages:
+            new.counted = first.counted
+            return Anchors((new,))
+        return Anchors((first, new))

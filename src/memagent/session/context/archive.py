@@ -10,6 +10,7 @@ from typing import Protocol
 from memagent.chunking.fitting import ends
 from memagent.errors import UnknownHandle
 from memagent.messages import ToolSpec
+from memagent.session.context.anchors import BYTES_PER_TOKEN
 from memagent.tokens.base import TokenCounter
 from memagent.tools import Tool, tool
 
@@ -103,14 +104,14 @@ def read_archived(archive: Archive, counter: TokenCounter, limit: int) -> Tool:
                 f"there is nothing from {start} to {end}: the text has {len(text)} characters; give a start "
                 f"below that, and an end above the start"
             )
-        span = text[start:stop]
-        if counter.count(span) <= limit:
+        span = text[start : min(stop, start + BYTES_PER_TOKEN * limit)]
+        if len(span) == stop - start and counter.count(span) <= limit:
             return span
         room = limit - counter.count(_more(len(text), len(text), handle))
         chars = max(1, ends(span, room, counter, tail=False)[0])
         return span[:chars] + _more(start + chars, stop, handle)
 
-    return Tool(READ_ARCHIVED, tool(read).run, idempotent=True)
+    return Tool(READ_ARCHIVED, tool(read).run, read_only=True)
 
 
 def _more(start: int, end: int, handle: str) -> str:

@@ -22,7 +22,7 @@ from memagent.session.context.archive import READ_ARCHIVED, Archive, FileArchive
 from memagent.session.context.compaction import compact_state
 from memagent.session.context.layout import Layout, Past, State
 from memagent.session.context.summarise import Summariser
-from memagent.session.context.turns import join_users, neutralise, place_message
+from memagent.session.context.turns import as_user, join_users, neutralise, place_message
 from memagent.threads import in_thread
 from memagent.tools import Tool
 
@@ -56,21 +56,22 @@ class SummaryBuffer:
 
     Args:
         model: writes the summaries.
-        working_context: maximum tokens of prompt plus output, capped by the model's window. None
-            uses the model's window.
-        window: the model's window, for a model that doesn't report it.
-        max_summaries: maximum number of summaries.
-        summary_tokens: maximum tokens of a summary; by default an eighth of the working context, at least 64.
-        tools: the tools that the loop's requests offer (part of every prompt, including the summary's). If
-            `memagent.session.context.archive.READ_ARCHIVED` is among them, clipped texts say how to read the rest.
-        idempotent: names of tools that may be called twice: their turn is dropped if it overflows, and the
-            ledger lists them as read.
-        native: whether calls use the server's fields; False: the text of messages (`memagent.tools.protocol`).
-        prompts: the wording: a set, or its path; None uses memagent's.
-        archive: stores what leaves the context; by default a temporary file, deleted by `aclose`.
-        sampling: sampling of the summary calls.
-        seed: the summary calls' seeds are derived from it.
-        early: share of the limit at which a summary is started in the background (0.7, say); None waits until it
+        working_context: most tokens of prompt plus output; the model's window counts where it is smaller. None
+            takes the model's window.
+        window: the model's window, for a model that does not say it.
+        max_summaries: how often turns may be summarised.
+        summary_tokens: most tokens of a summary; by default an eighth of the working context, at least 64.
+        tools: what the requests of the loop offer (they are part of each prompt, and of the summary's). With
+            `memagent.session.context.archive.READ_ARCHIVED` among them, clipped texts say how to read the rest.
+        idempotent: names of the tools that may be called twice: a later call of the same arguments makes an earlier
+            result stale, and the ledger lists them as read.
+        writes: names of those of them that change something: the ledger lists them as written.
+        native: calls travel in fields of their own; False: in the text of messages (`memagent.tools.protocol`).
+        prompts: the wording: a set, or the path of one; None takes memagent's own.
+        archive: keeps what leaves the context; by default a temporary file that goes with `aclose`.
+        sampling: of the summary calls.
+        seed: the summary calls' seeds are made from it.
+        early: share of the limit from which a summary is begun in the background (0.7, say); None waits until it
             is due.
         log: log of the run that the summaries belong to: they are committed, and returned when it is replayed.
 
@@ -88,6 +89,7 @@ class SummaryBuffer:
         summary_tokens: int | None = None,
         tools: Sequence[ToolSpec] = (),
         idempotent: Collection[str] = frozenset(),
+        writes: Collection[str] = (),
         native: bool = True,
         prompts: SessionPrompts | str | PathLike[str] | None = None,
         archive: Archive | None = None,
@@ -122,6 +124,7 @@ class SummaryBuffer:
             native=native,
             can_read=any(tool.name == READ_ARCHIVED.name for tool in tools),
             idempotent=frozenset(idempotent),
+            writes=frozenset(writes),
             summary_tokens=summary_tokens,
         )
         self._calls = partial(Caller, model, sampling=sampling or Sampling(), seed=seed, log=log)
@@ -144,7 +147,8 @@ class SummaryBuffer:
         async with self._lock:
             if self._opened is not None:
                 raise ConfigError("this buffer is already open: create another for another session")
-            prompt = tuple(Message.from_openai(message) for message in messages)
+            given = tuple(Message.from_openai(message) for message in messages)
+            prompt = (*given[:1], *map(as_user, given[1:]))
             working_context, window = self._sizes
             said = None if self._log else await self._model.window()
             most = min((size for size in (said, window) if size is not None), default=None)
@@ -178,11 +182,12 @@ class SummaryBuffer:
         """Appends a message; missing and repeated ids are repaired, control tokens neutralised.
 
         Args:
-            message: an assistant, tool or user message; mappings are in OpenAI's form.
-            ok: False marks a tool message as a failure, which does not supersede an earlier result.
-            usage: usage of the reply that the assistant message came from: later prompts are counted from its
-                `prompt_tokens`. Only if the request had `messages` and `tools` and nothing else that changes the
-                prompt (`thinking`).
+            message: an assistant's, a tool's or a user's; a mapping is one in OpenAI's form. A system message becomes a
+                user's.
+            ok: False marks a tool's message as a failure, which takes the place of no earlier result, and a user's as
+                a note of the loop: it is summarised, where the user's words stay.
+            usage: of the reply that an assistant's message is: later prompts are counted from its `prompt_tokens`. Only
+                for a request that held `messages` and `tools` and nothing else that changes the prompt (`thinking`).
 
         Raises:
             ConfigError: the buffer isn't open, or this isn't a message.
@@ -192,16 +197,17 @@ class SummaryBuffer:
             opened = self._ready
             layout, state = opened.layout, opened.state
             given = Message.from_openai(message)
-            if usage is not None and given.role == "assistant":
-                anchors = layout.anchors.with_report(
-                    state.messages, usage.prompt_tokens, state.counted, layout.most
-                )
-                layout = replace(layout, anchors=anchors)
+            if given.role == "tool":
+                counts = layout.at(state)
+            else:  # the prompt so far was sent
+                said = usage.prompt_tokens if usage and given.role == "assistant" else 0
+                known = (state.messages, state.low, state.tokens, said, layout.most)
+                counts = layout = replace(layout, anchors=layout.anchors.with_prompt(*known))
 
             def add() -> State:
                 safe = neutralise(given, layout.neutraliser, layout.spoken)
                 turns = place_message(state.turns, safe, opened.number, layout.prompts, ok=ok)
-                return layout.state(state.past, turns)
+                return counts.state(state.past, turns, head=state.head)
 
             opened.state = await count_in_thread(self._model.name, add)
             opened.layout = layout
@@ -275,7 +281,7 @@ class SummaryBuffer:
 
         Raises:
             CompactionFailed: there was no usable summary after two retries, or less than a tenth of the working context
-                could be could be freed.
+                could be could be could be freed.
             OutOfSummaries: a summary is needed, but `max_summaries` have been written.
             ModelError: a summary call failed.
             LimitReached: a summary call would exceed a usage limit.
@@ -287,7 +293,7 @@ class SummaryBuffer:
             if not self.due and not force:
                 return None
             found = await compact_state(
-                opened.layout,
+                opened.layout.at(opened.state),
                 opened.summariser,
                 opened.state,
                 max_summaries=self._max,
@@ -296,6 +302,7 @@ class SummaryBuffer:
             if found is None:
                 return None
             opened.state, report = found
+            opened.layout.forget(opened.state)
             await opened.summariser.forget()
             opened.summariser.usage, opened.summariser.retried = Usage(), []
             return report

@@ -14,10 +14,11 @@ from memagent.session.context.tiers import (
     clip_text,
     clip_turn,
     drop_repetition,
+    keep_said,
     lighten,
     show_again,
 )
-from memagent.session.context.turns import ToolResult, Turn
+from memagent.session.context.turns import Turn
 from memagent.threads import in_thread
 
 
@@ -36,7 +37,7 @@ async def compact_state(
 
     Returns and raises the same as `SummaryBuffer.compact`, plus the new state.
     """
-    work = _Work(layout, before, max_summaries)
+    work = _Work(layout, before, before, max_summaries)
     begun = await summariser.find_begun()
     if begun is not None:
         state, summary = begun
@@ -76,6 +77,7 @@ class _Work:
     """A compaction in progress."""
 
     layout: Layout
+    before: State
     state: State
     max_summaries: int
     tiers: list[Tier] = field(default_factory=list[Tier])
@@ -100,19 +102,17 @@ class _Work:
             self.tiers.append("summary")
             conversations = (*self.summary.conversations, *summary.conversations)
             self.summary = replace(summary, conversations=conversations)
-            dropped = (parts.left,) if parts.left is not None and not parts.again else ()
-            repeated = (parts.left,) if parts.left is not None and parts.again else ()
-            for turn in (*parts.summarised, *dropped):
-                text = layout.transcript(turn)
-                size, handle = layout.counter.count(text), layout.archive.put(text)
-                what = "dropped" if turn is parts.left else "summarised"
-                self.changes.append(turn.change(what, size, 0, handle))
-            ledger = past.ledger.with_turns((*parts.summarised, *repeated), layout.idempotent)
-            ledger = ledger.with_turns(dropped, layout.idempotent, dropped=True)
+            for turn in parts.summarised:
+                size, handle = layout.turn_size(turn), layout.archive.put(layout.transcript(turn))
+                self.changes.append(turn.change("summarised", size, 0, handle))
+            gone = parts.summarised if parts.left is None else (*parts.summarised, parts.left)
+            ledger = past.ledger.with_turns(gone, layout.idempotent, layout.writes)
             ledger = ledger.within(layout.ledger, layout.counter, layout.neutraliser)
-            past = Past(past.stage + 1, summary.text, ledger, parts.again)
+            said = keep_said(layout, past, parts.summarised)
+            past = Past(past.stage + 1, summary.text, ledger, parts.again, said)
         self.changes += parts.changes
-        self.state = layout.state(past, parts.kept)
+        below = min(layout.limit, self.before.tokens - layout.progress + 1)
+        self.state = layout.state(past, parts.kept, below=below)
 
 
 async def _make_room(work: _Work, summariser: Summariser) -> bool:
@@ -138,7 +138,7 @@ def _choose(layout: Layout, state: State) -> Split | None:
     """The cheap tiers if they are enough, else which turns leave; None if that gains too little. Blocks."""
     if (light := lighten(layout, state)) is not None:
         return light
-    # The last turn may leave unsummarised, so it must not make results stale: the only copy might go with it.
+    # The last turn may be shown clipped: it makes nothing stale, or takes the only copy with it.
     older, changes = drop_repetition(layout, state.turns[:-1])
     turns = (*older, *state.turns[-1:])
     over = turns and state.tokens >= layout.limit
@@ -172,13 +172,9 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
         return _keep_said(layout, past, older, last)
     if not older:
         return _alone(layout, past, last)
-    if last.results and all(call.name in layout.idempotent for call in last.head.tool_calls):
-        # A turn that could never fit after a summary would be repeated and dropped again and again.
-        if layout.base + _size(layout, last) < layout.limit:
-            return Split(summarised=older, left=last)
-    elif layout.fits(layout.ask(past, turns)):
+    if layout.fits(layout.ask(past, turns)):
         return Split(summarised=turns)
-    text, change = show_again(layout, last)
+    text, change = show_again(layout, last, sum(map(layout.size, keep_said(layout, past, older))))
     return Split(summarised=older, left=last, again=text, changes=(change,))
 
 
@@ -199,7 +195,7 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
         return Split(summarised=older, kept=(last,))
     most = layout.again if summary else layout.calm - layout.state(past, ()).tokens
     text, handle = clip_text(layout, last.head.content, most)
-    before, after = layout.counter.count(last.head.content), layout.counter.count(text)
+    before, after = layout.size(last.head.content), layout.size(text)
     changes = (last.change("clipped", before, after, handle),) if text != last.head.content else ()
     kept = Turn(last.number, Message(role=last.head.role, content=text)) if changes else last
     tiers: tuple[Tier, ...] = () if summary else ("clip",)
@@ -208,8 +204,7 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
 
 def _alone(layout: Layout, past: Past, last: Turn) -> Split:
     """It is the only turn: its results are clipped, and if that isn't enough it is summarised."""
-    bare = replace(last, results=(ToolResult(""),) * len(last.results))
-    spare = layout.calm - layout.state(past, (bare,)).tokens
+    spare = layout.calm - layout.state(past, (last.without_texts(),)).tokens
     if last.results and spare >= 0:
         kept, changes = clip_turn(layout, last, spare)
         if layout.state(past, (kept,)).tokens <= layout.calm:

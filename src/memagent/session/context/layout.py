@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from memagent.budget import JOINT_SLACK
 from memagent.errors import ConfigError, WindowTooSmall
@@ -12,12 +13,12 @@ from memagent.messages import Message, ToolSpec
 from memagent.prompts import Neutraliser
 from memagent.prompts.promptset import WORDS_PER_TOKEN
 from memagent.prompts.session import WIDEST, SessionPrompts
-from memagent.session.context.anchors import Anchors
+from memagent.session.context.anchors import BYTES_PER_TOKEN, Anchor, Anchors
 from memagent.session.context.archive import Archive
 from memagent.session.context.ledger import Ledger
 from memagent.session.context.turns import Turn, join_users, render_native, render_text, transcript
 from memagent.tokens.base import TokenCounter
-from memagent.tokens.byte_bound import ByteBound
+from memagent.tokens.byte_bound import ByteBound, byte_count
 
 LIMIT_SHARE = 0.95
 """Share of the working context, as published (SUPO); a longer prompt is compacted."""
@@ -41,6 +42,8 @@ class Past:
     ledger: Ledger = field(default_factory=Ledger)
     again: str = ""
     """Texts shown again after the summary."""
+    said: tuple[str, ...] = ()
+    """The user's latest messages, word for word."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,12 @@ class State:
     turns: tuple[Turn, ...]
     messages: tuple[Message, ...]
     """The messages made of it."""
+    head: tuple[Message, ...]
+    """Those of them that stand before the turns."""
     tokens: int
-    """An upper bound on the prompt's tokens."""
-    counted: int
-    """The same, from the counter only."""
+    """Upper bound on the tokens of the prompt."""
+    low: int = 0
+    """Lower bound, if the counter has a tokenizer."""
 
     @property
     def pending(self) -> bool:
@@ -81,6 +86,8 @@ class Layout:
     can_read: bool
     """Whether `read_archived` is among the loop's tools."""
     idempotent: frozenset[str]
+    writes: frozenset[str]
+    """Of the idempotent tools, those that change something."""
     window: int
     """W: maximum tokens of prompt plus output."""
     most: int
@@ -88,7 +95,9 @@ class Layout:
     summary_tokens: int | None
     """Maximum tokens of a summary; None for an eighth of the working context."""
     anchors: Anchors = field(default_factory=Anchors)
-    """The server's reports of prompt tokens."""
+    """What earlier prompts took."""
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
+    """Tokens of texts that were counted."""
     instruction: int = 0
     """Tokens of the request for a summary."""
     frame: int = 0
@@ -125,6 +134,7 @@ class Layout:
             frame=frame,
             frame_again=self.count(self.render(replace(widest, again="x"), ())) - frame,
             line=self.counter.count(self.render_gap("t" + "0" * 16, WIDEST, WIDEST)) + JOINT_SLACK,
+            anchors=Anchors((Anchor(self.prompt, empty, empty, empty),)),
         )
         if layout.rest < 2 * layout.line:
             raise layout._too_small(empty)
@@ -172,7 +182,9 @@ class Layout:
     @property
     def base(self) -> int:
         """Maximum tokens of the prompt right after a summary, without what is shown again."""
-        frame = self.frame - self.anchors.count_excess(self.prompt)
+        first = self.anchors.known[0]
+        counted = first.tokens if first.counted is None else first.counted
+        frame = self.frame - counted + first.tokens
         return frame + self.summary + self.ledger + JOINT_SLACK
 
     @property
@@ -201,18 +213,70 @@ class Layout:
         """Maximum tokens of a prompt that needs no summary."""
         return min(int(CALM * self.limit), self.limit - self.progress)
 
-    def count(self, messages: Sequence[Message], *, thinking: bool | None = None) -> int:
-        """Tokens of the prompt made of messages and tools. Blocks."""
-        counted = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
-        return self.anchors.bound(messages, counted, self.counter)
+    def at(self, state: State) -> Layout:
+        """The layout that counts from a state."""
+        return replace(self, anchors=self.anchors.at(state.messages, state.low, state.tokens))
 
-    def state(self, past: Past, turns: tuple[Turn, ...]) -> State:
-        """A state with its messages and their tokens. Blocks."""
-        messages = self.render(past, turns)
-        counted = self.counter.count_messages(messages, tools=self.tools)
-        return State(
-            past, turns, messages, self.anchors.bound(messages, counted, self.counter), counted
-        )
+    def size(self, text: str) -> int:
+        """Tokens of a text, counted once; of one that is far over the working context its bytes. Blocks."""
+        if (size := self.sizes.get(text)) is None:
+            far = len(text) > BYTES_PER_TOKEN * self.window
+            size = self.sizes[text] = byte_count(text) if far else self.counter.count(text)
+        return size
+
+    def forget(self, state: State) -> None:
+        """Forgets the sizes of texts that are not in a state any more."""
+        held = {result.text for turn in state.turns for result in turn.results if result}
+        for text in self.sizes.keys() - held:
+            del self.sizes[text]
+
+    def count(
+        self,
+        messages: Sequence[Message],
+        *,
+        thinking: bool | None = None,
+        below: int | None = None,
+    ) -> int:
+        """An upper bound on the tokens of the prompt that messages and tools make. Blocks.
+
+        It is derived from an earlier prompt if that proves the prompt to be under `below` tokens (default: the limit);
+        else a counter that knows the chat template counts the prompt whole.
+        """
+        if thinking is not None:  # templates may write more then
+            more = self._count_whole(messages, thinking) - self._count_whole(messages)
+            return self.count(messages, below=below) + max(more, 0)
+        return self._bound(messages, below)[1]
+
+    def _bound(self, messages: Sequence[Message], below: int | None) -> tuple[int, int]:
+        """Lower and upper bound on the tokens of a prompt, the same number where it had to be counted whole."""
+        below = self.limit if below is None else below
+        exact = self.counter.name != ByteBound.name
+        bounds = self.anchors.bounds(messages, self.size, exact=exact)
+        if bounds is None:
+            whole = self._count_whole(messages)
+            return whole, whole
+        low, bound = bounds
+        if bound < below or low >= below or not getattr(self.counter, "exact", True):
+            return low, bound
+        whole = self._count_whole(messages) - self.anchors.excess(messages, self._count_whole)
+        return min(bound, whole), min(bound, whole)
+
+    def _count_whole(self, messages: Sequence[Message], thinking: bool | None = None) -> int:
+        return self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
+
+    def state(
+        self,
+        past: Past,
+        turns: tuple[Turn, ...],
+        *,
+        head: tuple[Message, ...] | None = None,
+        below: int | None = None,
+    ) -> State:
+        """A state with its messages, counted as `count` does; `head` is that of an earlier one. Blocks."""
+        head = self.render(past, ()) if head is None else head
+        messages = self._join(head, turns)
+        low, tokens = self._bound(messages, below)
+        return State(past, turns, messages, head, tokens, low)
 
     def render(self, past: Past, turns: Sequence[Turn]) -> tuple[Message, ...]:
         """The messages of a state: the prompt, what replaces the past, and the turns."""
@@ -222,15 +286,32 @@ class Layout:
             text = self.prompts.render(
                 "continuation", stage=past.stage + 1, summary=past.summary, ledger=ledger
             )
+            if past.said:
+                text += "\n\n" + self.prompts.render("said", said="\n\n".join(past.said))
             if past.again:
                 text += "\n\n" + self.prompts.render("again", shown=past.again)
             messages.append(Message(role="user", content=text))
-        rendered = render_native if self.native else render_text
-        return join_users([*messages, *rendered(turns, self.prompts.render("missing"))])
+        return self._join(messages, turns)
+
+    def _join(self, head: Sequence[Message], turns: Sequence[Turn]) -> tuple[Message, ...]:
+        render = render_native if self.native else render_text
+        return join_users([*head, *render(turns, self.missing)])
+
+    @cached_property
+    def missing(self) -> str:
+        """What stands for the result of a call that never had one."""
+        return self.prompts.render("missing")
 
     def transcript(self, turn: Turn) -> str:
         """A turn as one text."""
-        return transcript(turn, self.prompts.render("missing"))
+        return transcript(turn, self.missing)
+
+    def turn_size(self, turn: Turn) -> int:
+        """Tokens of its transcript, from those of its results. Blocks."""
+        results = [result for _, result in turn.pair_results(self.missing)]
+        return self.size(self.transcript(turn.without_texts())) + sum(
+            self.size(r.text) for r in results
+        )
 
     def add_instruction(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages followed by the request for a summary."""
@@ -243,8 +324,9 @@ class Layout:
         return self.add_instruction(self.render(past, turns))
 
     def fits(self, messages: Sequence[Message], *, spare: int = 0) -> bool:
-        """Whether a summary and `more` tokens fit after the messages. Blocks."""
-        return self.count(messages) + self.summary + spare <= self.window
+        """Whether a summary and `spare` more tokens fit after the messages. Blocks."""
+        most = self.window - self.summary - spare
+        return self.count(messages, below=most + 1) <= most
 
     def render_gap(self, handle: str, start: int, end: int) -> str:
         """The placeholder line for omitted characters."""

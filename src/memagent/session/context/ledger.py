@@ -21,27 +21,30 @@ class Ledger:
     """The calls that left the context, oldest first."""
 
     lines: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The line for each: `read`, `done` or `pending: tool(arguments)`, and the start of its result."""
+    """What is said of each: `read`, `wrote`, `done` or `pending: tool(arguments)`, and how its result begins."""
     more: int = 0
     """Number of calls too old to be listed."""
 
     def with_turns(
-        self, turns: Iterable[Turn], idempotent: frozenset[str], *, dropped: bool = False
+        self,
+        turns: Iterable[Turn],
+        idempotent: frozenset[str],
+        writes: frozenset[str] = frozenset(),
     ) -> Ledger:
         """The ledger after turns have left the context.
 
-        Calls of idempotent tools are `read`, unless they failed. Calls of turns that were dropped unsummarised are
-        `pending`, since the model didn't see their results.
+        Calls of idempotent tools are `read`, or `wrote` for `writes`, unless they failed. Those
+        whose results never came are `pending`.
         """
         lines = dict(self.lines)
         for turn in turns:
             for call, result in turn.steps:
                 name = describe(call)
                 came = ""
-                if dropped or result is None:
+                if result is None:
                     kind = "pending"
                 elif call.name in idempotent and result.ok:
-                    kind = "read"
+                    kind = "wrote" if call.name in writes else "read"
                 else:
                     kind, came = "done", _short(result.text, RESULT_CHARS)
                 for old in ("pending", kind):

@@ -6,6 +6,7 @@ import asyncio
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 
 from memagent.budget import JOINT_SLACK
 from memagent.chunking.fitting import within
@@ -61,11 +62,11 @@ class Summariser:
         """Summarises turns together with what replaces those before them.
 
         Requests of an early summary are marked (`parts`): nobody waits for them yet. Three unusable replies raise
-        a a `CompactionFailed`.
+        a a a `CompactionFailed`.
         """
         stage = past.stage + 1
         # They are leaving: missing results aren't awaited.
-        turns = tuple(turn.fill_results(layout.prompts.render("missing")) for turn in turns)
+        turns = tuple(turn.fill_results(layout.missing) for turn in turns)
         number = 0
         while True:
             messages, taken = await in_thread(next_pass, layout, past, turns)
@@ -121,7 +122,7 @@ class Summariser:
             messages=messages,
             read=layout.prompts.read_summary,
             most=layout.summary,
-            count=layout.count,
+            count=partial(layout.count, below=layout.window - layout.summary + 1),
             # With tools the prompt extends what the server has cached, and servers reject calls without them.
             tools=layout.tools,
             tool_choice="none" if layout.tools else None,

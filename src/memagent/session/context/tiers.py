@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from memagent.chunking.fitting import ends
 from memagent.compaction import Change, Tier
 from memagent.messages import ToolCall
+from memagent.session.context.anchors import BYTES_PER_TOKEN
 from memagent.session.context.archive import READ_ARCHIVED
-from memagent.session.context.layout import Layout, State
+from memagent.session.context.layout import Layout, Past, State
 from memagent.session.context.ledger import describe, normalise_json
 from memagent.session.context.turns import ToolResult, Turn
 
@@ -28,7 +29,7 @@ class Split:
     left: Turn | None = None
     """The last one, if it leaves unsummarised."""
     again: str = ""
-    """Its text shown after the summary; empty if it is dropped."""
+    """As what it is shown behind the summary."""
     kept: tuple[Turn, ...] = ()
     """Turns that stay."""
     lines: tuple[Change, ...] = ()
@@ -47,9 +48,13 @@ def lighten(layout: Layout, state: State) -> Split | None:
     They are enough if they free a tenth of the working context and bring the prompt well below the limit.
     """
     turns, changes = drop_repetition(layout, state.turns)
-    tokens = layout.state(state.past, turns).tokens if changes else state.tokens
-    tiers: tuple[Tier, ...] = ("stale",) if changes else ()
     most = min(layout.calm, state.tokens - layout.progress)
+
+    def count(turns: tuple[Turn, ...]) -> int:
+        return layout.state(state.past, turns, head=state.head, below=most + 1).tokens
+
+    tokens = count(turns) if changes else state.tokens
+    tiers: tuple[Tier, ...] = ("stale",) if changes else ()
     if tokens <= most:
         return Split(kept=turns, changes=changes, tiers=tiers, summary=False)
     long = max(layout.window // LONG_SHARE, MIN_LONG)
@@ -58,12 +63,12 @@ def lighten(layout: Layout, state: State) -> Split | None:
     # Older ones first, and never the last turn: the model must see what it has just asked for.
     for at, turn in enumerate(turns[:-1]):
         whole = ("" if r is None or r.handle or r.fixed else r.text for r in turn.results)
-        sizes = [layout.counter.count(text) for text in whole]
+        sizes = [layout.size(text) for text in whole]
         shorter, made = clip_results(layout, turn, sizes, long, limit)
         turns, clipped = (*turns[:at], shorter, *turns[at + 1 :]), (*clipped, *made)
         tokens -= sum(change.tokens_before - change.tokens_after for change in made)
         if made and tokens <= most:
-            tokens = layout.state(state.past, turns).tokens
+            tokens = count(turns)
             if tokens <= most:
                 changes = (*changes, *clipped)
                 return Split(kept=turns, changes=changes, tiers=(*tiers, "clip"), summary=False)
@@ -97,12 +102,12 @@ def drop_repetition(
                 what = None
             if result.ok:
                 calls.add(key)
-            if what is None or (size := layout.counter.count(result.text)) < MIN_DUPLICATE:
+            if what is None or (size := layout.size(result.text)) < MIN_DUPLICATE:
                 continue
             handle = result.handle or layout.archive.put(result.text)
             said = layout.neutraliser.safe(describe(later))
             line = layout.prompts.render(what, call=said, handle=handle, can_read=layout.can_read)
-            if (left := layout.counter.count(line)) < size:
+            if (left := layout.size(line)) < size:
                 changes.append(turns[at].change(what, size, left, handle, place=place))
                 short = replace(result, text=line, handle=handle, fixed=True)
                 turns = (*turns[:at], turns[at].with_result(place, short), *turns[at + 1 :])
@@ -118,11 +123,21 @@ def clip_text(layout: Layout, text: str, limit: int) -> tuple[str, str]:
     A text of at most `limit` tokens is unchanged. The line is included even if it exceeds the limit.
     """
     handle = layout.archive.put(text)
-    if layout.counter.count(text) <= limit:
+    if layout.size(text) <= limit:
         return text, handle
-    first, last = ends(text, limit - layout.line, layout.counter)
+    first, last = _ends(layout, text, limit)
     line = layout.render_gap(handle, first, last)
     return "\n".join(part for part in (text[:first], line, text[last:]) if part), handle
+
+
+def _ends(layout: Layout, text: str, limit: int, *, tail: bool = True) -> tuple[int, int]:
+    """What to cut from a text so that it fits the given tokens, including the line in its place. Blocks."""
+    near = BYTES_PER_TOKEN * max(limit, 1)
+    gap = len(text) - 2 * near  # what is farther from both ends is not looked at
+    if gap > 0:
+        text = text[:near] + text[-near:]
+    first, last = ends(text, limit - layout.line, layout.counter, tail=tail)
+    return (min(first, near), max(last, near) + gap) if gap > 0 else (first, last)
 
 
 def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) -> ToolResult:
@@ -131,7 +146,7 @@ def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) 
     A result of `read_archived` gets no new handle, but names that of the text it read, and where
     to continue: otherwise each reading would create another text to read.
     """
-    if result.fixed or layout.counter.count(result.text) <= limit:
+    if result.fixed or layout.size(result.text) <= limit:
         return result
     read = _span(call) if call.name == READ_ARCHIVED.name else None
     if read is None:
@@ -139,7 +154,7 @@ def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) 
         text, handle = clip_text(layout, whole, limit)
         return replace(result, text=text, handle=handle)
     handle, start, end = read
-    first, _ = ends(result.text, limit - layout.line, layout.counter, tail=False)
+    first, _ = _ends(layout, result.text, limit, tail=False)
     stop = start + len(result.text) if end is None else end
     line = layout.render_gap(handle, start + first, max(stop, start + first))
     short = "\n".join(part for part in (result.text[:first], line) if part)
@@ -147,8 +162,8 @@ def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) 
 
 
 def clip_turn(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Change, ...]]:
-    """The turn with its longest results shortened so that all together fit `limit` tokens; and their record. Blocks."""
-    sizes = [0 if result is None else layout.counter.count(result.text) for result in turn.results]
+    """The turn with its longest results shortened to fit the given tokens together, and their record. Blocks."""
+    sizes = [0 if result is None else layout.size(result.text) for result in turn.results]
     share = _level(sizes, limit)
     return clip_results(layout, turn, sizes, share, share)
 
@@ -162,29 +177,52 @@ def clip_results(
         if result is None or sizes[place] <= long:
             continue
         short = clip_result(layout, call, result, limit)
-        if (size := layout.counter.count(short.text)) < sizes[place]:
+        if (size := layout.size(short.text)) < sizes[place]:
             handle = short.handle or ""
             changes.append(turn.change("clipped", sizes[place], size, handle, place=place))
             turn = turn.with_result(place, short)
     return turn, tuple(changes)
 
 
-def show_again(layout: Layout, turn: Turn) -> tuple[str, Change]:
-    """A turn as one neutralised text that fits after a summary, and its record. Blocks."""
+def keep_said(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> tuple[str, ...]:
+    """What the user said that stays word for word behind a summary of turns. Blocks.
+
+    The last message stays, clipped only where nothing else has room; earlier ones share half of that.
+    """
+    said = [
+        *past.said,
+        *(turn.head.content for turn in turns if turn.head.role == "user" and turn.own),
+    ]
+    room, kept = layout.again - 3 * layout.line, list[str]()
+    for text in reversed(said):
+        if layout.size(text) > room:
+            if kept:
+                break
+            text, _ = clip_text(layout, text, room)
+        kept.insert(0, text)
+        room = min(room, layout.again // 2) - layout.size(text)
+    return tuple(kept)
+
+
+def show_again(layout: Layout, turn: Turn, taken: int = 0) -> tuple[str, Change]:
+    """A turn as one safe text that fits behind a summary, and the record of it. Blocks.
+
+    `taken` tokens of the room for it are in use already.
+    """
+    most = max(layout.again - taken, 2 * layout.line)
 
     def write(turn: Turn) -> str:
         return layout.neutraliser.safe(layout.transcript(turn))
 
     text = whole = write(turn)
-    if turn.results and layout.counter.count(whole) > layout.again:
-        bare = replace(turn, results=(ToolResult(""),) * len(turn.results))
-        room = layout.again - layout.counter.count(write(bare)) - 4 * len(turn.results)
+    if turn.results and layout.size(whole) > most:
+        room = most - layout.size(write(turn.without_texts())) - 4 * len(turn.results)
         if room >= 2 * layout.line * len(turn.results):
             text = write(clip_turn(layout, turn, room)[0])
-    if (after := layout.counter.count(text)) > layout.again:
-        text, _ = clip_text(layout, whole, layout.again)
-        after = layout.counter.count(text)
-    before, handle = layout.counter.count(layout.transcript(turn)), layout.archive.put(whole)
+    if (after := layout.size(text)) > most:
+        text, _ = clip_text(layout, whole, most)
+        after = layout.size(text)
+    before, handle = layout.turn_size(turn), layout.archive.put(whole)
     return text, turn.change("shown_again", before, after, handle)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 
 from memagent.compaction import Change, What
@@ -44,6 +45,8 @@ class Turn:
     """The original ids of the calls."""
     results: tuple[ToolResult | None, ...] = ()
     """One per call; None for those still missing."""
+    own: bool = True
+    """Of a user's message: False is a note of the loop, not the user's words."""
 
     @property
     def pending(self) -> bool:
@@ -64,6 +67,29 @@ class Turn:
     def fill_results(self, missing: str) -> Turn:
         """The turn with a text for each missing result."""
         return replace(self, results=tuple(result for _, result in self.pair_results(missing)))
+
+    def without_texts(self) -> Turn:
+        """The turn with nothing in its results."""
+        return replace(self, results=(ToolResult(""),) * len(self.results))
+
+    @cached_property
+    def native(self) -> tuple[Message, ...]:
+        """The turn with calls and results in fields of their own, as far as they have come."""
+        results = (
+            Message(role="tool", content=result.text, tool_call_id=call.id)
+            for call, result in self.pair_results(None)
+        )
+        return (self.head, *results)
+
+    @cached_property
+    def text(self) -> tuple[Message, ...]:
+        """The turn with calls and results in the text of messages."""
+        content, pairs = self.head.content, self.pair_results(None)
+        if self.results and not read_calls(content)[1]:  # else they stand in it as written
+            content = "\n".join(filter(None, (content, *map(write_call, self.head.tool_calls))))
+        said = Message(role=self.head.role, content=content)
+        results = (write_result(call.name, r.text, ok=r.ok) for call, r in pairs)
+        return (said, Message(role="user", content="\n".join(results))) if pairs else (said,)
 
     def with_result(self, place: int, result: ToolResult) -> Turn:
         """The turn with a result added or replaced."""
@@ -86,6 +112,11 @@ class Turn:
 
 
 # --- messages become turns
+
+
+def as_user(message: Message) -> Message:
+    """A system message as the user's: templates refuse one in mid-conversation. Others stay as they are."""
+    return message.model_copy(update={"role": "user"}) if message.role == "system" else message
 
 
 def neutralise(message: Message, results: Neutraliser, spoken: Neutraliser) -> Message:
@@ -148,7 +179,8 @@ def place_message(
     A result belongs to the open call with its id, else to the first open call of the last turn. If there is none, it
     is appended to the result of the call with its id in the last turn, else of the last call there, else it becomes a
 
-    user's message. `number` is that of the next turn; `ok` is False if the (neutralised) result reports a failure.
+    `number` is that of the next turn; `ok` is False where a result, whose text is safe already, tells of a failure, or
+    a user's message is a note of the loop.
     """
     if message.role != "tool":
         calls = message.tool_calls if message.role == "assistant" else ()
@@ -157,11 +189,12 @@ def place_message(
             call.model_copy(update={"id": name})
             for call, name in zip(calls, _unique(ids, number), strict=True)
         )
-        head = message.model_copy(update={"tool_calls": tuple(named), "tool_call_id": None})
-        return (*turns, Turn(number, head, ids, (None,) * len(ids)))
+        update = {"tool_calls": tuple(named), "tool_call_id": None}
+        head = as_user(message).model_copy(update=update)
+        return (*turns, Turn(number, head, ids, (None,) * len(ids), own=ok))
     if (found := _home(turns, message.tool_call_id)) is None:
         text = f"{prompts.render('stray')}\n{message.content}"
-        return (*turns, Turn(number, Message(role="user", content=text)))
+        return (*turns, Turn(number, Message(role="user", content=text), own=False))
     at, place = found
     old = turns[at].results[place]
     added = ToolResult(message.content, ok=ok)
@@ -212,37 +245,17 @@ def render_native(turns: Sequence[Turn], missing: str) -> list[Message]:
 
     `missing` stands in for results that never came. The last turn's are left out, since they may still come.
     """
-    messages: list[Message] = []
-    for turn, pairs in _pair_turns(turns, missing):
-        results = (
-            Message(role="tool", content=result.text, tool_call_id=call.id)
-            for call, result in pairs
-        )
-        messages += (turn.head, *results)
-    return messages
+    return [message for turn in _fill_turns(turns, missing) for message in turn.native]
 
 
 def render_text(turns: Sequence[Turn], missing: str) -> list[Message]:
     """Like `render_native`, with calls and results in the text of messages."""
-    messages: list[Message] = []
-    for turn, pairs in _pair_turns(turns, missing):
-        content = turn.head.content
-        if (
-            turn.results and not read_calls(content)[1]
-        ):  # else they stand in it as they were written
-            content = "\n".join(filter(None, (content, *map(write_call, turn.head.tool_calls))))
-        messages.append(Message(role=turn.head.role, content=content))
-        if pairs:
-            results = (write_result(call.name, r.text, ok=r.ok) for call, r in pairs)
-            messages.append(Message(role="user", content="\n".join(results)))
-    return messages
+    return [message for turn in _fill_turns(turns, missing) for message in turn.text]
 
 
-def _pair_turns(
-    turns: Sequence[Turn], missing: str
-) -> Iterator[tuple[Turn, list[tuple[ToolCall, ToolResult]]]]:
+def _fill_turns(turns: Sequence[Turn], missing: str) -> Iterator[Turn]:
     for place, turn in enumerate(turns, 1):
-        yield turn, turn.pair_results(missing if place < len(turns) else None)
+        yield turn.fill_results(missing) if place < len(turns) and turn.pending else turn
 
 
 def transcript(turn: Turn, missing: str) -> str:
