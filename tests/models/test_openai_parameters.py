@@ -1,4 +1,4 @@
-"""Parameters that a model refuses are renamed or left out, once and for all."""
+"""Parameters that a model rejects are renamed or left out, once and for all."""
 
 import logging
 from typing import Any
@@ -49,7 +49,7 @@ class Picky:
 
 
 def picky() -> Picky:
-    """A model that refuses all four."""
+    """A model that rejects all four."""
     return Picky(
         max_tokens=(400, openai_says("max_tokens", MAX)),
         temperature=(400, openai_says("temperature", ONE, "unsupported_value")),
@@ -74,7 +74,7 @@ async def test_what_is_refused_is_sent_otherwise_from_then_on(
     for body in server.bodies[-2:]:
         assert parameters(body) == {"max_completion_tokens": 20}
     assert len(caplog.records) == 4
-    assert "refuses temperature=0.7" in caplog.text
+    assert "rejects temperature=0.7" in caplog.text
     await model.aclose()
 
 

@@ -177,7 +177,7 @@ def test_a_call_of_a_tool_that_was_not_given_is_an_error_that_says_it() -> None:
     ("said", "words"),
     [
         ({"refusal": "I can't help with Natasha."}, "the model refuses: .I can't help with Natasha"),
-        ({"tool_calls": [CALL]}, r"given none: 'look\("),
+        ({"tool_calls": [CALL]}, r"none was offered: 'look\("),
     ],
     ids=["refusal", "calls"],
 )  # fmt: skip

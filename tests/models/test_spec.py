@@ -200,7 +200,7 @@ async def test_a_key_of_the_environment_goes_nowhere_that_only_a_file_names(
     (folder / ".env").write_text(f"MEMAGENT_BASE_URL={server.url}\n")
     for spec in ("vllm:m", "sglang:m", "openai:m"):
         assert await key_sent(server, spec) == "EMPTY"
-    assert f"{variable}_API_KEY of the environment is not sent" in caplog.text
+    assert f"{variable}_API_KEY from the environment is not sent" in caplog.text
     assert "sk-real-key" not in caplog.text
     with pytest.raises(ConfigError, match="give the URL as base_url=") as caught:
         open_model("vllm:m", api_key="sk-argument")

@@ -89,7 +89,7 @@ def test_the_working_context_is_the_smaller_of_window_and_default() -> None:
     assert plan(window=None, working_context=512).window == 512
     with pytest.raises(WindowUnknown, match="working_context="):
         plan(window=None)
-    with pytest.raises(ConfigError, match="working_context=8192 is over the 4096"):
+    with pytest.raises(ConfigError, match="working_context=8192 exceeds the 4096"):
         plan(window=4096, working_context=8192)
 
 

@@ -119,7 +119,7 @@ class Router:
         except ModelError as error:  # who refuses to send a list is there
             logger.debug("%s", error)
         server.rests_until = 0.0
-        logger.warning("%s: back", server.endpoint)
+        logger.warning("%s: is back", server.endpoint)
 
     def _leave_out(self, server: Server, error: ModelError) -> None:
         """Leaves a server out for a while, if the server was at fault."""

@@ -53,7 +53,7 @@ async def test_no_more_summaries_than_there_may_be() -> None:
     buffer = await opened(ScriptedModel([]), max_summaries=0)
     await fill(buffer)
     before = buffer.messages
-    with pytest.raises(OutOfSummaries, match=r"0 summaries are written.*max_summaries"):
+    with pytest.raises(OutOfSummaries, match=r"0 summaries have been written.*max_summaries"):
         await buffer.compact()
     assert buffer.messages == before
 

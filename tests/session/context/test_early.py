@@ -85,7 +85,7 @@ async def test_what_is_done_does_not_depend_on_how_many_summaries_there_may_be()
         while not buffer.due:  # the cheap tiers would be enough
             await step(buffer, 1, "the same page " * 20)
     before = few.messages
-    with pytest.raises(OutOfSummaries, match="0 summaries are written"):
+    with pytest.raises(OutOfSummaries, match="0 summaries have been written"):
         await few.compact()
     assert few.messages == before
     report = await many.compact()
