@@ -30,7 +30,7 @@ def test_without_a_terminal_it_wants_yes(invoke: Invoke, tmp_path: Path) -> None
 def test_other_models_are_not_fetched(invoke: Invoke) -> None:
     done = invoke("fetch", "nano")
     assert done.exit_code == 2
-    assert "'smol' can" in done.stderr
+    assert "only 'smol'" in done.stderr
 
 
 def test_a_model_that_was_not_fetched_names_the_command(invoke: Invoke, document: Path) -> None:
