@@ -203,8 +203,8 @@ def test_a_run_that_is_not_there(agent: ToolAgent) -> None:
         ({"reply_tokens": 0}, "reply_tokens must be greater than 0, got 0"),
         ({"protocol": "xml"}, "protocol must be 'native' or 'text', got 'xml'"),
         ({"early": 1.0}, "early must be less than 1, got 1.0"),
-        ({"limits": 3}, "limits=3"),
-        ({"concurrency": 0}, "concurrency 0"),
+        ({"limits": 3}, "limits must be a memagent.Limits, got 3"),
+        ({"concurrency": 0}, "concurrency must be at least 1, got 0"),
         ({"tools": []}, "at least one"),
         ({"tools": None}, "tools=None"),
         ({"tools": "look"}, "tools='look'"),
@@ -238,7 +238,9 @@ def test_windows_that_cannot_be(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs.sqlite")
     with pytest.raises(WindowUnknown, match="working_context="):
         ToolAgent(model(window=None), adding_tools(), store=store).run(TASK)
-    with pytest.raises(ConfigError, match=f"working_context={WINDOW + 1} is over the {WINDOW}"):
+    with pytest.raises(
+        ConfigError, match=f"working_context={WINDOW + 1} exceeds the {WINDOW} tokens"
+    ):
         ToolAgent(model(), adding_tools(), working_context=WINDOW + 1, store=store).run(TASK)
     small = ToolAgent(model(), adding_tools(), working_context=1000, store=store)
     with pytest.raises(WindowTooSmall, match="larger working_context") as error:
@@ -288,7 +290,7 @@ def test_a_tool_that_uses_the_sync_api_is_told(agent: ToolAgent) -> None:
     calls = [(ToolCall(id="a", name="ask", arguments="{}"),), "done"]
     outer = ToolAgent(ScriptedModel(calls, window=WINDOW), [ask], store=None, prompts=PROMPTS)  # type: ignore[arg-type]
     assert outer.run(TASK).answer == "done"
-    assert "await its async twin" in sent(outer)[1].messages[-1].content
+    assert "await its async version" in sent(outer)[1].messages[-1].content
     outer.close()
 
 
