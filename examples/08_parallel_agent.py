@@ -129,7 +129,7 @@ class ParallelLoop(Loop[Result]):
             if body["mark"] != mark:
                 raise RunMismatch(
                     f"run {self._log.run_id!r} began with another document: this one differs at or before "
-                    f"character {chunk.end}; hand in the same text, or use another run_id"
+                    f"character {chunk.end}; pass the same text, or use another run_id"
                 )
             return
         read = ChunkRead(

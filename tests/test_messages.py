@@ -180,7 +180,7 @@ def test_what_others_send_is_read(form: dict[str, Any], message: Message) -> Non
         ({"role": "wizard", "content": "x"}, "wizard"),
         ({"role": "user", "content": 3}, "content"),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, "content"),
-        ({"role": "user", "content": "x", "tool_calls": [SENT]}, "only an assistant's"),
+        ({"role": "user", "content": "x", "tool_calls": [SENT]}, "only an assistant may"),
         ({"role": "assistant", "tool_calls": [{"id": "1"}]}, "function"),
         ({"role": "assistant", "tool_calls": [{"function": function("")}]}, "name"),
         ({"role": "assistant", "tool_calls": [{"function": function("f", 3)}]}, "arguments"),

@@ -220,7 +220,7 @@ def test_a_sync_call_from_inside_is_refused_not_deadlocked() -> None:
     async def inside() -> None:
         run_sync(double(1))
 
-    with pytest.raises(ConfigError, match="await its async twin"):
+    with pytest.raises(ConfigError, match="await its async version"):
         run_sync(inside())
 
 

@@ -118,6 +118,5 @@ class Drafts:
         if said := list_differences(self._known.get(job.cell, facts), facts):
             raise RunMismatch(
                 f"the records of {job.task!r} at {job.length} were made with different data: {said}. Use the same "
-                f"data and "
-                f"version to continue, or another --out"
+                f"data and version to continue, or another --out"
             )

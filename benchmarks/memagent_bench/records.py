@@ -64,8 +64,7 @@ def lines_of(path: Path, kind: type[R]) -> Iterator[R]:
     except OSError as error:
         raise StoreError(
             f"no records in {str(path.parent)!r}: {path.name} cannot be read ({error.strerror}); name a folder "
-            f"written by a "
-            f"benchmark (--out)"
+            f"written by a benchmark (--out)"
         ) from error
 
 

@@ -71,7 +71,7 @@ async def in_own_thread(call: Callable[[], T]) -> T:
 
     Raises:
         Exception: what the call raised. Anything that isn't an Exception (SystemExit, a cancellation inside the call)
-            is raised is raised as a ToolError.
+            is raised is raised is raised as a ToolError.
     """
     context = contextvars.copy_context()
     future: Future[T] = Future()
@@ -82,8 +82,7 @@ async def in_own_thread(call: Callable[[], T]) -> T:
         try:
             future.set_result(context.run(call))
         except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            # An event loop's futures can't hold a StopIteration, and anything that isn't an Exception would end the
-            # loop.
+            # A future can't hold a StopIteration, and anything that isn't an Exception would end the event loop.
             if isinstance(error, Exception) and not isinstance(error, StopIteration):
                 future.set_exception(error)
             else:

@@ -19,7 +19,7 @@ class StopReason(StrEnum):
     OUT_OF_STEPS = "out_of_steps"
     """A tool session used up its steps without an answer."""
     OUT_OF_SUMMARIES = "out_of_summaries"
-    """A tool session wrote as many summaries as it may, and its working context is full again."""
+    """A tool session used up its summaries, and its working context is full again."""
     NO_PROGRESS = "no_progress"
     """A tool session made the same calls with the same results over and over, also after it was told; resumable."""
     LIMIT = "limit"

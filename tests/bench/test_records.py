@@ -86,12 +86,12 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path, damage: bytes) ->
     path = write(tmp_path, record(0), record(1))
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + damage + second)
-    with pytest.raises(StoreCorrupt, match="line 2 is no record"):
+    with pytest.raises(StoreCorrupt, match="line 2 is not a record"):
         read_records(tmp_path)
 
 
 def test_a_folder_without_records_says_so(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="name a folder that a benchmark wrote"):
+    with pytest.raises(StoreError, match="name a folder written by a benchmark"):
         read_records(tmp_path / "none")
 
 

@@ -135,8 +135,8 @@ def test_a_dry_run_without_data_says_what_it_takes_and_needs(
     done = invoke("reproduce", "memagent-7b", *served, "--dry-run")
     assert done.exit_code == 0, done.output
     assert server.bodies == []
-    assert "needed: there is no HotpotQA" in done.stderr
-    assert "needed: there is no SQuAD" in done.stderr
+    assert "needed: HotpotQA was not found" in done.stderr
+    assert "needed: SQuAD was not found" in done.stderr
     assert "other wording" in done.stderr
     assert "qa, memory at 3584K" in done.stdout
     assert "ruler, memory at 512K" in done.stdout
@@ -197,8 +197,8 @@ def test_a_dry_run_leaves_out_what_is_done(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ((), "there is no HotpotQA"),
-        (("--suites", "ruler"), "there is no SQuAD"),
+        ((), "HotpotQA was not found"),
+        (("--suites", "ruler"), "SQuAD was not found"),
         (("--suites", "books"), "there is no suite 'books'"),
     ],
 )

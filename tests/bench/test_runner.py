@@ -360,7 +360,7 @@ async def test_what_cannot_be_noted_hides_nothing(
     bench = benchmark(tmp_path, model=model(), grid=asked, limits=Limits(calls=4))
     with caplog.at_level(logging.WARNING, "memagent"):
         assert (await run(bench)).limit is not None
-    assert "not noted for later limits" in caplog.text
+    assert "could not be saved for later limits" in caplog.text
     await asyncio.to_thread((tmp_path / SPENT).write_text, "{")
     bench = benchmark(tmp_path, model=model(), grid=asked, limits=Limits(calls=8))
     with pytest.raises(StoreCorrupt, match=r"spent\.json' is damaged: remove it"):

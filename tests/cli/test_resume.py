@@ -47,7 +47,7 @@ def test_the_run_keeps_its_budget_when_the_servers_window_changes(
     done = invoke("resume", "r", "--display", "json")
     if now < 4000:
         assert done.exit_code == 2
-        assert "window=4000 is over the 2048 tokens" in only_json(done.stdout)["error"]["message"]
+        assert "window=4000 exceeds the 2048 tokens" in only_json(done.stdout)["error"]["message"]
         return
     assert only_json(done.stdout)["answer"] == "hello"
     assert len({body["max_tokens"] for body in server.bodies}) == 1

@@ -436,7 +436,7 @@ def test_a_stream_that_is_dropped_lets_go_of_its_run(job: Job, store: RunStore) 
                 return
         raise AssertionError("the run is still held")
 
-    with pytest.warns(ResourceWarning, match="'r' was dropped before its end"):
+    with pytest.warns(ResourceWarning, match="'r' was dropped before it ended"):
         asyncio.run(run())
     assert all(result.answer for result in finish(job, store))
 

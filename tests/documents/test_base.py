@@ -81,7 +81,7 @@ async def test_what_can_be_read_again_gives_the_same(document: Document, kind: s
     if document.rereadable:
         assert await text_of(document) == first
     else:
-        with pytest.raises(Exception, match="can be read once"):
+        with pytest.raises(Exception, match="can be read only once"):
             await text_of(document)
 
 

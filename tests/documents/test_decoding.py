@@ -184,7 +184,7 @@ def test_what_nothing_decodes_is_an_error_with_an_offset(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(charset_normalizer, "from_bytes", lambda _: Nothing())
     with pytest.raises(
-        DecodingError, match=r"cannot be told.*encoding='utf-8', errors='replace'"
+        DecodingError, match=r"cannot be determined.*encoding='utf-8', errors='replace'"
     ) as caught:
         detect(b"abc \x80\x81\x82", True, "doc")
     assert caught.value.offset == 4

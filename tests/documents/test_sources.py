@@ -52,7 +52,7 @@ def test_a_str_is_text_with_a_warning_where_it_names_a_file_or_a_url(
     (tmp_path / "a.txt").write_text("content")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.warns(UserWarning, match=f"is read as the text itself.*{advice}") as caught:
+    with pytest.warns(UserWarning, match=f"is taken as the text itself.*{advice}") as caught:
         assert text_of(text) == text
     assert caught[0].filename == "memagent"
     assert text_of(Path("a.txt")) == "content"
@@ -70,7 +70,7 @@ def test_other_strs_bring_no_warning(
 
 
 def test_a_path_that_is_a_url_is_not_fetched() -> None:
-    with pytest.raises(DocumentNotFound, match="downloads nothing: fetch the file first"):
+    with pytest.raises(DocumentNotFound, match="doesn't download documents: fetch the file first"):
         open_document(Path("https://example.com/a.txt"))
 
 
@@ -163,7 +163,7 @@ def test_a_pipe_can_be_read_once() -> None:
         document = open_document(pipe, name="<stdin>")
         assert not document.rereadable
         assert read(document) == "données"  # type: ignore[attr-defined]
-        with pytest.raises(DocumentError, match=r"<stdin>.*read once"):
+        with pytest.raises(DocumentError, match=r"<stdin>.*read only once"):
             read(document)
 
 
@@ -310,7 +310,7 @@ async def test_an_async_generator_is_closed_when_reading_is_cancelled_or_fails()
             held.closed.set()
 
     items = mixed()
-    with pytest.raises(DocumentError, match="items are str or bytes"):
+    with pytest.raises(DocumentError, match="items must be str or bytes"):
         await read(items)
     assert held.closed.is_set()
 

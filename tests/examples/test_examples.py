@@ -47,7 +47,7 @@ def run(tmp_path: Path) -> Run:
         said = done.stdout.decode()
         assert done.returncode == code, done.stderr.decode() + said
         left = {path.name for path in tmp_path.iterdir()} - {"state"}
-        assert left == set(), f"{name} left {left} in the working folder"
+        assert left == set(), f"{name} left {left} in the working directory"
         return said if code == 0 else done.stderr.decode()
 
     return run

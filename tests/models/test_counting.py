@@ -200,7 +200,7 @@ async def test_a_reply_clipped_by_a_smaller_window_is_refused(server: Script) ->
     server.replies.append(clipped(30, 10))
     with pytest.raises(ContextOverflow) as caught:
         await model.complete(asking("Who?", 60))
-    for word in ("its window is 40 tokens now", "a prompt of 30 and 60", "--window 40"):
+    for word in ("its window is now 40 tokens", "a prompt of 30 and 60", "--window 40"):
         assert word in str(caught.value)
     with pytest.raises(ContextOverflow, match="nothing was sent"):
         await model.complete(asking("Who?", 60))

@@ -201,9 +201,9 @@ async def test_a_redirect_that_keeps_the_request_is_followed(server: Script) -> 
     ("kind", "scheme", "words"),
     [
         ("tls", "https", "certificate is not trusted .*SSL_CERT_FILE"),
-        ("plain", "https", "begin the base URL with http://"),
-        ("tls", "http", "begin the base URL with https://"),
-        ("nginx", "http", "begin the base URL with https://"),
+        ("plain", "https", "start the base URL with http://"),
+        ("tls", "http", "start the base URL with https://"),
+        ("nginx", "http", "start the base URL with https://"),
     ],
 )
 async def test_mistakes_with_tls_are_said_at_once(

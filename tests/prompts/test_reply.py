@@ -122,7 +122,7 @@ def test_answer_forms(form: AnswerForm, text: str, answer: str, found: bool) -> 
 
 @pytest.mark.parametrize("text", ["[keep]", " [done]\n", "<think>a</think>[keep]"])
 def test_a_literal_answers_nothing(text: str) -> None:
-    with pytest.raises(UnusableReply, match="no answer"):
+    with pytest.raises(UnusableReply, match="not an answer"):
         read_answer(reply(text), PROMPTS)
 
 

@@ -76,7 +76,7 @@ def test_a_changed_set_is_written_anew_and_has_another_hash(tmp_path: Path) -> N
         ("continuation", "{{ stage }}{{ summary }}", "'ledger' 0 times"),
         ("continuation", "{{ stage }}{{ summary }}{{ ledger }}{{ summary }}", "'summary' 2 times"),
         ("continuation", "{{ stage }}{{ summary | trim }}{{ ledger }}", "'summary' 0 times"),
-        ("continuation", "{{ stage }}{{ summary }}{{ ledger }}{% if ledger %}x{% endif %}", "something else"),
+        ("continuation", "{{ stage }}{{ summary }}{{ ledger }}{% if ledger %}x{% endif %}", "changes with the content"),
         ("again", "{{ shown }}{{ more }}", "'more' is undefined"),
         ("instruction", "{{ words", "unexpected end"),
         ("stale", "{{ tool }}", "'tool' is undefined"),

@@ -186,7 +186,7 @@ async def test_a_stream_that_is_dropped_stops_its_run_with_a_warning(host: Host)
     await anext(run)
     held = [run]
     del run
-    with pytest.warns(ResourceWarning, match="'r1' was dropped before its end.*aclose"):
+    with pytest.warns(ResourceWarning, match="'r1' was dropped before it ended.*aclose"):
         held.clear()
     for _ in range(100):
         await asyncio.sleep(0.01)

@@ -112,7 +112,7 @@ def test_articles_and_questions_are_divided(sources: Path) -> None:
 def test_an_unusable_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "squad.json"
     file.write_text("[]")
-    with pytest.raises(DocumentError, match="not of the form expected"):
+    with pytest.raises(DocumentError, match="does not have the expected form"):
         divide(
             DataOptions(counter=length_counter(None), squad=file, hotpotqa=(file,)),
             tmp_path / "out",

@@ -145,7 +145,7 @@ def test_numbers_of_a_text() -> None:
 
 def test_a_reference_that_is_no_number_is_an_error_not_a_zero() -> None:
     for reference in ("twelve", "12 or 13"):
-        with pytest.raises(ConfigError, match="has to be one number"):
+        with pytest.raises(ConfigError, match="needs one number"):
             scores.number_match("12", [reference])
 
 

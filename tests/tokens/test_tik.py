@@ -54,7 +54,7 @@ def test_messages_have_an_upper_bound() -> None:
 
 def test_a_missing_vocabulary_is_an_error_that_says_where_to_put_it(tmp_path: Path) -> None:
     with pytest.raises(
-        TokenizerError, match=r"not in .*downloads nothing.*get_encoding\('o200k_base'\)"
+        TokenizerError, match=r"not in .*doesn't download.*get_encoding\('o200k_base'\)"
     ) as caught:
         load_counter("tiktoken:o200k_base")
     assert str(tmp_path) in str(caught.value)

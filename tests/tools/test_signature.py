@@ -155,11 +155,14 @@ def calls(good: str, word: Callable[[], int]) -> None: ...
     ("function", "told"),
     [
         (no_hint, r"no_hint: parameter 'word' has no type hint; add one, such as word: str"),
-        (stars, r"stars: .* '\*words' takes; name each parameter"),
-        (double_stars, r"double_stars: .* '\*\*words' takes; name each"),
+        (stars, r"stars: '\*words' cannot be described to a model; name each parameter"),
+        (double_stars, r"double_stars: '\*\*words' cannot be described to a model; name each"),
         (unresolvable, r"unresolvable: .*'Nowhere' of its parameter 'word' .* top level"),
-        (opaque, r"opaque: .* parameter 'word' takes .*; use a type that has a JSON form"),
-        (calls, r"calls: .* parameter 'word' takes"),
+        (
+            opaque,
+            r"opaque: .* parameter 'word' cannot be described .*; use a type that has a JSON form",
+        ),
+        (calls, r"calls: .* parameter 'word' cannot be described"),
         (print, r"print: .*\*args"),
         (dict.update, r"update has no readable signature; wrap it in a function"),
     ],

@@ -28,7 +28,7 @@ def start() -> subprocess.Popen[str]:
     ("asked", "told"),
     [
         (request("loads", s="[1]"), "loads: "),
-        (request("nothing"), "does not say what it takes"),
+        (request("nothing"), "has no readable signature"),
         ({**request("loads"), "place": "no_such_module_of_anybody:f"}, "ModuleNotFoundError: "),
         ({**request("f"), "place": "tests.nowhere:f"}, "Error: "),
     ],

@@ -133,7 +133,7 @@ class TestCheckGroups:
 
     @pytest.mark.parametrize("names", ["abab", "aaaa"])
     def test_groups_that_are_not_side_by_side(self, names: str) -> None:
-        with pytest.raises(TrainingError, match="side by side"):
+        with pytest.raises(TrainingError, match="adjacent"):
             check_groups([rollout(name, n, (), 1.0) for n, name in enumerate(names)], 2, 2)
 
 

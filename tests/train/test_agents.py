@@ -208,7 +208,7 @@ async def test_an_own_function_is_found_in_the_current_folder(here: Path, use: s
         ("own_agent:missing", "has no function 'missing'"),
         ("own_agent:agent.missing", "has no function 'agent.missing'"),
         ("own_agent:number", "has no function 'number'"),
-        ("own_agent:not_async", "no async function"),
+        ("own_agent:not_async", "must be an async function"),
         ("own_agent:too_few", "cannot be called with a model and a sample"),
         ("own_agent:too_many", "cannot be called with a model and a sample"),
     ],
@@ -226,6 +226,6 @@ def test_settings_of_the_memory_agent_do_not_go_with_another(here: Path) -> None
 def test_functions_of_other_kinds_are_loaded_by_the_same_rule(here: Path) -> None:
     assert load_function("own_agent:not_async", "reward").__name__ == "not_async"
     with pytest.raises(
-        ConfigError, match=r"the reward 'own_agent' names no function.*my_reward:reward"
+        ConfigError, match=r"the reward 'own_agent' doesn't name a function.*my_reward:reward"
     ):
         load_function("own_agent", "reward")

@@ -202,7 +202,7 @@ class TestFailures:
         model = policy()
         model.model.register_forward_pre_hook(lambda *_: torch.empty(2**50))
         with pytest.raises(
-            OutOfMemory, match=r"with 2 of them an update.*raise batch\.micro_batches"
+            OutOfMemory, match=r"with 2 of them per update.*raise batch\.micro_batches"
         ):
             trainer(tmp_path, Data(), algorithm=PLAIN, batch=BATCH, model=model).train()
 
@@ -211,7 +211,7 @@ class TestFailures:
             torch.empty(2**50)
             raise AssertionError
 
-        with pytest.raises(OutOfMemory, match="rolled out at once"):
+        with pytest.raises(OutOfMemory, match="the batch of concurrent rollouts"):
             trainer(tmp_path, generate, algorithm=PLAIN, batch=BATCH).train()
 
     def test_a_loss_that_is_no_number(self, tmp_path: Path) -> None:

@@ -143,8 +143,7 @@ class RunChoice(DataChoice, Served):
         float | None, _limit("Stop, resumably, after N seconds of one session.", low=0)
     ] = None
     max_cost: Annotated[
-        float | None,
-        _limit("Stop, resumably, once N is spent, in the currency of the prices.", low=0),
+        float | None, _limit("Stop, resumably, once N is spent, in the prices' currency.", low=0)
     ] = None
     prompt_price: Annotated[float | None, _limit("Price per million prompt tokens.", low=0)] = None
     completion_price: Annotated[
@@ -291,9 +290,7 @@ class Generate(DataChoice):
     samples: Annotated[
         int, typer.Option("-n", "--samples", metavar="N", min=1, help="How many.")
     ] = 1
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="Output file: JSON lines, one per sample.")
-    ]
+    out: Annotated[Path, typer.Option(metavar="FILE", help="JSON lines, one per sample.")]
     print_frames: Annotated[
         bool,
         typer.Option(

@@ -64,8 +64,7 @@ def report(
             if len(of_sessions) < len(folders) or primary or baseline:
                 raise ConfigError(
                     f"{str(of_sessions[0])!r} has sessions, which can't be compared with other records: report only "
-                    f"on folders "
-                    f"of sessions, without --primary and --baseline"
+                    f"on folders of sessions, without --primary and --baseline"
                 )
             made = make_session_report(folders, out or folders[0])
         else:

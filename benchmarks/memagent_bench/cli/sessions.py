@@ -44,8 +44,7 @@ def sessions(given: Sessions) -> None:
             say(
                 "failed:",
                 f"{plural(len(failed), 'session')}, the last one with {failed[-1].detail}; repeating the command "
-                f"retries "
-                f"them",
+                f"retries them",
                 style="yellow",
             )
             raise typer.Exit(NO_ANSWER)

@@ -207,8 +207,7 @@ class QuestionTask(FittedTask):
         longest = self._documents.longest
         return ConfigError(
             f"the {len(self._documents)} available paragraphs suffice for samples of {self.name} of up to {longest} "
-            f"tokens, "
-            f"not of {show_length(self._length)}: give more with --paragraphs FILE, or repeat them with "
+            f"tokens, not of {show_length(self._length)}: give more with --paragraphs FILE, or repeat them with "
             f"--allow-repeats"
         )
 

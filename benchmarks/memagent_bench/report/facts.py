@@ -13,8 +13,7 @@ from memagent_bench.systems.registry import WITHOUT_MODEL
 
 ORDER = (
     "The question is given separately from the document, and memagent's prompt sets put it first (query-first). "
-    "RULER's "
-    "own prompt puts it after the document, which is harder."
+    "RULER's own prompt puts it after the document, which is harder."
 )
 
 

@@ -1,4 +1,4 @@
-"""`memagent map`: one question to many documents."""
+"""`memagent map`: asks one question about many documents."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from memagent.memory.agent import MemoryAgent
 
 NOT_MAPPED = ("questions", "json", "encoding", "errors")
-"""Options of `ask` that are for one document."""
+"""Options of `ask` that apply only to a single document."""
 WIDTH = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Map(Ask):
-    """The options of `map`: those of `ask`, and where rows go."""
+    """The options of `map`: those of `ask`, and the output file."""
 
     doc: Annotated[
         str,
@@ -39,8 +39,8 @@ class Map(Ask):
     out: Annotated[
         Path | None,
         option(
-            "Append a JSON line for each document. Documents that have an answer there are skipped. "
-            "Default: lines go to standard output.",
+            "File to append a JSON line per document to. Documents with an answer there are skipped. "
+            "Default: standard output.",
             "FILE",
             panel=RUN,
         ),
@@ -86,7 +86,7 @@ async def _map(
     rows: IO[str] | None,
     outcome: Outcome,
 ) -> int:
-    """How many documents have no answer."""
+    """Number of documents without an answer."""
     missing = count = 0
     async with agent:
         prefix = given.run_id or "map"
@@ -117,7 +117,7 @@ def find(pattern: str) -> list[str]:
         DocumentNotFound: there are none.
     """
     folder = Path(pattern).expanduser()
-    # Not Path.glob: it takes no pattern that is absolute.
+    # Not Path.glob, which rejects absolute patterns.
     found = folder.rglob("*") if folder.is_dir() else map(Path, glob(str(folder), recursive=True))  # noqa: PTH207
     files = sorted(str(path) for path in found if path.is_file())
     if not files:
@@ -128,7 +128,7 @@ def find(pattern: str) -> list[str]:
 
 
 def clear(out: Path) -> set[str]:
-    """Drops the rows of a file that have no answer, and a row that was not written to its end; documents of the rest.
+    """Removes rows without an answer, and an incomplete last row, from a file; returns the documents of the rest.
 
     Raises:
         ConfigError: a line is not a row of `memagent map`.

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 PIECE_CHARS = 65536
-"""Maximum characters in one piece of a stream: large enough that Python's cost per piece is negligible, small enough
-that its memory is too."""
+"""Maximum characters in one piece of a stream: Python's cost per piece and its memory are both negligible."""
 
 
 class Document(Protocol):

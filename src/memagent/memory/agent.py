@@ -172,14 +172,14 @@ class MemoryAgent(Agent[MemorySettings]):
         resumes runs that were interrupted, and sends nothing for those that are finished.
 
         Args:
-            documents: each as in `ask`; taken as they are needed.
+            documents: each as in `ask`; consumed on demand.
             question: what to find out about each.
-            concurrency: documents read at once; `concurrency` of the agent bounds the calls of all of them.
-            run_id: what the names of the runs begin with.
+            concurrency: documents read at once; the agent's `concurrency` limits their calls in total.
+            run_id: prefix of the run ids.
 
         Raises:
             ConfigError: a setting is wrong.
-            MemagentError: what would fail for every document: no such model, no access, a store that is full.
+            MemagentError: an error that would affect every document: no such model, no access, a full store.
         """
         mapped = self.amap(documents, question, concurrency=concurrency, run_id=run_id)
         try:

@@ -1,4 +1,4 @@
-"""Chunks sent at once: their replies are taken in order, and how many they are (ADR 0019)."""
+"""Read-ahead: how many chunks to send at once, and taking their replies in order (ADR 0019)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Literal
 from memagent.run.exchange import Exchange
 
 SHARE = 0.75
-"""Changes that `auto` expects among the chunks of a round: it then pays 1.42 calls a chunk."""
+"""Changes that `auto` expects among a round's chunks, at a cost of 1.42 calls per chunk."""
 LAPSE = 1 / 64
-"""How much of what was seen is forgotten with each chunk: notes come in bursts."""
+"""Share of past observations forgotten with each chunk, since notes come in bursts."""
 
 
 class Pace:
@@ -22,8 +22,8 @@ class Pace:
     With changes at rate p, a round of B chunks advances by (1 - (1 - p)^B) / p of them on average.
 
     Args:
-        wish: chunks of each round, or `auto`: as many as hold 0.75 changes at the rate seen so far.
-        most: calls that may be in flight at once.
+        wish: chunks per round, or `auto`: as many as contain 0.75 changes at the rate seen so far.
+        most: maximum calls in flight.
     """
 
     def __init__(self, wish: int | Literal["auto"], most: int) -> None:
@@ -33,7 +33,7 @@ class Pace:
         self._chunks, self._changes = 6.0, 1.0
 
     def most(self, questions: int) -> int:
-        """Most chunks that each of several questions sends in a round."""
+        """Maximum chunks that each of several questions sends in a round."""
         share = max(1, self._most // questions)
         return share if self._wish is None else min(self._wish, share)
 
@@ -45,7 +45,7 @@ class Pace:
         return max(1, min(most, int(SHARE * self._chunks / self._changes)))
 
     def note(self, taken: int, changes: int) -> None:
-        """What came of a round: chunks that were taken, and how many of them changed the memory."""
+        """Records a round: chunks taken, and how many of them changed the memory."""
         stays = (1 - LAPSE) ** taken
         self._chunks = self._chunks * stays + taken
         self._changes = self._changes * stays + changes
@@ -55,9 +55,9 @@ class Pace:
 async def sent_ahead(
     exchanges: Sequence[Exchange[Any]], ask: Callable[[Exchange[Any]], Awaitable[None]]
 ) -> AsyncGenerator[list[Callable[[], Awaitable[None]]]]:
-    """Makes exchanges at once. Yields a function for each, to be awaited in order: it takes what comes of it.
+    """Makes exchanges concurrently. Yields a function for each, to await in order, that takes its reply.
 
-    What was not taken by the end of the block is cancelled.
+    Exchanges not taken by the end of the block are cancelled.
     """
     loop = asyncio.get_running_loop()
     turns = [loop.create_future() for _ in exchanges]

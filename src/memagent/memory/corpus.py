@@ -1,4 +1,4 @@
-"""One question to many documents, several at once: what `MemoryAgent.map` yields."""
+"""One question about many documents, several at once: the results of `MemoryAgent.map`."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from memagent.memory.agent import MemoryAgent
 
 OF_ALL = (ConfigError, StoreError, ModelNotFound, AuthenticationFailed)
-"""Errors that every document would meet: they end the whole, unless they are one of the next."""
+"""Errors that every document would hit, so they end the whole map, except for the following."""
 OF_ONE = (RunMismatch, RunBusy)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mapped:
-    """What came of one document."""
+    """The result for one document."""
 
     index: int
-    """Its place among the documents, from 0."""
+    """Its index among the documents."""
     name: str
-    """Its path, `document 3` for a text, else the document's own name."""
+    """Its path, `document 3` for a text, else the document's name."""
     run_id: str
     result: Result | None = field(default=None, repr=False)
     """None if the document or the model failed; see `error`. A result may also lack an answer: see `stop_reason`."""
     error: MemagentError | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """One row: the document, and what its result holds or why there is none."""
+        """One row: the document, and its result or the error."""
         row: dict[str, Any] = {"document": self.name, "run_id": self.run_id}
         if self.result is not None:
             return row | self.result.to_dict()
@@ -57,12 +57,12 @@ class Mapped:
 async def read_all(
     agent: MemoryAgent, documents: Iterable[Source], question: str, concurrency: int, prefix: str
 ) -> AsyncGenerator[Mapped]:
-    """See `MemoryAgent.map`. Holds no more documents than it reads at once."""
+    """See `MemoryAgent.map`. Holds only the documents being read."""
     if concurrency < 1:
         raise ConfigError(f"concurrency must be at least 1 document, got {concurrency!r}")
     if isinstance(documents, str | bytes | os.PathLike):
         raise ConfigError(
-            f"documents={documents!r:.80} is one document: give a list of them, or use ask"
+            f"documents={documents!r:.80} is a single document: give a list, or use ask"
         )
     check_run_id(f"{prefix}-")
     upcoming = enumerate(documents)
@@ -103,9 +103,9 @@ async def _read(
 
 
 def name_run(agent: MemoryAgent, source: Source, question: str, prefix: str) -> str:
-    """The run of a document: the same one for the same path or text, question and settings, so that it is resumed.
+    """The run id of a document: the same for the same path or text, question and settings, so that it is resumed.
 
-    What can be read only once, and documents of other kinds, get a new one.
+    Documents that can be read only once, and other kinds of document, get a new one.
     """
     if isinstance(source, os.PathLike):
         what = str(Path(source).expanduser().absolute())

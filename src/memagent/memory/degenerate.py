@@ -57,9 +57,9 @@ def find_problem(
     """What is wrong with a new memory or an answer, None if nothing is.
 
     Args:
-        choice: with `take` there is never a problem.
-        old: the memory before.
-        chunk: what a new memory was written from.
+        choice: with `take` nothing counts as degenerate.
+        old: the previous memory.
+        chunk: the chunk that a new memory was written from.
         reply: the memory or the answer.
     """
     text = reply.text if isinstance(reply, Answer) else reply.memory
@@ -67,11 +67,9 @@ def find_problem(
         return None
     if (piece := repetition(text)) is not None:
         what = "answer" if isinstance(reply, Answer) else "new memory"
-        return f"the {what} says {quote(piece)} over and over"
+        return f"the {what} repeats {quote(piece)} over and over"
     if chunk is not None and has_collapsed(old, text, chunk.text):
-        return (
-            f"hardly a word of the memory is left, and the chunk does not explain it: {quote(text)}"
-        )
+        return f"hardly a word of the old memory is left, for no reason in the chunk: {quote(text)}"
     return None
 
 

@@ -132,8 +132,7 @@ class Counting:
             if remote and (whole := await self.exact(request)) < took and remote.distrust():
                 logger.warning(
                     "%r: a prompt was counted as %d tokens, but the server reports %d: the tokenizer on this machine "
-                    "is a "
-                    "different one, so the server will be asked for every count; name the model's own tokenizer",
+                    "is a different one, so the server will be asked for every count; name the model's own tokenizer",
                     *(self._model, whole, took),
                 )
             return
@@ -150,8 +149,7 @@ class Counting:
         if _is_cut(took, least):
             raise PromptTruncated(
                 f"{self._model!r}: the server read only {usage.prompt_tokens} tokens of a prompt of {least}: it "
-                f"silently "
-                f"truncated the prompt, so its context length is smaller than the window in use. Give the "
+                f"silently truncated the prompt, so its context length is smaller than the window in use. Give the "
                 f"server a larger one (Ollama: num_ctx, OLLAMA_CONTEXT_LENGTH), or use a smaller window "
                 f"(--window). If {counter.name!r} is not the model's tokenizer, name the right one (--tokenizer)"
             )

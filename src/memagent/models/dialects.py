@@ -84,8 +84,7 @@ class Dialect:
 
 DIALECTS: dict[DialectName, Dialect] = {
     # llama-server, Ollama, TGI, gateways: the fields that all of them support. Only llama-server has /slots. (Its
-    # /props
-    # says "none" even if it speculates: llama.cpp pull request 28119, open in August 2026.)
+    # /props says "none" even if it speculates: llama.cpp pull request 28119, open in August 2026.)
     "plain": Dialect(
         "plain",
         speculation=Speculation(

@@ -33,11 +33,7 @@ class ExtractiveModel(Unserved):
         super().__init__(ByteBound(), window)
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Rewrites the memory (`update`) or answers (`answer`) in `max_tokens` UTF-8 bytes.
-
-        Raises:
-                    RequestRefused: the call is of another kind.
-        """
+        """Rewrites the memory (`update`) or answers (`answer`) in `max_tokens` bytes; else raises `RequestRefused`."""
         prompt = self.count_prompt(request)
         if request.kind not in ("update", "answer"):
             raise RequestRefused(

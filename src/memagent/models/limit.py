@@ -188,5 +188,5 @@ class UsageLimit(Metered):
         ):
             if limit is not None and used >= limit:
                 raise LimitReached(
-                    f"the limit {name}={limit!r} was reached ({used!r} spent); raise it and resume the run"
+                    f"the limit {name}={limit!r} is reached ({used!r} spent); raise it and resume the run"
                 )

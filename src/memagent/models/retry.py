@@ -68,9 +68,7 @@ class RetryPolicy:
                 f"max_wait {self.max_wait!r} and patience {self.patience!r} must be 0 seconds or more"
             )
         if self.deadline is not None and not self.deadline > 0:
-            raise ConfigError(
-                f"deadline must be more than 0 seconds, or None, got {self.deadline!r}"
-            )
+            raise ConfigError(f"deadline must be over 0 seconds or None, got {self.deadline!r}")
 
 
 class Retry(Wrapper):

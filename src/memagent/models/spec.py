@@ -175,8 +175,7 @@ def _split(spec: str | None) -> tuple[str, str]:
     if spec is None or not spec.strip():
         raise NoModel(
             f"no model was named. Looked for: --model (model=), MEMAGENT_MODEL in the environment and in {ENV_FILE} in "
-            f"the working directory. Give {EXAMPLES}, for example --model extractive or "
-            f"MEMAGENT_MODEL=vllm:Qwen/Qwen3-4B"
+            f"the working directory. Give {EXAMPLES}, such as --model extractive or MEMAGENT_MODEL=vllm:NAME"
         )
     spec = spec.strip()
     scheme, colon, name = spec.partition(":")

@@ -56,7 +56,7 @@ class SessionPrompts(Wording):
     empty_summary: str = Field(min_length=1)
     empty_ledger: str = Field(min_length=1)
     again: str
-    """Stands behind the continuation: shows `shown`, what was not summarised."""
+    """Follows the continuation: shows `shown`, the part that was not summarised."""
     said: str = "The user has said since then, word for word:\n\n{{ said }}"
     """Stands behind the continuation: shows `said`, the user's messages among what was summarised."""
     stale: str = Field(min_length=1)

@@ -93,7 +93,7 @@ class Exchange(Generic[T]):
     warm: bool = False
     """A reply was doubted."""
     turn: Awaitable[None] | None = None
-    """Awaited before a usable reply is taken: what comes of earlier exchanges may make this one pointless."""
+    """Awaited before a usable reply is taken: the outcome of earlier exchanges may make it obsolete."""
     question: int = 0
     chunk: int | None = None
     """The chunk for the events about retries."""
@@ -102,7 +102,7 @@ class Exchange(Generic[T]):
     wasted: int = 0
     """Unusable replies in this session."""
     replied: Usage | None = None
-    """What the reply cost that waits for its turn."""
+    """The cost of a reply waiting for its turn."""
     unsaved: Usage = field(default_factory=Usage)
     """The uncommitted part of it."""
     retried: list[Event] = field(default_factory=list[Event])

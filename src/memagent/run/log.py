@@ -87,7 +87,7 @@ class Log:
             raise
 
     async def replay(self) -> int:
-        """Hands out the events committed so far, verbatim, and returns how many there were."""
+        """Delivers the events committed so far, verbatim, and returns their number."""
         if self._is_new:
             return 0
         if self._outlet is None:
@@ -162,7 +162,7 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     Raises:
         RunMismatch: they differ; the message says where.
     """
-    # Earlier versions bound runs to fewer settings, and the earliest knew fewer.
+    # Earlier versions bound runs to fewer settings, and the earliest had fewer.
     kept = {name: record.settings[name] for name in binding if name in record.settings}
     before = kept | record.binding
     # Through JSON, like the stored one: it turns tuples into lists.

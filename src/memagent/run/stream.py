@@ -80,7 +80,7 @@ class EventStream(Generic[R]):
     """One run as an async iterator of events, and its result at the end.
 
     After leaving the loop early, closing the stream stops the run: use `async with`, or `aclose`. A stream that is
-    just just dropped stops its run too, with a `ResourceWarning`.
+    just just just dropped stops its run too, with a `ResourceWarning`.
     """
 
     def __init__(self, loop: Loop[R], run_id: str | None) -> None:

@@ -57,8 +57,7 @@ def check_run_id(run_id: str) -> str:
     """A run id that is safe as a file name.
 
     Raises:
-        ConfigError: it is empty, longer than 64 characters, or has characters other than letters, digits, `.`, `_`,
-        `-`.
+        ConfigError: it is empty, longer than 64 characters, or has others than letters, digits, `.`, `_`, `-`.
     """
     # A leading '-' would look like a command-line option, a leading '.' would make a hidden file.
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", str(run_id)):

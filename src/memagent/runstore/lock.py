@@ -63,9 +63,7 @@ def _hold_file(path: Path, taken: RunBusy) -> Generator[None]:
     except Timeout as error:
         raise taken from error
     except OSError as error:
-        raise StoreReadOnly(
-            f"cannot create the lock file {str(path)!r}: {error.strerror}"
-        ) from error
+        raise StoreReadOnly(f"cannot create the lock {str(path)!r}: {error.strerror}") from error
     with held:
         yield
 

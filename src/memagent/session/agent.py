@@ -34,15 +34,15 @@ class ToolAgent(Agent[ToolSettings]):
         tools: functions with type hints, or `Tool`s (`memagent.tools.tool`, an MCP server's).
         working_context: maximum tokens of prompt plus output per call; default the smaller of the model's window and
             8192.
-        max_summaries: how often turns may be summarised.
-        max_steps: how many replies may call tools.
-        summary_tokens: most tokens of a summary; default an eighth of the working context.
+        max_summaries: maximum number of summaries.
+        max_steps: maximum number of replies that call tools.
+        summary_tokens: maximum tokens of a summary; default an eighth of the working context.
         reply_tokens: most tokens of a reply, reasoning included; default what the working context has left.
-        protocol: `native` (the default) uses the server's own tool calls; `text` writes them into messages, for
-            models and servers without.
-        instructions: stands behind memagent's own in the system message.
-        early: share of the limit from which a summary is begun in the background; default: when it is due.
-        prompts: the wording: a TOML file or `SessionPrompts`; default memagent's own.
+        protocol: `native` (the default) uses the server's tool calls; `text` writes them into messages, for
+            models and servers without tool calls.
+        instructions: appended to memagent's instructions in the system message.
+        early: share of the limit at which a summary is started in the background; default: when it is due.
+        prompts: the wording: a TOML file or `SessionPrompts`; default memagent's.
         sampling: temperature and top_p.
         seed: seed of the run; each call's seed is derived from it.
         limits: stop a run (resumably) at a number of calls, tokens or seconds, or at a cost.
@@ -124,8 +124,7 @@ class ToolAgent(Agent[ToolSettings]):
     def resume(self, run_id: str, *, on_event: OnEvent | None = None) -> SessionResult:
         """Resumes a run of this agent: committed calls are not sent again, and finished tools don't run again.
 
-        A tool call in progress is repeated if the tool is idempotent; otherwise the model is told that it was
-        interrupted.
+        A tool call in progress is repeated if the tool is idempotent; otherwise the model learns of the interruption.
 
         Raises:
             RunNotFound: the store has no such run.

@@ -80,7 +80,7 @@ class ToolCalls:
         self._tools, self._log, self._neutraliser = tools, log, neutraliser
 
     async def run(self, step: int, calls: tuple[ToolCall, ...]) -> list[ToolOutput]:
-        """Runs the calls of one reply: together where none of them changes anything, else one after the other."""
+        """Runs the calls of one reply: concurrently if none of them changes anything, else one after the other."""
         if all(c.name not in self._tools or self._tools[c.name].read_only for c in calls):
             return await together(self._once(step, *numbered) for numbered in enumerate(calls))
         return [await self._once(step, *numbered) for numbered in enumerate(calls)]

@@ -1,4 +1,4 @@
-"""What benchmarks and trainings are run with: the code, the packages and the machine, without secrets or host names."""
+"""The origin of benchmark and training results: code, packages and machine, without secrets or host names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def source_state(file: Path) -> tuple[str | None, bool | None]:
     """Commit of the git work tree that `file` belongs to, and whether its code has uncommitted changes.
 
     The code is the folder of `file`, and memagent's if it is in the same tree: results elsewhere in the tree change
-    nothing. Both are None without such a tree or git, and if the file only lies in somebody else's tree: a virtual
+    nothing. Both are None without such a tree or git, and if the file is in an unrelated tree: a virtual
     environment inside another project.
     """
     folder, core = file.resolve().parent, Path(__file__).resolve().parents[1]
@@ -30,8 +30,8 @@ def source_state(file: Path) -> tuple[str | None, bool | None]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git says, None if it fails."""
-    # Looking at a tree must not write to it: others may be at work there.
+    """The output of git; None if it fails."""
+    # Inspecting a tree must not write to it: others may be working there.
     environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", "-C", str(folder), *arguments]
     with suppress(OSError, subprocess.SubprocessError):
@@ -43,7 +43,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of those packages that are installed."""
+    """Versions of the installed packages among these."""
     found: dict[str, str] = {}
     for name in packages:
         with suppress(metadata.PackageNotFoundError):

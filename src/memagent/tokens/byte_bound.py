@@ -62,7 +62,7 @@ def message_bound(count: Callable[[str], int], message: Message) -> int:
     extras = [message.extra]
     for call in message.tool_calls:
         values = call.values()
-        # The arguments as they are sent too: a server may take them for a text.
+        # The arguments as sent too: a server may treat them as text.
         (wide, read), (_, sent) = (_write_json({call.name: v}) for v in (values, call.arguments))
         texts.append(max(read, sent, key=byte_count))
         lines += wide.count("\n")
@@ -72,7 +72,7 @@ def message_bound(count: Callable[[str], int], message: Message) -> int:
         texts.append(compact)
         lines += wide.count("\n")
     text = "\n".join(texts)
-    # Bytes pay for the white space: three or four of them make a token.
+    # The bytes make up for the white space: three or four of them are a token.
     return bound + min(count(text) + 2 * lines, byte_count(text))
 
 

@@ -32,7 +32,7 @@ class Tool:
     spec: ToolSpec
     run: Run
     idempotent: bool = False
-    """Running it twice does no more than running it once: it may be run again after a kill."""
+    """Running it twice has the same effect as running it once, so it may be rerun after a kill."""
     read_only: bool = False
     """It changes nothing, so it is idempotent too: calls of one reply to such tools run at once."""
     timeout: float = 60.0

@@ -61,7 +61,7 @@ def tool(
     The type hints become the JSON schema, and are used to check and convert a model's arguments: defaults,
     Enums, models, dates and everything else pydantic supports. Parameters are described by the docstring's `Args:`, or
     by `Annotated[str, Field(description=...)]`, which takes precedence. The model gets text verbatim, and other values
-    as as JSON.
+    as as as JSON.
 
     An async function runs on the event loop, any other in a separate thread. A thread can't be killed: if such
     a function exceeds its timeout, the model is told so, but the function keeps running. One that may take
@@ -69,13 +69,13 @@ def tool(
 
     Args:
         function: a function with a type hint for each parameter, without *args and **kwargs; None makes a decorator.
-        name: what the model calls it; the function's name where None.
-        description: what the model is told of it; the docstring's first paragraph where None.
-        idempotent: running it twice does no more than running it once.
+        name: the name that the model uses; by default the function's.
+        description: the description for the model; by default the docstring's first paragraph.
+        idempotent: running it twice has the same effect as running it once.
         read_only: it changes nothing, so several calls may run at once.
-        timeout: seconds until a call is given up; where all processes are busy, waiting for one counts.
-        process: runs it in another process, which has to be able to import it. That process keeps its globals from
-            call to call, and calls may go to different ones.
+        timeout: seconds until a call is abandoned, including the wait for a free process.
+        process: runs it in another process, which must be able to import it. That process keeps its globals between
+            calls, and calls may go to different processes.
 
     Raises:
         ConfigError: the function can't be a tool; the message gives the reason and the remedy.

@@ -34,10 +34,10 @@ HTTP_SECONDS = 30.0
 class McpServer:
     """An MCP server: `async with McpServer.stdio("uvx", "some-server") as server: Toolset(server.tools)`.
 
-    Works with `with` as well as with `async with`, and its tools with the sync API: the connection lives in memagent's
+    Works with `with` and `async with`, and its tools with the sync API: the connection lives in memagent's
     background thread. The call during which it breaks fails, and the model is told so; the next one makes it again.
 
-    A server is trusted with what a model tells it, and its descriptions become part of the prompt. Whether a tool is
+    A server sees what a model sends it, and its descriptions become part of the prompt. The server
     idempotent or read-only is what the server says of it (`idempotentHint`, `readOnlyHint`).
 
     Use `stdio` or `http` to make one.

@@ -84,8 +84,7 @@ class Signature:
             why = message(error).partition("\n")[0]
             raise ConfigError(
                 f"{who}: the type of its parameter {name!r} cannot be described to a model ({clip(why, 300)}); use a "
-                f"type "
-                f"that has a JSON form, such as str, int, list[str], an Enum or a pydantic model"
+                f"type that has a JSON form, such as str, int, list[str], an Enum or a pydantic model"
             ) from error
         return cls(function, signature, model, schema)
 

@@ -120,8 +120,7 @@ def _warn_of_seen(n: int, read: TrainConfig, *, run: bool) -> None:
         say(
             "caution:",
             f"the run held out {held_out} samples, so it may have been trained on some of these {n} (for generated "
-            f"tasks "
-            f"--set data.seed=N gives new ones)",
+            f"tasks --set data.seed=N gives new ones)",
             style="yellow",
         )
 

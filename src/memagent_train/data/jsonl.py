@@ -145,8 +145,7 @@ def _write(file: IO[bytes], block: bytes, path: Path) -> None:
     except OSError as error:
         raise DiskFull(
             f"there is no room in {tempfile.gettempdir()!r} to unpack {str(path)!r} ({error.strerror}): free some "
-            f"space, set "
-            f"TMPDIR to another folder, or unpack it yourself"
+            f"space, set TMPDIR to another folder, or unpack it yourself"
         ) from error
 
 

@@ -150,8 +150,7 @@ class Data:
             if count >= len(part.items):
                 raise DataError(
                     f"{count} samples of {part.source.name!r} would be held out, but it has only {len(part.items)}: "
-                    f"hold "
-                    f"out fewer than {held_out}, or give more data"
+                    f"hold out fewer than {held_out}, or give more data"
                 )
             order = shuffle_range(
                 len(part.items), Random(f"{self._seed}:held out:{part.source.name}")

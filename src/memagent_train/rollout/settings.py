@@ -49,8 +49,7 @@ class RolloutSettings(Leaf):
         if self.engine != "padded" and self.top_p < 1:
             raise ConfigError(
                 f"top_p={self.top_p!r} cannot be trained with engine={self.engine!r}, which may then return log-probs "
-                f"of "
-                f"another distribution: use top_p=1, or engine='padded'"
+                f"of another distribution: use top_p=1, or engine='padded'"
             )
         if served and self.base_url is None:
             raise ConfigError(

@@ -161,8 +161,7 @@ def _compare(folder: RunFolder, settings: Mapping[str, Any], free: Collection[st
     if said and whole:
         raise CheckpointMismatch(
             f"the run in {str(folder.path)!r} was started with different settings: {said}. Use the same ones to "
-            f"resume, or "
-            f"another --out"
+            f"resume, or another --out"
         )
     if said:
         folder.start_over()

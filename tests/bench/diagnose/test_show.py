@@ -124,7 +124,7 @@ def test_misses_are_listed_with_the_step_that_decided_them(found: Diagnosis) -> 
     assert "- The number is 123456." in unread
     assert "+ [bold]654321" in unread
     assert "chunk 2, characters 800 to 1,200: the memory was kept unchanged" in kept
-    assert "the run had settled before the place was read" in early
+    assert "the run settled before this place was read" in early
     assert "the memory was cut from 1,999 to " in cut
     assert shown(found, 2).count("memagent show ") == 2
 

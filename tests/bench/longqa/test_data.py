@@ -161,7 +161,7 @@ def broken() -> dict[str, bytes]:
         "data of another kind": b'{"data": 5}',
         "packed and cut": packed[: len(packed) // 2],
         "packed and damaged": packed[:40] + b"\0\0\0\0" + packed[44:],
-        "no UTF-8": json.dumps(hotpot(1)).encode("utf-16"),
+        "not UTF-8": json.dumps(hotpot(1)).encode("utf-16"),
         "deep": b"[" * 100_000,
     }
 

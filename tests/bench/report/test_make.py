@@ -296,9 +296,9 @@ def test_a_margin_is_in_points(tmp_path: Path, margin: float) -> None:
 @pytest.mark.usefixtures("no_pictures")
 def test_what_cannot_be_reported_is_a_typed_error(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "run", [record()]), tmp_path / "out"
-    with pytest.raises(ConfigError, match="no folder was named"):
+    with pytest.raises(ConfigError, match="no folder to report on was given"):
         make_report([], out)
-    with pytest.raises(ConfigError, match="no record yet in 'empty'"):
+    with pytest.raises(ConfigError, match="no records yet in 'empty'"):
         make_report([write(tmp_path / "empty", [])], out)
     with pytest.raises(StoreError, match="no records in"):
         make_report([tmp_path / "missing"], out)

@@ -64,8 +64,8 @@ def test_other_documents_are_compared_and_not_tested() -> None:
     [
         ("vt", "write TASK@LENGTH"),
         ("@8k", "write TASK@LENGTH"),
-        ("vt@", "is no length"),
-        ("vt@many", "is no length"),
+        ("vt@", "is not a length"),
+        ("vt@many", "is not a length"),
         (
             "vt@8k",
             "is not in the records; the tasks are mean, niah_single_1 and the lengths 8K",

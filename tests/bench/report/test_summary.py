@@ -48,7 +48,7 @@ def test_a_loss_that_is_ruled_out() -> None:
     )
     assert "The change is 0.0 points" in lead
     assert lead.endswith("a loss of 5 points or more is ruled out (non-inferior).")
-    assert "Its calls grow with the length as predicted" in more
+    assert "Its calls grow with length as predicted" in more
     assert "All 120 samples have a score." in more
 
 

@@ -104,4 +104,4 @@ def test_what_is_no_checkout_ends_it_with_a_message(
 ) -> None:
     arguments.setattr(sys, "argv", ["speed", "--lengths", "4k", "--upstream", str(tmp_path)])
     assert speed.main() == 1
-    assert "no checkout" in capsys.readouterr().err
+    assert "not a checkout" in capsys.readouterr().err

@@ -65,7 +65,7 @@ def test_what_it_did_not_write_is_an_error(
 
 
 def test_what_is_no_checkout_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no checkout of NVIDIA/RULER"):
+    with pytest.raises(ConfigError, match="is not a checkout of NVIDIA/RULER"):
         generate(tmp_path, "niah_single_1", 4096, 1, tmp_path)
 
 

@@ -69,5 +69,5 @@ def test_several_folders_are_sections_and_failures_are_said(tmp_path: Path) -> N
 
 
 def test_folders_without_sessions_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no session yet in 'run'"):
+    with pytest.raises(ConfigError, match="no sessions yet in 'run'"):
         make_session_report([write(tmp_path / "run")], tmp_path / "out")

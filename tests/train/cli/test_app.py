@@ -51,7 +51,7 @@ def test_every_command_has_help(command: str) -> None:
         (("grpo", "empty.toml", "--out", "x"), 2, "empty.toml: model is missing"),
         (("sft", "empty.toml", "--out", "x"), 2, "traces is missing"),
         (("export", "."), 2, "nothing to write"),
-        (("export", ".", "--out", "y"), 2, "is no folder of a run"),
+        (("export", ".", "--out", "y"), 2, "is not the folder of a run"),
         (("eval", "."), 2, "give settings to evaluate it with (--config)"),
     ],
 )

@@ -53,7 +53,7 @@ def test_lengths_that_are_none_are_refused(run: Path, capsys: pytest.CaptureFixt
     with pytest.raises(typer.Exit) as stop:
         evaluate(str(run), lengths="8q", display=Display.PLAIN)
     assert stop.value.exit_code == 2
-    assert "--lengths: '8q' is no length in tokens" in capsys.readouterr().err
+    assert "--lengths: '8q' is not a length in tokens" in capsys.readouterr().err
 
 
 def test_more_samples_than_were_held_out_are_cautioned_of(

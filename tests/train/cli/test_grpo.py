@@ -42,7 +42,7 @@ def test_a_run_says_what_came_of_it(settings: Path, capsys: pytest.CaptureFixtur
     held_out = ["evaluation.as_they_are=true", "evaluation.n=2"]
     grpo(settings, settings.parent / "run", held_out, display=Display.PLAIN)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("evaluated after step 0:  own 0.")
+    assert lines[0].startswith("evaluated after step 0:  natural 0.")
     assert lines[1].startswith("1/1  reward 0.")
     assert any(line.startswith("trained  1 steps") for line in lines)
     assert lines[-1].endswith(

@@ -125,9 +125,9 @@ def test_a_wrong_value_is_named_with_its_key(file: Path, override: str, says: st
     [
         ("steps", "write section.key=value"),
         ("=3", "write section.key=value"),
-        ("a b=3", "is no key"),
-        ("steps.x=3", "what stands before 'x' is no section"),
-        ("steps.x.y=3", "what stands before 'x' is no section"),
+        ("a b=3", "is not a valid key"),
+        ("steps.x=3", "the part before 'x' is not a section"),
+        ("steps.x.y=3", "the part before 'x' is not a section"),
         ("sources.0.weight=3", "the list has 0 entries"),
     ],
 )

@@ -65,20 +65,20 @@ def test_splits(tmp_path: Path) -> None:
 
 def test_a_name_that_is_not_here_is_told_without_a_network() -> None:
     with pytest.raises(
-        DataError, match=r"'nobody/nothing'.*in the local cache where there is no network"
+        DataError, match=r"'nobody/nothing'.*in the local cache if there is no network"
     ):
         opened("nobody/nothing")
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     (bad := tmp_path / "a.parquet").write_bytes(b"no parquet")
-    with pytest.raises(DataError, match="cannot be had"):
+    with pytest.raises(DataError, match="cannot be loaded"):
         opened(bad)
     (odd := tmp_path / "a.xlsx").write_bytes(b"x")
     with pytest.raises(DataError, match=r"of no known kind: give one that ends with \.parquet"):
         opened(odd)
     (empty := tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="cannot be had"):
+    with pytest.raises(DataError, match="cannot be loaded"):
         opened(empty)
     nothing = datasets.Dataset.from_dict({"document": []})
     nothing.to_parquet(tmp_path / "none.parquet")

@@ -59,8 +59,8 @@ def test_every_character_comes_through(tmp_path: Path) -> None:
         (b"", "is empty"),
         (b"\n  \n", "is empty"),
         ("{}".encode("utf-16"), "in UTF-16: save it as UTF-8"),
-        (gzip.compress(b'{"a": 1}\n' * 100, mtime=0)[:-20], "cut off or damaged"),
-        (b"\x1f\x8bnot gzip at all", "cut off or damaged"),
+        (gzip.compress(b'{"a": 1}\n' * 100, mtime=0)[:-20], "truncated or damaged"),
+        (b"\x1f\x8bnot gzip at all", "truncated or damaged"),
         (gzip.compress(b"", mtime=0), "is empty"),
     ],
 )
@@ -82,15 +82,15 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b'{"a": 1', "this is no JSON"),
+        (b'{"a": 1', "this is not JSON"),
         (b'["a"]', "this is a list, not an object"),
         (b'"a"', "this is a str"),
         (b"null", "this is a NoneType"),
         (
             b'{"a": "caf\xe9"}',
-            r"byte 10 of the line is no UTF-8 \(b'\\xe9\"}'\): save the file as UTF-8",
+            r"byte 10 of the line is not UTF-8 \(b'\\xe9\"}'\): save the file as UTF-8",
         ),
-        (b"[" * 100_000, "this is no JSON"),
+        (b"[" * 100_000, "this is not JSON"),
     ],
 )
 def test_lines_that_are_none_are_told(line: bytes, said: str, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_lines_that_are_none_are_told(line: bytes, said: str, tmp_path: Path) ->
 
 def test_a_json_list_is_told(tmp_path: Path) -> None:
     (path := tmp_path / "a.json").write_text(json.dumps(rows(3), indent=1))
-    with pytest.raises(BadRow, match="one JSON list: write its entries one a line"):
+    with pytest.raises(BadRow, match="a single JSON list: write one entry per line"):
         JsonlFile(path).row(0)
 
 
@@ -128,7 +128,7 @@ def test_a_file_that_is_replaced_or_cut_meanwhile(tmp_path: Path) -> None:
     assert file.row(2) == rows(3)[2]
     cut = JsonlFile(path)
     os.truncate(path, 20)
-    with pytest.raises(BadRow, match="shorter since it was opened"):
+    with pytest.raises(BadRow, match="truncated after it was opened"):
         cut.row(2)
 
 

@@ -35,7 +35,7 @@ def test_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "digest", "said"),
     [
-        ([0, 10], "abd", "of other data"),
+        ([0, 10], "abd", "for other data"),
         ([0, 10, 77, 78], "abc", r"lacks 2 of 4 questions \(the first is 77\)"),
     ],
 )
@@ -50,7 +50,7 @@ def test_a_file_that_does_not_fit_is_refused(
 def test_other_files_are_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "tried.jsonl"
     file.write_bytes(content)
-    with pytest.raises(DataError, match="is no file of answers without the document"):
+    with pytest.raises(DataError, match="is not a file of answers without the document"):
         read_tried(file)
 
 

@@ -161,7 +161,7 @@ async def test_faults_of_the_file_are_told(
     with pytest.raises(DataError, match="cannot write"):
         await try_without_context(opened, knowing(), table / "out.jsonl")
     (odd := tmp_path / "odd.jsonl").write_text("something else\n")
-    with pytest.raises(DataError, match="no file of answers"):
+    with pytest.raises(DataError, match="not a file of answers"):
         await try_without_context(opened, knowing(), odd)
     (full := tmp_path / "full.jsonl").symlink_to("/dev/full")
     with pytest.raises(DiskFull, match="No space left"):
@@ -196,7 +196,7 @@ def test_sources_without_such_questions_are_refused(table: Path) -> None:
 async def test_nothing_to_try_is_refused(table: Path, tmp_path: Path) -> None:
     opened = await asyncio.to_thread(source, table)
     for how in (Tries(tries=0), Tries(concurrency=0)):
-        with pytest.raises(ConfigError, match="would try nothing"):
+        with pytest.raises(ConfigError, match="must be at least 1"):
             await try_without_context(opened, knowing(), tmp_path / "out.jsonl", how)
 
 

@@ -71,12 +71,12 @@ def test_the_data_folder_is_used_with_a_warning(
     assert len(data({"kind": "hotpotqa", "lengths": 1024})) == 6
     assert "cannot be measured on them" in caplog.text
     monkeypatch.delenv("MEMAGENT_DATA")
-    with pytest.raises(ConfigError, match="no HotpotQA at hand"):
+    with pytest.raises(ConfigError, match="HotpotQA was not found"):
         data({"kind": "hotpotqa", "lengths": 1024})
 
 
 def test_further_paragraphs_and_other_lengths(hotpot: Path, squad: Path) -> None:
-    with pytest.raises(ConfigError, match="paragraphs at hand"):
+    with pytest.raises(ConfigError, match="available paragraphs"):
         opened(hotpot, lengths=16384)
     source = opened(hotpot, lengths=2048, paragraphs=(squad,))
     assert source.sample(0, 0, 4096).length == 4096
@@ -134,5 +134,5 @@ def test_facts_notice_what_changes(hotpot: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match="not of the form expected"):
+    with pytest.raises(DocumentError, match="does not have the expected form"):
         opened(made.write(tmp_path / "odd.json", {"a": 1}))

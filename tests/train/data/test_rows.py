@@ -58,7 +58,7 @@ def test_bad_rows_are_dropped_where_asked_for(
     assert [source.sample(i, 0).index for i in range(len(source))] == [1, 2, 4]
     assert source.facts["unusable"] == 2
     assert "2 rows lack something" in caplog.text
-    with pytest.raises(DataError, match="no sample that can be used"):
+    with pytest.raises(DataError, match="no usable sample"):
         opened(jsonl(tmp_path / "b.jsonl", ["{bad"]), unusable="drop")
 
 
@@ -95,7 +95,7 @@ def test_known_rows_are_left_out(tmp_path: Path) -> None:
     assert [left.read_question(i).index for i in range(len(left))] == [0, 1]
     assert left.read_question(1).question == "How many windows has house 1?"
     other = jsonl(tmp_path / "b.jsonl", rows(4, 50))
-    with pytest.raises(DataError, match="of other data"):
+    with pytest.raises(DataError, match="for other data"):
         opened(other, no_context=file)
 
 

@@ -33,10 +33,10 @@ def test_a_module_of_the_working_folder_is_found(
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("right", "names no function"),
-        (f"{MINE}:", "names no function"),
-        (":right", "names no function"),
-        ("__main__:right", "a module of its own"),
+        ("right", "doesn't name a function"),
+        (f"{MINE}:", "doesn't name a function"),
+        (":right", "doesn't name a function"),
+        ("__main__:right", "a separate module"),
         ("no_such_module:right", "no module 'no_such_module'"),
         (f"{MINE}.deeper:right", "no module"),
         (f"{MINE}:rigth", "no function 'rigth'"),
@@ -54,7 +54,7 @@ def test_what_cannot_be_found_is_said(spec: str, said: str) -> None:
     [
         ("import no_such_library", "no_such_library"),
         ("1 / 0", "ZeroDivisionError"),
-        ("raise SystemExit(2)", "ends the program"),
+        ("raise SystemExit(2)", "exits when it is imported"),
         ("def reward(answer, sample:", "SyntaxError"),
     ],
 )

@@ -59,7 +59,7 @@ async def test_without_a_verdict_there_is_no_reward(reply: Reply) -> None:
     reward, model = await judge(reply, reply)
     verdict = await reward.judge("12", sample())
     assert verdict.reward is None
-    assert "second time" in verdict.error
+    assert "second try" in verdict.error
     assert len(model.requests) == 2
     text = reply.text if isinstance(reply, Completion) else str(reply)
     assert repr(text) in verdict.error

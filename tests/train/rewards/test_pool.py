@@ -163,7 +163,7 @@ def test_a_function_that_only_the_parent_finds_is_refused(
         "def reward(answer, sample): return 1.0\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ConfigError, match=r"in a process of its own, .*not in a child"):
+    with pytest.raises(ConfigError, match=r"in a separate process: .*not in a child"):
         PooledReward("only_here:reward", workers=1, limit=1)
     assert workers() == set()
 

@@ -34,7 +34,7 @@ def test_numbers_are_rewards(value: object, reward: float) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (None, "gave None"),
+        (None, "returned None"),
         ("1.0", "a str"),
         ([1.0], "a list"),
         (b"1", "a bytes"),
@@ -42,9 +42,9 @@ def test_numbers_are_rewards(value: object, reward: float) -> None:
         (object, "a type"),
         (math.nan, "not finite"),
         (-math.inf, "not finite"),
-        (10**400, "no single number"),
-        (np.ones(3), "no single number"),
-        (torch.ones(3), "no single number"),
+        (10**400, "not a single number"),
+        (np.ones(3), "not a single number"),
+        (torch.ones(3), "not a single number"),
         ({}, "without the key 'reward'"),
         ({"score": 1.0}, r"\['score'\]"),
         ({"reward": math.nan}, "the reward is nan, which is not finite"),

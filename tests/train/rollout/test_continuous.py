@@ -92,7 +92,7 @@ def test_a_block_has_one_sampling_and_the_next_may_have_another() -> None:
         await sampler.sample([5], max_tokens=1, sampling=first, seed=None)
         await sampler.sample([5], max_tokens=1, sampling=second, seed=None)
 
-    with sampler.generating(), pytest.raises(RequestRefused, match="one block has one"):
+    with sampler.generating(), pytest.raises(RequestRefused, match="a block has one"):
         asyncio.run(two(PLAIN, cold))
     with sampler.generating():
         asyncio.run(two(cold, cold))

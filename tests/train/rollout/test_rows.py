@@ -87,8 +87,8 @@ async def test_a_conversation_in_which_nothing_was_sampled_is_no_row() -> None:
 @pytest.mark.parametrize(
     ("tokens", "words"),
     [
-        (None, "without token ids"),
-        (TokenIds(prompt=(1,), sampled=(2,)), "without log-probabilities"),
+        (None, "no token ids"),
+        (TokenIds(prompt=(1,), sampled=(2,)), "no log-probabilities"),
     ],
 )
 async def test_an_engine_that_gives_too_little_is_named(

@@ -57,7 +57,7 @@ def test_shares_are_shown_where_they_are_not_nothing() -> None:
 def test_an_evaluation_is_a_line_with_intervals() -> None:
     found = {0: estimate([[1.0]]), 8192: estimate([[1.0, 0.0]])}
     assert evaluation_line(3, found).startswith(
-        "evaluated after step 3:  own 1.000 [0.207, 1.000]  8K 0.500 ["
+        "evaluated after step 3:  natural 1.000 [0.207, 1.000]  8K 0.500 ["
     )
 
 

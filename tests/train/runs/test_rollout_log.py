@@ -100,7 +100,7 @@ def test_a_cut_removes_later_steps_and_halves(tmp_path: Path) -> None:
 
 
 def test_what_is_no_log_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no step-\*\.parquet"):
+    with pytest.raises(DataError, match=r"has no step-\*\.parquet"):
         list(read_rollouts(tmp_path))
     (tmp_path / "x.parquet").write_bytes(b"no parquet")
     with pytest.raises(DataError, match="cannot read the rollouts"):

@@ -73,10 +73,10 @@ def test_prompts_are_those_of_rollouts_to_the_id(tmp_path: Path) -> None:
     ("line", "says"),
     [
         ("{", "line 1: this is no JSON"),
-        ({"messages": []}, "line 1: the last message has to be a reply"),
-        ({"messages": [{"role": "assistant", "content": "sun"}]}, "has to be a reply"),
-        ({"messages": [ASKED]}, "has to be a reply"),
-        (said(" "), "that is not empty"),
+        ({"messages": []}, "line 1: the last message must be a non-empty reply"),
+        ({"messages": [{"role": "assistant", "content": "sun"}]}, "must be a non-empty reply"),
+        ({"messages": [ASKED]}, "must be a non-empty reply"),
+        (said(" "), "must be a non-empty reply"),
         ({"text": "sun"}, "messages: Field required"),
         ({"messages": [{"role": "robot", "content": "x"}]}, r"messages\.0\.role"),
     ],
@@ -128,7 +128,7 @@ def test_records_keep_their_ids_and_masks(tmp_path: Path) -> None:
 
 def test_a_record_that_does_not_fit_together_is_named(tmp_path: Path) -> None:
     file = records(tmp_path, record(1.0), record(1.0, loss_mask=[1]))
-    with pytest.raises(DataError, match=r"line 2: .* do not fit together"):
+    with pytest.raises(DataError, match=r"line 2: .* do not match"):
         read(RecordSource(kind="record", files=(file,)))
 
 

@@ -76,8 +76,7 @@ def load(
     if missing:  # transformers would draw them at random
         raise ConfigError(
             f"the weights of {name!r} lack {len(missing)} tensors, such as {missing[0]!r}: they don't belong to the "
-            f"model "
-            f"that its config.json describes"
+            f"model that its config.json describes"
         )
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:

@@ -146,7 +146,7 @@ class SummaryBuffer:
         """
         async with self._lock:
             if self._opened is not None:
-                raise ConfigError("this buffer is already open: make another for another session")
+                raise ConfigError("this buffer is already open: create another for another session")
             given = tuple(Message.from_openai(message) for message in messages)
             prompt = (*given[:1], *map(as_user, given[1:]))
             working_context, window = self._sizes
@@ -281,7 +281,7 @@ class SummaryBuffer:
 
         Raises:
             CompactionFailed: there was no usable summary after two retries, or less than a tenth of the working context
-                could be could be freed.
+                could be could be could be freed.
             OutOfSummaries: a summary is needed, but `max_summaries` have been written.
             ModelError: a summary call failed.
             LimitReached: a summary call would exceed a usage limit.

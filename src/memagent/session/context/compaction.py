@@ -203,7 +203,7 @@ def _keep_said(layout: Layout, past: Past, older: tuple[Turn, ...], last: Turn) 
 
 
 def _alone(layout: Layout, past: Past, last: Turn) -> Split:
-    """Nothing is before it: its results are clipped, and where that is not enough it is summarised."""
+    """It is the only turn: its results are clipped, and if that isn't enough it is summarised."""
     spare = layout.calm - layout.state(past, (last.without_texts(),)).tokens
     if last.results and spare >= 0:
         kept, changes = clip_turn(layout, last, spare)

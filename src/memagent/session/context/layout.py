@@ -41,7 +41,7 @@ class Past:
     summary: str = ""
     ledger: Ledger = field(default_factory=Ledger)
     again: str = ""
-    """What is shown again behind the summary."""
+    """Texts shown again after the summary."""
     said: tuple[str, ...] = ()
     """The user's latest messages, word for word."""
 
@@ -53,7 +53,7 @@ class State:
     past: Past
     turns: tuple[Turn, ...]
     messages: tuple[Message, ...]
-    """What they make."""
+    """The messages made of it."""
     head: tuple[Message, ...]
     """Those of them that stand before the turns."""
     tokens: int
@@ -181,7 +181,7 @@ class Layout:
 
     @property
     def base(self) -> int:
-        """Most tokens of the prompt right after a summary, without what is shown again."""
+        """Maximum tokens of the prompt right after a summary, without what is shown again."""
         first = self.anchors.known[0]
         counted = first.tokens if first.counted is None else first.counted
         frame = self.frame - counted + first.tokens

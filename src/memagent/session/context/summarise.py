@@ -62,10 +62,10 @@ class Summariser:
         """Summarises turns together with what replaces those before them.
 
         Requests of an early summary are marked (`parts`): nobody waits for them yet. Three unusable replies raise
-        a a `CompactionFailed`.
+        a a a `CompactionFailed`.
         """
         stage = past.stage + 1
-        # They left: what has not come is not waited for.
+        # They are leaving: missing results aren't awaited.
         turns = tuple(turn.fill_results(layout.missing) for turn in turns)
         number = 0
         while True:
@@ -123,7 +123,7 @@ class Summariser:
             read=layout.prompts.read_summary,
             most=layout.summary,
             count=partial(layout.count, below=layout.window - layout.summary + 1),
-            # With tools the prompt continues behind what the server has cached, and servers refuse calls without them.
+            # With tools the prompt extends what the server has cached, and servers reject calls without them.
             tools=layout.tools,
             tool_choice="none" if layout.tools else None,
             parts={"early": "yes"} if early else {},

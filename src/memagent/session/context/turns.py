@@ -44,7 +44,7 @@ class Turn:
     given: tuple[str, ...] = ()
     """The original ids of the calls."""
     results: tuple[ToolResult | None, ...] = ()
-    """One for each call, None for those still to come."""
+    """One per call; None for those still missing."""
     own: bool = True
     """Of a user's message: False is a note of the loop, not the user's words."""
 
@@ -249,7 +249,7 @@ def render_native(turns: Sequence[Turn], missing: str) -> list[Message]:
 
 
 def render_text(turns: Sequence[Turn], missing: str) -> list[Message]:
-    """The turns with calls and results in the text of messages; otherwise as `render_native`."""
+    """Like `render_native`, with calls and results in the text of messages."""
     return [message for turn in _fill_turns(turns, missing) for message in turn.text]
 
 
