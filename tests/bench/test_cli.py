@@ -202,7 +202,7 @@ def test_what_was_forecast_is_what_it_takes(invoke: Invoke, tmp_path: Path) -> N
     [
         (("--tasks", "leger"), "there is no task 'leger'; did you mean 'ledger'?"),
         (("--systems", "memry"), "there is no system 'memry'; did you mean 'memory'?"),
-        (("--systems", ","), "no system is named"),
+        (("--systems", ","), "names no system"),
         (("--lengths", "8q"), "'8q' is not a length"),
         (("--max-cost", "3"), "needs prices"),
         (("--top-p", "0"), "top_p"),

@@ -40,7 +40,7 @@ def scores(memory: float, gate: float, direct: float, bm25: float) -> Scores:
         (
             scores(0.9, 0.9, 1, 0.9),
             scores(0.9, 0.9, 0.3, 0.95),
-            "use bm25-model: 40 samples of 16K",
+            "use bm25-model: 40 samples at 16K",
         ),
         (scores(0.9, 0.9, 1, 0.9), scores(0.2, 0.1, 0.9, 0.3), "use direct: at 16K it beats both"),
         # Better at the shorter length alone is no memory that pays.

@@ -199,7 +199,7 @@ async def test_a_dead_model_ends_the_session_early(tmp_path: Path) -> None:
         raise ConnectionFailed("nobody answers")
 
     bench = benchmark(tmp_path, model=model(dead), grid=grid(samples=50), concurrency=2)
-    with pytest.raises(ModelError, match=r"failed 5 samples in a row.*nobody answers"):
+    with pytest.raises(ModelError, match=r"failed on 5 samples in a row.*nobody answers"):
         await run(bench)
     records = await asyncio.to_thread(read_records, tmp_path)
     assert 5 <= len(records) <= 6
@@ -211,7 +211,7 @@ async def test_systems_without_a_model_do_not_hide_that_it_is_dead(tmp_path: Pat
         raise ConnectionFailed("nobody answers")
 
     asked = grid(samples=50, systems=("direct", "bm25", "extractive"))
-    with pytest.raises(ModelError, match=r"failed 5 samples in a row.*nobody answers"):
+    with pytest.raises(ModelError, match=r"failed on 5 samples in a row.*nobody answers"):
         await run(benchmark(tmp_path, model=model(dead), grid=asked, concurrency=3))
 
 

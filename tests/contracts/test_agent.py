@@ -464,5 +464,5 @@ def test_a_store_that_cannot_be_written_is_a_typed_error(job: Job, tmp_path: Pat
 
 
 def test_limits_are_checked(job: Job) -> None:
-    with pytest.raises(ConfigError, match="limits=3"):
+    with pytest.raises(ConfigError, match=r"limits must be a memagent\.Limits, got 3"):
         job.agent(None, limits=3)

@@ -90,7 +90,7 @@ async def test_a_base_url_that_leads_nowhere_says_so_before_a_run_is_made(
     async with MemoryAgent(
         open_model("openai:tiny", base_url=base), store=tmp_path / "runs"
     ) as agent:
-        with pytest.raises((RequestRefused, BadResponse), match=r"ends? in /v1|base URL lead"):
+        with pytest.raises((RequestRefused, BadResponse), match=r"ends? in /v1|is the base URL"):
             await agent.aask("Some text.", "Who?", run_id="dead")
         assert await asyncio.to_thread(agent.store.find, "dead") is None
     assert server.bodies == []

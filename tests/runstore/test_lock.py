@@ -79,7 +79,10 @@ def test_a_temporary_store_has_one_holder_too() -> None:
 
 def test_no_place_for_the_lock(tmp_path: Path) -> None:
     (tmp_path / "runs.sqlite.locks").write_text("in the way")
-    with pytest.raises(StoreReadOnly, match="lock file"), run_lock(tmp_path / "runs.sqlite", "r1"):
+    with (
+        pytest.raises(StoreReadOnly, match="cannot create the lock"),
+        run_lock(tmp_path / "runs.sqlite", "r1"),
+    ):
         pass
 
 

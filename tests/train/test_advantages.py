@@ -128,7 +128,7 @@ class TestCheckGroups:
         assert check_groups(rollouts, 2, 2) == [rollouts[:2], rollouts[2:]]
 
     def test_a_rollout_that_is_missing(self) -> None:
-        with pytest.raises(TrainingError, match=r"3 rollouts .* 2 samples of 2 .* FAILED"):
+        with pytest.raises(TrainingError, match=r"3 rollouts .* 2 for each of 2 samples.* FAILED"):
             check_groups(group(1.0, 1.0, 1.0), 2, 2)
 
     @pytest.mark.parametrize("names", ["abab", "aaaa"])

@@ -160,7 +160,7 @@ def _warn_of_repetition(suite: Suite) -> Iterator[str]:
 def _warn_of_resumed(suite: Suite) -> Iterator[str]:
     resumed = sum(record.resumed for record in suite.records)
     if resumed:
-        yield f"{plural(resumed, 'sample')} were resumed after an interruption: times leave them out."
+        yield f"{plural(resumed, 'sample')} resumed after an interruption: left out of times."
 
 
 def _list_some(items: Sequence[str], most: int = 4) -> str:

@@ -97,7 +97,7 @@ def test_remarks_say_what_is_left_out_and_what_is_strange(found: Diagnosis) -> N
     assert "1 record of systems without a memory: left out." in text
     assert "1 sample without an answer: left out." in text
     assert "1 run left out: not in the run store." in text
-    assert "1 reference answered right though no memory was seen to hold it" in text
+    assert "1 reference answered right although not found in the final memory" in text
     assert "guessed" not in text
 
 

@@ -202,7 +202,7 @@ def test_a_seed_is_an_integer(seed: Any) -> None:
 
 @pytest.mark.parametrize("difficulty", [0, -1, EASIEST - 1, HARDEST + 1, "30", 30.0, float("nan")])
 def test_a_difficulty_is_within_limits(difficulty: Any) -> None:
-    with pytest.raises(ConfigError, match="difficulty="):
+    with pytest.raises(ConfigError, match="difficulty must be"):
         make("maze", seed=0, difficulty=difficulty)
 
 

@@ -203,7 +203,7 @@ def test_the_last_question_is_the_last_sample(options: DataOptions) -> None:
 
 
 def test_too_short_a_length_is_refused(options: DataOptions) -> None:
-    with pytest.raises(ConfigError, match=r"100 tokens are too few for hotpotqa \(sample 0 takes"):
+    with pytest.raises(ConfigError, match=r"100 tokens are too few for hotpotqa \(sample 0 needs"):
         tasks.hotpotqa(100, options).sample(0)
 
 

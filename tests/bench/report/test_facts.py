@@ -82,7 +82,7 @@ def run_tasks() -> list[str]:
         ({"sampling": Sampling(temperature=0)}, "differ in their sampling"),
         ({"prompts": "boxed:1"}, "differ in their prompt set"),
         ({"packages": {"memagent": "0.2"}}, "differ in their packages"),
-        ({"dirty": True}, "50% of the records come from a source tree with changes"),
+        ({"dirty": True}, "50% of the records come from a source tree with uncommitted changes"),
     ],
 )
 def test_mixed_provenance(changed: dict[str, Any], words: str) -> None:
@@ -101,7 +101,7 @@ def test_unscored() -> None:
 
 
 def test_different_documents_and_different_sets() -> None:
-    assert "different documents under the same numbers in niah_single_1 at 8K" in warned(
+    assert "different documents with the same numbers in niah_single_1 at 8K" in warned(
         record(), record(system="direct", document="0" * 16)
     )
     assert "different sets of samples in niah_single_1 at 8K" in warned(
@@ -135,7 +135,7 @@ def test_noise_repeats_by_design() -> None:
 
 
 def test_resumed() -> None:
-    assert "1 sample went on after an interruption" in warned(record(resumed=True))
+    assert "1 sample resumed after an interruption" in warned(record(resumed=True))
 
 
 def test_several_suites_are_told_apart() -> None:

@@ -134,7 +134,7 @@ def test_a_tokenizer_of_which_parts_do_not_add_up() -> None:
 
 def test_too_short_a_length_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"512 tokens are too few for vt \(sample 0 takes 6\d\d\)"
+        ConfigError, match=r"512 tokens are too few for vt \(sample 0 needs 6\d\d\)"
     ):
         VtTask(512, OPTIONS).sample(0)
 

@@ -55,7 +55,7 @@ def test_sessions_have_a_page(invoke: Invoke, tmp_path: Path) -> None:
 def test_a_lost_session_is_a_result_and_no_failure(invoke: Invoke, tmp_path: Path) -> None:
     done = invoke(*SMALL, "--systems", "full", "--window", "1500", "--out", tmp_path)
     assert done.exit_code == 0
-    assert "OVERFLOW: none: the prompt takes" in done.stdout
+    assert "OVERFLOW: none: a prompt of" in done.stdout
     assert "2 of 2" in done.stdout
 
 
@@ -65,7 +65,7 @@ def test_a_lost_session_is_a_result_and_no_failure(invoke: Invoke, tmp_path: Pat
         (("--games", "chess"), "there is no game 'chess'"),
         (("--systems", "memory"), "there is no system 'memory'"),
         (("--difficulty", "many"), "--difficulty 'many'"),
-        (("--difficulty", "5"), "difficulty=5"),
+        (("--difficulty", "5"), "got 5"),
         (("--working-context", "0"), "--working-context '0'"),
         (("--player", "model"), "no model to play"),
         (("--tokenizer", "nowhere.json"), "nowhere.json"),

@@ -49,7 +49,7 @@ async def test_an_output_that_would_not_fit_is_refused_although_less_is_sent() -
     player = ExpertOver(real, expert("heaviest"))
     prompt = (await player.counter()).count_messages((TASK,), tools=TOOLS)
     assert (await player.complete(request(max_tokens=4000 - prompt))).tool_calls
-    with pytest.raises(ContextOverflow, match="over its window of 4000"):
+    with pytest.raises(ContextOverflow, match="exceeds its window of 4000"):
         await player.complete(request(max_tokens=4001 - prompt))
     assert len(real.requests) == 1
 

@@ -50,7 +50,7 @@ async def test_a_history_over_the_window_is_an_end_and_no_wrong_answer() -> None
     table = Seated(window=3000)
     ended = await play(table.seat, FULL)
     assert (ended.reason, ended.answer) == (Reason.OVERFLOW, None)
-    assert "over its window of 3000" in ended.detail
+    assert "exceeds its window of 3000" in ended.detail
     assert max(table.prompts) <= 3000
     assert not table.seat.environment.over
 

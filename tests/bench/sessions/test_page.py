@@ -41,7 +41,7 @@ def test_a_page_of_sessions(tmp_path: Path) -> None:
     assert not NOT_SHOWN.search(text)
     for words in (
         *("Tool sessions, 30 to 100 steps", "model none · 3 games · 2026-11-21"),
-        "In games of 100 steps full scores 66.7 of 100 for 10.0k prompt tokens and summary W=4096 S=7 scores 100.0",
+        "In games of 100 steps, full scores 66.7 of 100 for 10.0k prompt tokens and summary W=4096 S=7 scores 100.0",
         *("1 overflow", "session:0", "Made by memagent-bench"),
     ):
         assert words in text, words

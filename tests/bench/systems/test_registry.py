@@ -46,7 +46,7 @@ async def test_a_users_own_system_as_the_docstring_has_it(
         open_system("own_system:Nobody", setting(scripted(), store))
     with pytest.raises(ConfigError, match="PYTHONPATH"):
         open_system("no_such_module:X", setting(scripted(), store))
-    with pytest.raises(ConfigError, match="no system"):
+    with pytest.raises(ConfigError, match="not a system"):
         open_system("builtins:repr", setting(scripted(), store))
     with pytest.raises(ConfigError, match="SyntaxError"):
         open_system("broken_system:make", setting(scripted(), store))

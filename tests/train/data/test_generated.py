@@ -75,7 +75,7 @@ def test_a_length_can_be_asked_for() -> None:
         ({"kind": "task", "use": f"{OWN}:NoTask"}, "lacks scorer, facts, sample"),
         ({"kind": "task", "use": f"{OWN}:Sums", "arguments": {"begin": 3}}, "begin"),
         ({"kind": "task", "use": f"{OWN}:Broken"}, "failed to make sample 0: ZeroDivisionError"),
-        ({"kind": "task", "use": f"{OWN}:Odd"}, "gave 'a text'"),
+        ({"kind": "task", "use": f"{OWN}:Odd"}, "returned 'a text'"),
     ],
 )
 def test_what_cannot_be_made_is_told_at_once(source: dict[str, object], said: str) -> None:

@@ -75,7 +75,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be loaded"):
         opened(bad)
     (odd := tmp_path / "a.xlsx").write_bytes(b"x")
-    with pytest.raises(DataError, match=r"of no known kind: give one that ends with \.parquet"):
+    with pytest.raises(DataError, match=r"unsupported format: give one that ends in \.parquet"):
         opened(odd)
     (empty := tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="cannot be loaded"):

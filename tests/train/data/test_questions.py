@@ -93,7 +93,7 @@ def test_questions_whose_paragraphs_do_not_fit_are_left_out(tmp_path: Path) -> N
     assert len(opened(file, lengths=4096, allow_repeats=True)) == 6
     mixed = opened(file, lengths="1k,4k", allow_repeats=True)
     assert {mixed.sample(1, round_).length for round_ in range(8)} == {4096}
-    with pytest.raises(DataError, match="no question of 'hotpotqa' is left"):
+    with pytest.raises(DataError, match="no question of 'hotpotqa' remains"):
         opened(hotpot=file, lengths=300)
 
 
@@ -113,7 +113,7 @@ def test_known_questions_are_left_out(hotpot: Path, tmp_path: Path) -> None:
     file.write_bytes(
         line(header) + b"".join(map(line, [Tried(index=i, right=2, tries=2) for i in range(6)]))
     )
-    with pytest.raises(DataError, match="is left"):
+    with pytest.raises(DataError, match="remains"):
         opened(hotpot, no_context=file)
 
 

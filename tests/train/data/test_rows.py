@@ -104,7 +104,7 @@ def test_a_file_that_changes_while_it_is_used_is_told(tmp_path: Path) -> None:
     source = opened(path)
     with path.open("r+b") as file:
         file.write(b"#" * 20)
-    with pytest.raises(DataError, match="line 1: this is no JSON"):
+    with pytest.raises(DataError, match="line 1: this is not JSON"):
         source.sample(0, 0)
 
 

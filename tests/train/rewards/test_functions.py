@@ -41,7 +41,7 @@ def test_a_module_of_the_working_folder_is_found(
         (f"{MINE}.deeper:right", "no module"),
         (f"{MINE}:rigth", "no function 'rigth'"),
         (f"{MINE}:not_a_function", "no function 'not_a_function'"),
-        (f"{MINE}:of_one", r"has to take \(answer, sample\)"),
+        (f"{MINE}:of_one", r"must accept \(answer, sample\)"),
     ],
 )
 def test_what_cannot_be_found_is_said(spec: str, said: str) -> None:

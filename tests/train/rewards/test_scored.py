@@ -75,7 +75,7 @@ async def test_a_sample_that_does_not_say_its_score_is_refused() -> None:
         {k: v for k, v in sample() if k in Sample.model_fields}, strict=True
     )
     for given in (plain, sample(scorer="")):
-        with pytest.raises(ConfigError, match="name a score"):
+        with pytest.raises(ConfigError, match="name one in the reward"):
             await ScoreReward("task", None).judge("12", given)
 
 

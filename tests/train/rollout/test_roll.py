@@ -476,7 +476,7 @@ async def test_cancelling_cancels_all_and_leaves_no_task() -> None:
 
 
 def test_requests_that_cannot_be_rolled() -> None:
-    with pytest.raises(ConfigError, match="concurrency 0"):
+    with pytest.raises(ConfigError, match="concurrency must be at least 1, got 0"):
         run(good, concurrency=0)
     with pytest.raises(ConfigError, match="two rollouts have the id 'rollout-0'"):
         run(good, asked=[*requests(1), *requests(1)])

@@ -97,7 +97,7 @@ async def test_an_engine_that_gives_too_little_is_named(
     model = ScriptedModel([Completion(text="a", tokens=tokens)], name="openai:gpt")
     recorder = RolloutRecorder(model)
     await recorder.complete(request("q"))
-    with pytest.raises(BadResponse, match=f"openai:gpt: replies come {words}"):
+    with pytest.raises(BadResponse, match=f"openai:gpt: replies have {words}"):
         recorder.rows()
 
 

@@ -64,7 +64,7 @@ def test_an_adapter_names_its_base(tmp_path: Path) -> None:
 
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"is no folder of a run \(it has no config\.toml\)"):
+    with pytest.raises(ConfigError, match=r"is not the folder of a run \(it has no config\.toml\)"):
         run_target(tmp_path)
     with open_run(tmp_path / "new", {"model": {"path": "m"}}, free=()):
         pass

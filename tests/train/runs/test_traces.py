@@ -72,7 +72,7 @@ def test_prompts_are_those_of_rollouts_to_the_id(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("{", "line 1: this is no JSON"),
+        ("{", "line 1: this is not JSON"),
         ({"messages": []}, "line 1: the last message must be a non-empty reply"),
         ({"messages": [{"role": "assistant", "content": "sun"}]}, "must be a non-empty reply"),
         ({"messages": [ASKED]}, "must be a non-empty reply"),
