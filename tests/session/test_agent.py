@@ -238,7 +238,9 @@ def test_windows_that_cannot_be(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs.sqlite")
     with pytest.raises(WindowUnknown, match="working_context="):
         ToolAgent(model(window=None), adding_tools(), store=store).run(TASK)
-    with pytest.raises(ConfigError, match=f"working_context={WINDOW + 1} exceeds the {WINDOW}"):
+    with pytest.raises(
+        ConfigError, match=f"working_context={WINDOW + 1} exceeds the {WINDOW} tokens"
+    ):
         ToolAgent(model(), adding_tools(), working_context=WINDOW + 1, store=store).run(TASK)
     small = ToolAgent(model(), adding_tools(), working_context=1000, store=store)
     with pytest.raises(WindowTooSmall, match="larger working_context") as error:
