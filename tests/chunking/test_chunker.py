@@ -193,7 +193,7 @@ class Fussy(ByteBound):
 
 
 def test_a_character_that_fits_nowhere_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="'ﷺ' takes more than the 32"):
+    with pytest.raises(ConfigError, match="'ﷺ' takes more than a chunk's limit of 32"):
         cut("abc ﷺ def", Chunker(Fussy(), 32))
 
 

@@ -53,7 +53,7 @@ def test_what_is_unknown_is_said(invoke: Invoke, server: Script) -> None:
         "lists no models",
         "--window",
         "UTF-8 bytes",
-        "does not say",
+        "speculation  not reported",
     ):
         assert words in done.stdout
 
