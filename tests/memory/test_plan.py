@@ -99,6 +99,6 @@ def test_a_prompt_is_never_over_the_sum_of_its_parts() -> None:
 def test_the_window_must_be_known_and_not_exceed_the_models() -> None:
     with pytest.raises(WindowUnknown, match="'m' does not report"):
         make(reported=None)
-    with pytest.raises(ConfigError, match="window=9000 is over the 8192"):
+    with pytest.raises(ConfigError, match="window=9000 exceeds the 8192"):
         make(window=9000)
     assert make(reported=None, window=9000).budget.window == 9000

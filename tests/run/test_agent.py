@@ -88,7 +88,7 @@ async def test_an_agent_closes_its_model() -> None:
 
 @pytest.mark.parametrize("settings", [{"limits": 3}, {"limits": {"calls": 3}}, {"concurrency": 0}])
 def test_settings_that_are_none_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"give"):
+    with pytest.raises(ConfigError, match=r"must be .*, got"):
         agent(**settings)
     assert agent(limits=Limits(calls=3)).limits == Limits(calls=3)
 
