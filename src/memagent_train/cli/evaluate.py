@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
 from memagent.cli import options as opt
 from memagent.cli.options import Display
@@ -105,8 +104,10 @@ def evaluate(
 def _columns(lengths: str | None, evaluation: EvaluationSettings) -> tuple[int, ...]:
     if lengths is None:
         return evaluation.columns or (0,)
-    if lengths.strip() == "own":
+    if lengths.strip() == "natural":
         return (0,)
+    from pydantic import ValidationError
+
     try:
         return type(evaluation).model_validate({"lengths": lengths}).lengths
     except ValidationError as error:

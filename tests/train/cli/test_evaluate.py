@@ -28,7 +28,7 @@ def test_a_run_is_evaluated_as_its_settings_say(
     out = tmp_path / "results.jsonl"
     evaluate(str(run), out=out, display=Display.PLAIN)
     told = capsys.readouterr()
-    assert "relay at own  0." in told.out
+    assert "relay at natural  0." in told.out
     assert "n=3" in told.out
     assert told.err == ""
     assert len(out.read_text().splitlines()) == 3

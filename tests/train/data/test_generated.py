@@ -1,5 +1,6 @@
 """Tasks that make their samples, as sources."""
 
+import sys
 import textwrap
 from pathlib import Path
 
@@ -128,3 +129,4 @@ def test_the_examples_of_the_docstring_work(
     sample = found.sample(0)
     assert f"Box 150 holds {sample.outputs[0]} nails." in sample.context
     assert settings({"kind": "task", "use": "mytask:Sums"}).source[0].kind == "task"
+    del sys.modules["mytask"]  # pages have other modules of that name

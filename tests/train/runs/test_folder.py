@@ -180,7 +180,7 @@ def test_damaged_settings_are_named(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
-        pytest.raises(StoreReadOnly, match="cannot make the folder"),
+        pytest.raises(StoreReadOnly, match="cannot create the folder"),
         open_run(tmp_path / "file" / "x", {}, free=()),
     ):
         pass

@@ -60,7 +60,7 @@ def test_a_step_is_evaluated_once_in_this_session_and_in_the_next(
         (line,) = metrics.read(folder.metrics)
         assert line["step"] == 3
         assert line["evaluation"]["0"]["mean"] == found[0].mean
-        assert training.watch.board.said.startswith("evaluated after step 3:  own ")
+        assert training.watch.board.said.startswith("evaluated after step 3:  natural ")
         again = session(config, folder, Process())
         try:
             assert not again.held_out.is_due(3)

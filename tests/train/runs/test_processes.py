@@ -28,7 +28,7 @@ def test_a_launcher_numbers_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_processes_than_were_set_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"resources\.processes = 2, and 1 were started"):
+    with pytest.raises(ConfigError, match=r"resources\.processes = 2, but 1 were started"):
         this_process(ResourceSettings(processes=2))
 
 

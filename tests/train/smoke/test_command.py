@@ -48,4 +48,4 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
 def test_help_says_what_it_is() -> None:
     ended = run("--help")
     assert ended.returncode == 0
-    assert "GRPO has to help" in ended.stdout
+    assert "GRPO must help" in ended.stdout

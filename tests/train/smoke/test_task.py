@@ -46,5 +46,5 @@ def test_documents_can_be_longer() -> None:
 
 @pytest.mark.parametrize("length", [0, 31, 33, -32])
 def test_other_lengths_are_refused(length: int) -> None:
-    with pytest.raises(ConfigError, match=f"length={length}"):
+    with pytest.raises(ConfigError, match=f"multiple of 32 words, got {length}"):
         Relay(length=length)
