@@ -14,7 +14,6 @@ from memagent.cli.options import Display
 from memagent.cli.setup import chosen_display
 from memagent.errors import ConfigError
 from memagent.terminal import Paper, on_terminal, say
-from memagent.texts import describe_problem
 from memagent_train.cli import options
 from memagent_train.cli.going import Going, training
 
@@ -107,6 +106,8 @@ def _columns(lengths: str | None, evaluation: EvaluationSettings) -> tuple[int, 
     if lengths.strip() == "natural":
         return (0,)
     from pydantic import ValidationError
+
+    from memagent.texts import describe_problem
 
     try:
         return type(evaluation).model_validate({"lengths": lengths}).lengths
