@@ -144,7 +144,7 @@ def _row(what: str, target: str, values: list[float]) -> Row:
 def main() -> int:
     """Measures, prints, and fails where a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chunks", type=int, default=400)
+    parser.add_argument("--chunks", type=int, default=150)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", type=Path, help="put the table into this page")
     given = parser.parse_args()
