@@ -175,12 +175,36 @@ def test_a_limit_stops_it_and_it_resumes(store: RunStore) -> None:
     model = ScriptedModel(keeping(0.3), window=1600)
     stopped = agent(store, model, 4, limits=limits).ask(TEXT, "Which number?", run_id="ahead")
     assert stopped.stop_reason is StopReason.LIMIT
-    assert len(model.requests) == 20
+    assert len(model.requests) == stopped.usage.calls + stopped.usage.discarded == 20
     again = agent(store, model, 4, limits=limits).ask(TEXT, "Which number?", run_id="ahead")
     assert again.stop_reason is StopReason.LIMIT
     assert len(model.requests) == 20  # what was thrown away counts after a resume too
     result = agent(store, keeping(0.3), 4).ask(TEXT, "Which number?", run_id="ahead")
     assert (result.memory, result.answer) == (inorder.memory, inorder.answer)
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_reply_that_stays_unusable_is_paid_for_once(store: RunStore, place: int) -> None:
+    """At its turn it ends the question; behind a change it is thrown away, and the chunk asked about again."""
+
+    def reply(request: ChatRequest) -> str:
+        if request.kind == "answer":
+            return "An answer."
+        number = request.parts["chunk"].split()[1]
+        if number == first[1] and place:
+            return "A note."
+        return "" if number == first[place] else "[keep]"
+
+    probe = agent(store, keeping(0)).ask(TEXT, "Which number?", run_id="probe")
+    effects = [store.effect("probe", f"chunk-{chunk}") for chunk in range(probe.chunks)]
+    first = [effect["text"].split()[1] for effect in effects if effect is not None]
+    model = ScriptedModel(reply, window=1600)
+    result = agent(store, model, 4).ask(TEXT, "Which number?", run_id="ahead")
+    inorder = agent(store, reply).ask(TEXT, "Which number?", run_id="inorder")
+    assert result.stop_reason is inorder.stop_reason is StopReason.UNUSABLE_REPLY
+    assert result.chunks == inorder.chunks
+    usage = result.usage
+    assert len(model.requests) == usage.calls + usage.retries + usage.discarded
 
 
 def test_a_doubted_reply_that_is_thrown_away_does_not_change_the_next_prompt(

@@ -165,14 +165,14 @@ class MemoryLoop(Loop[list[Result]]):
         """Sends a question's next chunks at once, and takes the replies that reading in order would have brought."""
         memory, first = state.memory, state.next_chunk
         window = [(chunk, mark) for chunk, mark in shown if chunk.index >= first]
-        exchanges = [self._update(chunk, state) for chunk, _ in window]
+        exchanges, taken = [self._update(chunk, state) for chunk, _ in window], 0
         async with sent_ahead(exchanges, self._ask) as replies:
             for (chunk, mark), take in zip(window, replies, strict=True):
                 await self._keep(chunk, mark)
+                taken += 1
                 await take()
                 if state.memory != memory or not self._reads(state):
                     break
-        taken = state.next_chunk - first
         for exchange in exchanges[taken:]:
             await self._caller.discard(exchange)
         pace.note(taken, int(state.memory != memory))

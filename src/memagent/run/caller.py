@@ -91,7 +91,7 @@ class Caller:
                 detail, exchange.warm = why, True
                 exchange.charge(waste(completion.usage))
                 continue
-            cost = exchange.replied = completion.usage
+            cost = completion.usage
             if exchange.turn is not None:
                 await exchange.turn
             if exchange.rejects is not None and (why := exchange.rejects(value)) is not None:
@@ -108,12 +108,10 @@ class Caller:
         raise Unusable(f"{detail}, {1 + UNUSABLE_RETRIES} times in a row")
 
     async def discard(self, exchange: Exchange[Any]) -> None:
-        """Commits what an exchange cost whose turn never came; one without a reply is taken to have cost its prompt."""
-        cost = exchange.replied or Usage(prompt_tokens=exchange.bound or 0)
-        tokens = cost.prompt_tokens + cost.completion_tokens
-        exchange.charge(
-            Usage(discarded=1, retries=cost.retries, retry_tokens=cost.retry_tokens + tokens)
-        )
+        """Commits what an exchange cost whose turn never came; a call without a reply counts as its prompt."""
+        if (cost := exchange.uncharged) is not None:
+            tokens = cost.prompt_tokens + cost.completion_tokens + cost.retry_tokens
+            exchange.charge(Usage(discarded=1, retries=cost.retries, retry_tokens=tokens))
         # Another prompt will be sent under this key, and unusable replies to this one say nothing about it.
         await self._spend(exchange, wasted=-exchange.wasted, again=False)
 
@@ -150,6 +148,7 @@ class Caller:
             parts=exchange.parts,
             prompt_tokens=prompt,
         )
+        exchange.uncharged = Usage(prompt_tokens=prompt)
         try:
             completion = await self.model.complete(request)
         except (ModelError, LimitReached) as error:
@@ -163,6 +162,7 @@ class Caller:
             exchange.note(failure.error, failure.waited)
         if exchange.bound is not None and completion.usage.prompt_tokens > exchange.bound:
             self._trusts_bounds = False  # from now on prompts are counted whole
+        exchange.uncharged = completion.usage
         return completion
 
     async def _count(self, exchange: Exchange[Any], thinking: bool | None) -> int:

@@ -101,8 +101,8 @@ class Exchange(Generic[T]):
     """Its cost in this session; for a reply committed earlier, the cost recorded then."""
     wasted: int = 0
     """Unusable replies in this session."""
-    replied: Usage | None = None
-    """The cost of a reply waiting for its turn."""
+    uncharged: Usage | None = None
+    """The cost of a call not charged yet: of its prompt while it is in flight, then of its reply until its turn."""
     unsaved: Usage = field(default_factory=Usage)
     """The uncommitted part of it."""
     retried: list[Event] = field(default_factory=list[Event])
@@ -114,6 +114,7 @@ class Exchange(Generic[T]):
         """Adds to its cost."""
         self.usage += usage
         self.unsaved += usage
+        self.uncharged = None
 
     def note(self, reason: str, waited: float = 0.0) -> None:
         """Records that the call is retried."""
