@@ -153,7 +153,7 @@ def as_text(value: Any) -> str:
         return NOTHING
     try:
         if isinstance(value, (bytes, bytearray, memoryview)):
-            raise TypeError("bytes are not text")  # noqa: TRY301 - told of as what pydantic refuses
+            raise TypeError("bytes are not text")  # noqa: TRY301 - reported like pydantic's own errors
         return to_json(value).decode()
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
         kind = type(cast("object", value)).__name__
