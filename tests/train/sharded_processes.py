@@ -18,6 +18,7 @@ from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.config.sections import ModelSettings
 from memagent_train.rollouts import Rollout
 from memagent_train.runs.policy import load_model
+from memagent_train.runs.processes import leave_group
 
 BETA = 0.05
 STEPS = 2
@@ -60,9 +61,8 @@ def main(model: Path, out: Path) -> None:
                 {"kl": kl, "whole": sum(w for w, _ in shared), "held": sum(h for _, h in shared)}
             )
         )
-    # A process that ends while another one still talks to it may abort (2 of 9 runs on a busy machine did).
     PartialState().wait_for_everyone()
-    PartialState().destroy_process_group()
+    leave_group()
 
 
 def _held(weight: Any) -> int:

@@ -13,11 +13,14 @@ from tests.train.handmade import Gradients, groups, policy, rollout, row, traine
 
 from memagent_train.algorithm import AlgorithmSettings, BatchSettings
 from memagent_train.rollouts import Rollout
+from memagent_train.runs.processes import leave_group
 
 
 def main(out: Path) -> None:
     gradient_of_unequal_rows(out)
     unequal_refills(out)
+    torch.distributed.barrier()
+    leave_group()
 
 
 def gradient_of_unequal_rows(out: Path) -> None:
@@ -70,7 +73,7 @@ def unequal_refills(out: Path) -> None:
         steps=2,
     )
     trained.train()
-    total = sum(float(w.double().sum()) for w in cast("Any", trained.model).parameters())
+    total = sum(float(w.detach().double().sum()) for w in cast("Any", trained.model).parameters())
     (out / f"refills-{rank}.json").write_text(json.dumps({"asked": asked, "weights": total}))
 
 

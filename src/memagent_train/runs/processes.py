@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
@@ -64,9 +65,20 @@ def open_shared(
         with open_run(path, settings, free=free) as folder:
             _wait_for_all(process)
             yield folder
-        return
+    else:
+        _wait_for_all(process)
+        yield RunFolder(path)
     _wait_for_all(process)
-    yield RunFolder(path)
+    if process.count > 1:
+        atexit.register(leave_group)
+
+
+def leave_group() -> None:
+    """Closes the process group: a process that exits with an open one may abort (about 1 run in 3 did)."""
+    import torch.distributed
+
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _wait_for_all(process: Process) -> None:
