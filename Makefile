@@ -3,7 +3,7 @@ JOBS ?= 2
 ENGINES ?= vllm sglang
 LAYERS ?= 16
 TOKENS ?= 64k
-EXTRAS ?= bench mcp peers tiktoken train transformers
+EXTRAS ?= bench langchain mcp openai-agents peers pydantic-ai tiktoken train transformers
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,15 +13,17 @@ VENV_TRAIN := .venv-train
 TRAIN := $(VENV_TRAIN)/bin
 STAMP_TRAIN := $(VENV_TRAIN)/.installed
 CONSTRAINTS_TRAIN := constraints/train.txt
+CONSTRAINTS_EXTRA := constraints/extra.txt
 VENV_EXTRA := .venv-extra
 EXTRA := $(VENV_EXTRA)/bin
 STAMP_EXTRA := $(VENV_EXTRA)/.installed
+FRAMEWORKS := dev,langchain,openai-agents,peers,pydantic-ai
 NANO := PYTHONPATH=experiments:benchmarks $(TRAIN)/python -m memagent_nano
 SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-ahead bench-server bench-speculation bench-generate docs pages dist dist-extras lock lock-train clean
+.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-ahead bench-server bench-speculation bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -47,12 +49,12 @@ $(STAMP_TRAIN): pyproject.toml $(CONSTRAINTS_TRAIN)
 	$(TRAIN)/python -m pip install --quiet -c $(CONSTRAINTS_TRAIN) --build-constraint $(CONSTRAINTS_TRAIN) -e '.[dev,train]'
 	@touch $@
 
-venv-extra: $(STAMP_EXTRA) ## Make .venv-extra, with the frameworks that memagent-bench measures beside memagent
+venv-extra: $(STAMP_EXTRA) ## Make .venv-extra, with the frameworks that memagent works in or is measured beside
 
-$(STAMP_EXTRA): pyproject.toml $(CONSTRAINTS)
+$(STAMP_EXTRA): pyproject.toml $(CONSTRAINTS_EXTRA)
 	@$(PYTHON) -m venv $(VENV_EXTRA)
-	$(EXTRA)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) pip
-	$(EXTRA)/python -m pip install --quiet -c $(CONSTRAINTS) --build-constraint $(CONSTRAINTS) -e '.[dev,peers]'
+	$(EXTRA)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS_EXTRA) pip
+	$(EXTRA)/python -m pip install --quiet -c $(CONSTRAINTS_EXTRA) --build-constraint $(CONSTRAINTS_EXTRA) -e '.[$(FRAMEWORKS)]'
 	@touch $@
 
 demo: $(STAMP) ## Answer a question about War and Peace without a server
@@ -73,7 +75,8 @@ test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train, of the experiment
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/tutorials/train.md]"
 
 test-extra: $(STAMP_EXTRA) ## Check and test what needs other frameworks; writes tests/extra-result.txt
-	$(EXTRA)/pyright --pythonpath $(EXTRA)/python benchmarks/memagent_bench/systems/l*_refine.py tests/bench/systems/test_peers.py
+	$(EXTRA)/pyright --pythonpath $(EXTRA)/python benchmarks/memagent_bench/systems/l*_refine.py tests/bench/systems/test_peers.py \
+	    src/memagent/integrations tests/integrations
 	$(EXTRA)/python -m tests.extra
 
 demo-nano: $(STAMP_TRAIN) ## Have the shipped policy find a fact in 64 thousand tokens of a book (TOKENS=64k)
@@ -188,7 +191,7 @@ lock: ## Resolve the newest allowed versions and write them to constraints/dev.t
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	    $(PYTHON) -m venv "$$dir" && \
 	    "$$dir/bin/python" -m pip install --quiet --upgrade pip setuptools && \
-	    "$$dir/bin/python" -m pip install --quiet hatchling -e '.[dev,dist,peers]' && \
+	    "$$dir/bin/python" -m pip install --quiet hatchling -e '.[dev,dist]' && \
 	    { sed -n '/^#/p' $(CONSTRAINTS); \
 	      "$$dir/bin/python" -m pip freeze --all --exclude-editable; } > "$$dir/lock" && \
 	    cp "$$dir/lock" $(CONSTRAINTS)
@@ -201,6 +204,15 @@ lock-train: ## The same for constraints/train.txt (torch stays pinned: an open r
 	    { sed -n '/^#/p' $(CONSTRAINTS_TRAIN); \
 	      "$$dir/bin/python" -m pip freeze --all --exclude-editable | sed 's/+cpu$$//'; } > "$$dir/lock" && \
 	    cp "$$dir/lock" $(CONSTRAINTS_TRAIN)
+
+lock-extra: ## The same for constraints/extra.txt
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+	    $(PYTHON) -m venv "$$dir" && \
+	    "$$dir/bin/python" -m pip install --quiet --upgrade pip setuptools && \
+	    "$$dir/bin/python" -m pip install --quiet hatchling -e '.[$(FRAMEWORKS)]' && \
+	    { sed -n '/^#/p' $(CONSTRAINTS_EXTRA); \
+	      "$$dir/bin/python" -m pip freeze --all --exclude-editable; } > "$$dir/lock" && \
+	    cp "$$dir/lock" $(CONSTRAINTS_EXTRA)
 
 clean: ## Remove .venv and everything else that was built
 	rm -rf $(VENV) $(VENV_TRAIN) $(VENV_EXTRA) build dist site .hypothesis .import_linter_cache .pytest_cache .ruff_cache

@@ -47,8 +47,11 @@ TEST_TOOLS = ("blockbuster", "hypothesis", "pytest", "pytest-asyncio", "pytest-t
 """What tests/conftest.py and the settings of pytest need."""
 IMPORTS = {
     "bench": "matplotlib, numpy, scipy, tiktoken, memagent_bench.cli, memagent_bench.games",
+    "langchain": "memagent.integrations.langchain",
     "mcp": "memagent.tools.mcp, mcp",
+    "openai-agents": "memagent.integrations.openai_agents",
     "peers": "memagent_bench.systems.langchain_refine, memagent_bench.systems.llamaindex_refine",
+    "pydantic-ai": "memagent.integrations.pydantic_ai",
     "tiktoken": "tiktoken",
     "train": "memagent_train.cli, memagent_train.trainer, memagent_bench.cli",
     "transformers": "memagent.models.transformers.model",
@@ -226,7 +229,9 @@ def try_extra(extra: str, wheel: Path, scratch: Path) -> str:
     """Installs the wheel with an extra, uses it, and imports what the extra is for. Returns a line about it."""
     start = time.monotonic()
     heavy = extra in ("train", "transformers")
-    constraints = ROOT / "constraints" / "train.txt" if heavy else CONSTRAINTS
+    other = extra in ("langchain", "openai-agents", "peers", "pydantic-ai")
+    name = "train" if heavy else "extra" if other else "dev"
+    constraints = ROOT / "constraints" / f"{name}.txt"
     place = scratch / extra
     commands = install(place, sys.executable, f"{wheel}[{extra}]", constraints=constraints)
     use(commands, scratch)

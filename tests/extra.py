@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 RESULT = Path(__file__).with_name("extra-result.txt")
-FRAMEWORKS = ("langchain-classic", "llama-index-core")
+FRAMEWORKS = (
+    "langchain",
+    "langchain-classic",
+    "langchain-openai",
+    "llama-index-core",
+    "openai-agents",
+    "pydantic-ai-slim",
+)
 
 
 class Outcomes:

@@ -20,6 +20,10 @@ class ConfigError(MemagentError):
     """A setting is wrong; nothing was sent to a model."""
 
 
+class HistoryChanged(ConfigError):
+    """A buffer was fed a history that does not continue the last one."""
+
+
 class NoModel(ConfigError):
     """No model was named and none was found; the message lists what was looked for."""
 

@@ -18,9 +18,11 @@ from pydantic import (
 )
 
 from memagent.errors import ConfigError
+from memagent.served import OtherPart, ServedCall, ServedMessage, read_extra
 from memagent.texts import Extra, Text, describe_problem, quote
 
 _SPARSE = ("tool_calls", "tool_call_id", "extra")
+_FUNCTION = ("name", "description", "parameters")
 
 Role = Literal["system", "user", "assistant", "tool"]
 CallKind = Literal["update", "answer", "act", "summary", "other"]
@@ -89,7 +91,7 @@ class ToolCall(_Sparse):
         return {**self.extra, "id": self.id, "type": "function", "function": function}
 
 
-class ToolSpec(Leaf):
+class ToolSpec(_Sparse):
     """A tool as a model sees it."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
@@ -98,40 +100,38 @@ class ToolSpec(Leaf):
         default_factory=lambda: {"type": "object", "properties": {}}
     )
     """JSON schema of the arguments, of type object."""
+    extra: Extra = Field(default_factory=dict)
+    """Other fields of the function, such as OpenAI's `strict`."""
+
+    @classmethod
+    def from_openai(cls, fields: Mapping[str, Any] | ToolSpec) -> ToolSpec:
+        """Reads an element of a request's `tools`, in the form of chat completions or of responses.
+
+        A `ToolSpec` is returned unchanged.
+
+        Raises:
+            ConfigError: it isn't a function.
+        """
+        if isinstance(fields, ToolSpec):
+            return fields
+        try:
+            kind, given = fields.get("type", "function"), fields.get("function") or fields
+            function = {name: v for name, v in given.items() if v is not None and name != "type"}
+            if kind != "function":
+                raise ConfigError(f"{quote(fields)} is a tool of type {kind!r}: give functions")
+            read = {n: function.pop(n) for n in _FUNCTION if n in function}
+            return cls(**read, extra=function)
+        except (AttributeError, ValidationError) as error:
+            why = describe_problem(error) if isinstance(error, ValidationError) else "no mapping"
+            raise ConfigError(
+                f"{quote(fields)} is not a function tool ({why}); give an element of a request's tools"
+            ) from error
 
     def to_openai(self) -> dict[str, Any]:
         """The tool as an element of a request's `tools`, with its description even if empty: templates expect it."""
-        return {"type": "function", "function": dict(self) | {"parameters": dict(self.parameters)}}
-
-
-class ServedFunction(BaseModel):
-    """The function that a served call names."""
-
-    name: str = Field(min_length=1)
-    arguments: str | dict[str, JsonValue] | None = None
-    """JSON text, or the object itself, as a few servers send it."""
-
-
-class ServedCall(BaseModel):
-    """A tool call as OpenAI-compatible servers send it, well-formed or not."""
-
-    model_config = ConfigDict(extra="allow")
-
-    id: str | None = None
-    function: ServedFunction
-
-
-def read_extra(served: BaseModel, *read: str) -> dict[str, JsonValue]:
-    """Reads the fields of a message or call that its type does not declare. Empty ones are left out.
-
-    Args:
-        served: an instance of a type that allows extra fields.
-        read: names of fields to ignore, having been read already.
-    """
-    extra: dict[str, Any] = served.model_extra or {}
-    others = {name: v for name, v in extra.items() if name not in read}
-    # Numbers carry information even if they are 0.
-    return {name: v for name, v in others.items() if v or isinstance(v, (int, float))}
+        read = {"name": self.name, "description": self.description}
+        function = {**read, "parameters": dict(self.parameters), **self.extra}
+        return {"type": "function", "function": function}
 
 
 def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:
@@ -154,24 +154,6 @@ def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:
     return tuple(calls)
 
 
-class _Part(BaseModel):
-    type: Literal["text", "input_text", "output_text"] = "text"
-    text: str
-
-
-class _OtherPart(BaseModel):
-    type: str
-
-
-class _ServedMessage(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    role: Role | Literal["developer"]
-    content: str | list[str | _Part | _OtherPart] | None = None
-    tool_calls: list[ServedCall] | None = None
-    tool_call_id: str | None = None
-
-
 class Message(_Sparse):
     """One message of a conversation."""
 
@@ -186,25 +168,26 @@ class Message(_Sparse):
     text when sent: parts that aren't only text."""
 
     @classmethod
-    def from_openai(cls, fields: Mapping[str, Any] | Message) -> Message:
-        """Reads a message in OpenAI's form, from a request or a reply; a `Message` is returned unchanged.
+    def from_openai(cls, fields: Mapping[str, Any] | BaseModel) -> Message:
+        """Reads a message in OpenAI's form, a mapping or a reply's message; a `Message` is returned unchanged.
 
-        Other non-empty fields (`name`, `reasoning_content`) go into `extra`, a `developer` becomes a `system`,
-        text parts become lines, and missing content becomes empty. Calls are read as by `read_calls`.
+        Other non-empty fields (`name`, `reasoning_content`) go into `extra`, and so does content with parts that aren't
+        text. A `developer` becomes a `system`, text parts become lines, and missing content becomes empty. Calls are
+        read as by `read_calls`.
 
         Raises:
-            ConfigError: it isn't a chat message, has non-text content, or has a `function_call`.
+            ConfigError: it isn't a chat message, or has a `function_call`.
         """
         if isinstance(fields, Message):
             return fields
-        if hasattr(fields, "model_dump"):
-            raise ConfigError(f"{quote(fields)} is not a mapping: give message.model_dump()")
+        if isinstance(fields, BaseModel):
+            fields = fields.model_dump(exclude_none=True)
         if isinstance(fields, Mapping) and fields.get("function_call") is not None:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
                 f"{quote(fields)}: function_call is the deprecated form, which has no id; use tool_calls"
             )
         try:
-            served = _ServedMessage.model_validate(fields)
+            served = ServedMessage.model_validate(fields)
         except ValidationError as error:
             raise ConfigError(
                 f"{quote(fields)} is not a chat message ({describe_problem(error)}); give a mapping with a "
@@ -214,11 +197,7 @@ class Message(_Sparse):
             raise ConfigError(f"{quote(fields)}: only an assistant may have tool_calls")
         extra = read_extra(served, "function_call")
         parts = served.content if isinstance(served.content, list) else [served.content or ""]
-        if other := next((part for part in parts if isinstance(part, _OtherPart)), None):
-            if served.role != "assistant":
-                raise ConfigError(
-                    f"{quote(fields)}: content of type {other.type!r} is not supported; give text"
-                )
+        if any(isinstance(part, OtherPart) for part in parts):
             extra["content"] = fields["content"]
         texts = [part if isinstance(part, str) else getattr(part, "text", None) for part in parts]
         return cls(

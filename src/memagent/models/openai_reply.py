@@ -19,17 +19,9 @@ from pydantic import (
 )
 
 from memagent.errors import BadResponse, NoReply, ServerFailed
-from memagent.messages import (
-    ChatRequest,
-    Completion,
-    FinishReason,
-    ServedCall,
-    TokenIds,
-    Usage,
-    read_calls,
-    read_extra,
-)
+from memagent.messages import ChatRequest, Completion, FinishReason, TokenIds, Usage, read_calls
 from memagent.models.openai_errors import Endpoint, server_message
+from memagent.served import ServedCall, read_extra
 
 _WITHHELD = ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal")
 """Finish reasons of filtered texts (OpenAI, Gemini, Anthropic gateways)."""

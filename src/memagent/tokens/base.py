@@ -24,6 +24,9 @@ CALL_ALLOWANCE = 48
 """Tokens allowed for the markup of one tool call: Hermes' and Qwen's take 15, DeepSeek's and Qwen3-Coder's 20."""
 ARGUMENT_ALLOWANCE = 10
 """Tokens allowed for the markup of one argument of a call: what Qwen3-Coder's takes."""
+MEDIA_ALLOWANCE = 2048
+"""Tokens allowed for an image, a sound or a file among a message's parts: for an image Claude takes at most 1,600,
+GPT-4o 1,445. Qwen2.5-VL takes up to 16,384 by default, but servers lower it for small windows."""
 TOOLS_ALLOWANCE = 768
 """Tokens allowed once for an unknown template's instructions about tools: Qwen's takes 110, Llama 3.1's 90,
 Qwen3-Coder's and Hermes 3's 300."""

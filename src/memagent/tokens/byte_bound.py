@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from typing import Any, cast
 
 from memagent.messages import Message, ToolSpec
 from memagent.texts import repair_surrogates
 from memagent.tokens.base import (
     ARGUMENT_ALLOWANCE,
     CALL_ALLOWANCE,
+    MEDIA_ALLOWANCE,
     MESSAGE_ALLOWANCE,
     REQUEST_ALLOWANCE,
     TOOLS_ALLOWANCE,
     TokenCounter,
 )
+
+MEDIA = re.compile("image|audio|video|file|document|screenshot")
+"""In the type of a part that isn't text, in the forms of OpenAI, Anthropic and LangChain."""
 
 
 def byte_count(text: str) -> int:
@@ -58,8 +64,10 @@ def message_bound(count: Callable[[str], int], message: Message) -> int:
     bound = MESSAGE_ALLOWANCE + byte_count(message.tool_call_id or "")
     if not message.tool_calls and not message.extra:
         return bound + count(message.content)
-    texts, lines = [message.content], 0
-    extras = [message.extra]
+    extra, media = split_media(message.extra)
+    bound += media * MEDIA_ALLOWANCE
+    texts, lines = [] if "content" in extra else [message.content], 0
+    extras = [extra]
     for call in message.tool_calls:
         values = call.values()
         # The arguments as sent too: a server may treat them as text.
@@ -74,6 +82,21 @@ def message_bound(count: Callable[[str], int], message: Message) -> int:
     text = "\n".join(texts)
     # The bytes make up for the white space: three or four of them are a token.
     return bound + min(count(text) + 2 * lines, byte_count(text))
+
+
+def split_media(extra: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
+    """A message's other fields without the parts that are images, sounds or files, and how many of these there are."""
+    if not isinstance(extra.get("content"), list):
+        return extra, 0
+    parts = cast("list[Any]", extra["content"])
+    rest = [part for part in parts if not _is_media(part)]
+    return {**extra, "content": rest}, len(parts) - len(rest)
+
+
+def _is_media(part: object) -> bool:
+    if not isinstance(part, dict):
+        return False
+    return MEDIA.search(str(cast("dict[str, Any]", part).get("type"))) is not None
 
 
 def _write_json(value: object) -> tuple[str, str]:

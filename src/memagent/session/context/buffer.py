@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
 from os import PathLike
 from typing import Any, Self
 
+from pydantic import BaseModel
+
 from memagent.compaction import Compaction
-from memagent.errors import ConfigError, WindowUnknown
+from memagent.errors import ConfigError
 from memagent.messages import Message, Sampling, ToolSpec, Usage
 from memagent.models.base import ChatModel
-from memagent.models.retry import count_in_thread
-from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
-from memagent.run.caller import Caller
 from memagent.run.log import Log
-from memagent.session.context.archive import READ_ARCHIVED, Archive, FileArchive, read_archived
-from memagent.session.context.compaction import compact_state
-from memagent.session.context.layout import Layout, Past, State
-from memagent.session.context.summarise import Summariser
-from memagent.session.context.turns import as_user, join_users, neutralise, place_message
-from memagent.threads import in_thread
+from memagent.session.context.archive import Archive, FileArchive, read_archived
+from memagent.session.context.history import Chain, History, Saved
+from memagent.session.context.working import Opener, Working
+from memagent.threads import in_background, in_thread, run_sync
 from memagent.tools import Tool
 
-
-@dataclass
-class _Opened:
-    """What exists once the prompt is known."""
-
-    layout: Layout
-    summariser: Summariser
-    state: State
-    number: int = 0
-    """Number of the next turn."""
+Given = Message | Mapping[str, Any] | BaseModel
+"""A message: memagent's, in OpenAI's form, or an object of the openai package."""
 
 
 class SummaryBuffer:
@@ -98,37 +85,28 @@ class SummaryBuffer:
         early: float | None = None,
         log: Log | None = None,
     ) -> None:
-        for name, size in (
-            ("working_context", working_context), ("window", window), ("summary_tokens", summary_tokens),
-        ):  # fmt: skip
-            if size is not None and size < 1:
-                raise ConfigError(f"{name} must be at least 1 token, got {size!r}")
-        if max_summaries < 0:
-            raise ConfigError(f"max_summaries must be at least 0, got {max_summaries!r}")
-        if early is not None and not 0 < early < 1:
-            raise ConfigError(f"early must be a share between 0 and 1, got {early!r}")
-        if not hasattr(model, "complete"):
-            raise ConfigError(
-                f"model must be a ChatModel, got {model!r}: memagent.open_model({model!r}) makes one"
-            )
         self._own: FileArchive | None = None
         if archive is None:
             archive = self._own = FileArchive()
-        self._model, self._log, self._prompts, self._early = model, log, prompts, early
-        self._tools = tuple(tools) if native else ()
-        self._sizes, self._max = (working_context, window), max_summaries
-        self._lay_out = partial(
-            Layout,
-            archive=archive,
-            tools=self._tools,
-            native=native,
-            can_read=any(tool.name == READ_ARCHIVED.name for tool in tools),
+        self._tools, self._native = tuple(tools), native
+        self._opener = Opener(
+            model=model,
+            working_context=working_context,
+            window=window,
+            summary_tokens=summary_tokens,
+            max_summaries=max_summaries,
             idempotent=frozenset(idempotent),
             writes=frozenset(writes),
-            summary_tokens=summary_tokens,
+            native=native,
+            prompts=prompts,
+            archive=archive,
+            sampling=sampling or Sampling(),
+            seed=seed,
+            early=early,
+            log=log,
         )
-        self._calls = partial(Caller, model, sampling=sampling or Sampling(), seed=seed, log=log)
-        self._opened: _Opened | None = None
+        self._opened: Working | None = None
+        self._saved: Saved | None = None
         self._lock = asyncio.Lock()
 
     async def open(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
@@ -147,30 +125,8 @@ class SummaryBuffer:
         async with self._lock:
             if self._opened is not None:
                 raise ConfigError("this buffer is already open: create another for another session")
-            given = tuple(Message.from_openai(message) for message in messages)
-            prompt = (*given[:1], *map(as_user, given[1:]))
-            working_context, window = self._sizes
-            said = None if self._log else await self._model.window()
-            most = min((size for size in (said, window) if size is not None), default=None)
-            if most is None:
-                raise WindowUnknown(
-                    f"the model {self._model.name!r} does not report its window: give it (window=)"
-                )
-            prompts = await in_thread(SessionPrompts.load, self._prompts)
-            counter = await self._model.counter()
-            layout = self._lay_out(
-                join_users(prompt),
-                prompts=prompts,
-                counter=counter,
-                neutraliser=Neutraliser(prompts.tags.names, counter.control_tokens),
-                spoken=Neutraliser(None, counter.control_tokens),
-                window=most if working_context is None else min(most, working_context),
-                most=most,
-            )
-            layout = await count_in_thread(self._model.name, layout.measure)
-            state = await count_in_thread(self._model.name, layout.state, Past(), ())
-            summariser = Summariser(self._calls(counter, layout.window), self._early)
-            self._opened = _Opened(layout, summariser, state)
+            prompt = [Message.from_openai(message) for message in messages]
+            self._opened = await self._opener.open(prompt, self._tools, self._saved)
 
     async def append(
         self,
@@ -194,25 +150,7 @@ class SummaryBuffer:
             ModelError: the server had to count, and did not answer; nothing was added.
         """
         async with self._lock:
-            opened = self._ready
-            layout, state = opened.layout, opened.state
-            given = Message.from_openai(message)
-            if given.role == "tool":
-                counts = layout.at(state)
-            else:  # the prompt so far was sent
-                said = usage.prompt_tokens if usage and given.role == "assistant" else 0
-                known = (state.messages, state.low, state.tokens, said, layout.most)
-                counts = layout = replace(layout, anchors=layout.anchors.with_prompt(*known))
-
-            def add() -> State:
-                safe = neutralise(given, layout.neutraliser, layout.spoken)
-                turns = place_message(state.turns, safe, opened.number, layout.prompts, ok=ok)
-                return counts.state(state.past, turns, head=state.head)
-
-            opened.state = await count_in_thread(self._model.name, add)
-            opened.layout = layout
-            opened.number += len(opened.state.turns) - len(state.turns)
-            opened.summariser.begin(layout, opened.state)
+            await self._ready.append(Message.from_openai(message), ok=ok, usage=usage)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -222,7 +160,7 @@ class SummaryBuffer:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The request's `tools`: those that were given, or none if calls are sent as text."""
-        return self._tools
+        return self._tools if self._native else ()
 
     @property
     def tokens(self) -> int:
@@ -281,7 +219,7 @@ class SummaryBuffer:
 
         Raises:
             CompactionFailed: there was no usable summary after two retries, or less than a tenth of the working context
-                could be could be could be freed.
+                could be freed.
             OutOfSummaries: a summary is needed, but `max_summaries` have been written.
             ModelError: a summary call failed.
             LimitReached: a summary call would exceed a usage limit.
@@ -289,26 +227,103 @@ class SummaryBuffer:
         Whatever is raised, the context is unchanged, and `compact` may be called again.
         """
         async with self._lock:
-            opened = self._ready
             if not self.due and not force:
                 return None
-            found = await compact_state(
-                opened.layout.at(opened.state),
-                opened.summariser,
-                opened.state,
-                max_summaries=self._max,
-                force=force,
-            )
-            if found is None:
-                return None
-            opened.state, report = found
-            opened.layout.forget(opened.state)
-            await opened.summariser.forget()
-            opened.summariser.usage, opened.summariser.retried = Usage(), []
-            return report
+            return await self._ready.compact(force=force)
+
+    async def feed(
+        self,
+        messages: Iterable[Given],
+        *,
+        tools: Iterable[ToolSpec | Mapping[str, Any]] | None = None,
+        usage: Usage | None = None,
+    ) -> list[Any]:
+        """Takes the whole history of a conversation, and returns the messages to send instead.
+
+        The next history continues this one, or what was returned; the same one may be given again. Calls without a
+        result get one that says so. System messages stand first, and may change. It runs in memagent's own event loop,
+        whoever calls it; don't mix it with `open` and `append`.
+
+        Args:
+            messages: in OpenAI's form, or `Message`s.
+            tools: what the request offers, if that changed.
+            usage: of the reply to what was returned last, if that is the only new message of an assistant.
+
+        Returns:
+            Messages in OpenAI's form. One that is sent as it came is the object that was given.
+
+        Raises:
+            HistoryChanged: messages that were fed before were edited, or are gone.
+            ConfigError: the history doesn't begin with a system or user message.
+
+        It raises what `open` and `compact` raise, too. Then the same history may be fed again.
+        """
+        return await in_background(self._feed([*messages], tools, usage))
+
+    def feed_sync(
+        self,
+        messages: Iterable[Given],
+        *,
+        tools: Iterable[ToolSpec | Mapping[str, Any]] | None = None,
+        usage: Usage | None = None,
+    ) -> list[Any]:
+        """Sync version of `feed`; works inside a running event loop too, which it blocks."""
+        return run_sync(self._feed([*messages], tools, usage))
+
+    async def _feed(self, given: list[Any], tools: Any, usage: Usage | None) -> list[Any]:
+        async with self._lock:
+            messages = [Message.from_openai(message) for message in given]
+            offered = self._tools if tools is None else tuple(map(ToolSpec.from_openai, tools))
+            chain, before = Chain(messages), self._opened or self._saved
+            known = before and before.history
+            if before is not None and known is None:
+                raise ConfigError(
+                    "this buffer was opened with open(): append to it, or feed a new one"
+                )
+            history = History.start(chain) if known is None else known.follow(chain)
+            if self._opened is None:
+                self._opened = await self._opener.open(history.prompt, offered, self._saved)
+                await in_thread(self._opened.keep, chain.rest[: history.fed.count])
+            elif known is not None and (known.prompt, self._tools) != (history.prompt, offered):
+                await self._opened.change(history.prompt, offered)
+                usage = None  # of a request with another prompt
+            self._tools, self._opened.history = offered, history
+            sent = await self._opened.read(chain, usage)
+        own = dict(zip(messages, given, strict=True))
+        return [own[message] if message in own else message.to_openai() for message in sent]
+
+    def state(self) -> dict[str, Any]:
+        """What `from_state` continues with, as JSON: for another process, or to go back to this point later."""
+        if self._opened is None and self._saved is not None:
+            return self._saved.model_dump(mode="json")
+        return self._ready.save().model_dump(mode="json")
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], model: ChatModel, **settings: Any) -> Self:
+        """A buffer that continues with the next history, or with `open` and the same prompt.
+
+        Args:
+            state: as `state` returned it.
+            model: writes the summaries.
+            settings: those of the class; they aren't in the state, and may differ.
+
+        Raises:
+            ConfigError: it isn't a state, or was written by a later version of memagent.
+        """
+        buffer = cls(model, **settings)
+        buffer._saved = Saved.read(state)
+        return buffer
 
     async def aclose(self) -> None:
         """Cancels a summary started early, and frees the archive, unless it was passed in."""
+        fed = self._opened is not None and self._opened.history is not None
+        await (in_background(self._close()) if fed else self._close())
+
+    def close(self) -> None:
+        """Sync version of `aclose`."""
+        run_sync(self._close())
+
+    async def _close(self) -> None:
         if self._opened is not None:
             await self._opened.summariser.forget()
         if self._own is not None:
@@ -320,8 +335,14 @@ class SummaryBuffer:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     @property
-    def _ready(self) -> _Opened:
+    def _ready(self) -> Working:
         if self._opened is None:
             raise ConfigError("this buffer has no prompt yet: await open(messages) first")
         return self._opened

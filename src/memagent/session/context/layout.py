@@ -16,9 +16,16 @@ from memagent.prompts.session import WIDEST, SessionPrompts
 from memagent.session.context.anchors import BYTES_PER_TOKEN, Anchor, Anchors
 from memagent.session.context.archive import Archive
 from memagent.session.context.ledger import Ledger
-from memagent.session.context.turns import Turn, join_users, render_native, render_text, transcript
-from memagent.tokens.base import TokenCounter
-from memagent.tokens.byte_bound import ByteBound, byte_count
+from memagent.session.context.turns import (
+    Turn,
+    join_users,
+    render_native,
+    render_text,
+    transcript,
+    without_media,
+)
+from memagent.tokens.base import MEDIA_ALLOWANCE, TokenCounter
+from memagent.tokens.byte_bound import ByteBound, byte_count, split_media
 
 LIMIT_SHARE = 0.95
 """Share of the working context, as published (SUPO); a longer prompt is compacted."""
@@ -262,7 +269,12 @@ class Layout:
         return min(bound, whole), min(bound, whole)
 
     def _count_whole(self, messages: Sequence[Message], thinking: bool | None = None) -> int:
-        return self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
+        whole = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
+        if not getattr(self.counter, "exact", True):
+            return whole
+        # Templates write an image as a word, or not at all.
+        media = sum(split_media(message.extra)[1] for message in messages if message.extra)
+        return whole + media * MEDIA_ALLOWANCE
 
     def state(
         self,
@@ -314,10 +326,10 @@ class Layout:
         )
 
     def add_instruction(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The messages followed by the request for a summary."""
+        """The messages followed by the request for a summary: text, for whoever writes it may see nothing else."""
         words = max(1, int(self.summary * WORDS_PER_TOKEN))
         text = self.prompts.render("instruction", words=words)
-        return join_users([*messages, Message(role="user", content=text)])
+        return join_users([*map(without_media, messages), Message(role="user", content=text)])
 
     def ask(self, past: Past, turns: Sequence[Turn] = ()) -> tuple[Message, ...]:
         """The messages that ask for a summary of a state."""

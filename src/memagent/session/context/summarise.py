@@ -46,7 +46,7 @@ class Summariser:
 
     def __init__(self, caller: Caller, early: float | None = None) -> None:
         self._caller, self._share = caller, early
-        self._written: Counter[str] = Counter()
+        self.written: Counter[str] = Counter()
         """Completed calls of each kind: the number of the next one."""
         self._passes: list[tuple[tuple[Message, ...], Summary]] = []
         """Passes of an unfinished summary: they aren't repeated if a later one fails."""
@@ -117,7 +117,7 @@ class Summariser:
     async def _ask(self, layout: Layout, messages: tuple[Message, ...], *, early: bool) -> Summary:
         kind = "early" if early else "summary"
         exchange = Exchange(
-            key=f"{kind}-{self._written[kind]}",
+            key=f"{kind}-{self.written[kind]}",
             kind="summary",
             messages=messages,
             read=layout.prompts.read_summary,
@@ -140,7 +140,7 @@ class Summariser:
                 f"another model or more summary_tokens"
             ) from error
         finally:
-            self._written[kind] += over
+            self.written[kind] += over
             self.usage += exchange.usage
             self.retried += exchange.reasons
         cut_off = reply.completion.finish_reason is FinishReason.LENGTH

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 
 from memagent.chunking.fitting import ends
 from memagent.compaction import Change, Tier
+from memagent.errors import UnknownHandle
 from memagent.messages import ToolCall
 from memagent.session.context.anchors import BYTES_PER_TOKEN
 from memagent.session.context.archive import READ_ARCHIVED
@@ -93,7 +95,9 @@ def drop_repetition(
             call, result = turns[at].steps[place]
             if result is None or result.fixed:
                 continue
-            key, text = (call.name, normalise_json(call.arguments)), (result.ok, result.text)
+            key = (call.name, normalise_json(call.arguments))
+            parts = result.extra.get("content")
+            text = (result.ok, json.dumps(parts) if parts else result.text)
             what, later = "duplicate", texts.setdefault(text, call)
             # With other tools each call may return something new: the next page, another roll of a die.
             if key in calls and call.name in layout.idempotent:
@@ -109,7 +113,7 @@ def drop_repetition(
             line = layout.prompts.render(what, call=said, handle=handle, can_read=layout.can_read)
             if (left := layout.size(line)) < size:
                 changes.append(turns[at].change(what, size, left, handle, place=place))
-                short = replace(result, text=line, handle=handle, fixed=True)
+                short = result.with_text(line, handle, fixed=True)
                 turns = (*turns[:at], turns[at].with_result(place, short), *turns[at + 1 :])
     return turns, tuple(reversed(changes))
 
@@ -150,15 +154,18 @@ def clip_result(layout: Layout, call: ToolCall, result: ToolResult, limit: int) 
         return result
     read = _span(call) if call.name == READ_ARCHIVED.name else None
     if read is None:
-        whole = result.text if result.handle is None else layout.archive.get(result.handle)
+        whole = result.text
+        if result.handle is not None:
+            with suppress(UnknownHandle):  # a saved state came without its archive
+                whole = layout.archive.get(result.handle)
         text, handle = clip_text(layout, whole, limit)
-        return replace(result, text=text, handle=handle)
+        return result.with_text(text, handle)
     handle, start, end = read
     first, _ = _ends(layout, result.text, limit, tail=False)
     stop = start + len(result.text) if end is None else end
     line = layout.render_gap(handle, start + first, max(stop, start + first))
     short = "\n".join(part for part in (result.text[:first], line) if part)
-    return replace(result, text=short, handle=handle)
+    return result.with_text(short, handle)
 
 
 def clip_turn(layout: Layout, turn: Turn, limit: int) -> tuple[Turn, tuple[Change, ...]]:

@@ -7,10 +7,11 @@ result, right after its message, and each result has a call.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
+from typing import Any
 
 from memagent.compaction import Change, What
 from memagent.messages import Message, ToolCall
@@ -31,6 +32,13 @@ class ToolResult:
     """Can't be shortened further: it is a placeholder line for what left."""
     ok: bool = True
     """False if the call failed; the text says how."""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Other fields of its message."""
+
+    def with_text(self, text: str, handle: str, *, fixed: bool = False) -> ToolResult:
+        """The result with a shorter text, which stands for parts that aren't text too."""
+        extra = {name: value for name, value in self.extra.items() if name != "content"}
+        return ToolResult(text, handle, fixed or self.fixed, self.ok, extra)
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,9 @@ class Turn:
     def native(self) -> tuple[Message, ...]:
         """The turn with calls and results in fields of their own, as far as they have come."""
         results = (
-            Message(role="tool", content=result.text, tool_call_id=call.id)
+            Message(
+                role="tool", content=result.text, tool_call_id=call.id, extra=dict(result.extra)
+            )
             for call, result in self.pair_results(None)
         )
         return (self.head, *results)
@@ -197,9 +207,11 @@ def place_message(
         return (*turns, Turn(number, Message(role="user", content=text), own=False))
     at, place = found
     old = turns[at].results[place]
-    added = ToolResult(message.content, ok=ok)
-    if old is not None:
-        added = ToolResult(f"{old.text}\n{message.content}", ok=old.ok and ok)
+    added = ToolResult(message.content, ok=ok, extra=message.extra)
+    if old is not None and old.text != prompts.render("missing"):
+        text, extra = f"{old.text}\n{message.content}", {**old.extra, **message.extra}
+        extra.pop("content", None)
+        added = ToolResult(text, ok=old.ok and ok, extra=extra)
     return (*turns[:at], turns[at].with_result(place, added), *turns[at + 1 :])
 
 
@@ -275,7 +287,25 @@ def join_users(messages: Iterable[Message]) -> tuple[Message, ...]:
         last = merged[-1] if merged else None
         if last is not None and last.role == message.role == "user":
             text = "\n\n".join(part for part in (last.content, message.content) if part)
-            merged[-1] = Message(role="user", content=text, extra={**last.extra, **message.extra})
+            extra = {**last.extra, **message.extra}
+            if "content" in extra:
+                extra["content"] = [*_parts(last), *_parts(message)]
+            merged[-1] = Message(role="user", content=text, extra=extra)
         else:
             merged.append(message)
     return tuple(merged)
+
+
+def _parts(message: Message) -> list[Any]:
+    """A message's content as parts."""
+    parts: Any = message.extra.get("content")
+    return parts or ([{"type": "text", "text": message.content}] if message.content else [])
+
+
+def without_media(message: Message) -> Message:
+    """The message with a word in place of each part that isn't text; unchanged if there is none, or it is a reply."""
+    if message.role == "assistant" or "content" not in message.extra:
+        return message
+    extra = {name: value for name, value in message.extra.items() if name != "content"}
+    words = (part.get("text") or f"[{part.get('type')}]" for part in _parts(message))
+    return message.model_copy(update={"content": "\n".join(words), "extra": extra})

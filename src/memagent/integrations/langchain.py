@@ -1,0 +1,71 @@
+"""A `SummaryBuffer` in LangChain's agents (extra `langchain`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest
+from langchain_core.messages import (
+    AIMessage,
+    SystemMessage,
+    convert_to_messages,
+    convert_to_openai_messages,
+)
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from memagent.messages import Usage
+from memagent.session.context.buffer import SummaryBuffer
+
+
+class SummaryMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Sends the model what fits its window; the agent's state keeps every message.
+
+    Args:
+        buffer: of one conversation: make an agent for each, or a thread of each.
+    """
+
+    def __init__(self, buffer: SummaryBuffer) -> None:
+        super().__init__()
+        self._buffer = buffer
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
+    ) -> Any:
+        """Feeds the buffer, and calls the model with what it returns."""
+        fed = _Fed(request)
+        return handler(fed.request(self._buffer.feed_sync(**fed.history)))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
+    ) -> Any:
+        """Async version of `wrap_model_call`."""
+        fed = _Fed(request)
+        return await handler(fed.request(await self._buffer.feed(**fed.history)))
+
+
+class _Fed:
+    """A request, and its messages in OpenAI's form."""
+
+    def __init__(self, request: ModelRequest[Any]) -> None:
+        system = [] if request.system_message is None else [request.system_message]
+        self._request, messages = request, [*system, *request.messages]
+        dicts = [convert_to_openai_messages(message) for message in messages]
+        self._own = {id(fields): message for fields, message in zip(dicts, messages, strict=True)}
+        tools = map(convert_to_openai_tool, request.tools)
+        replies = [m.usage_metadata for m in messages if isinstance(m, AIMessage)]
+        said = replies[-1] if replies else None
+        self.history: dict[str, Any] = {
+            "messages": dicts,
+            "tools": [tool for tool in tools if tool.get("type") == "function"],
+            "usage": said and Usage(prompt_tokens=said["input_tokens"]),
+        }
+
+    def request(self, sent: list[Any]) -> ModelRequest[Any]:
+        """The request with what the buffer returned."""
+        messages = [self._own.get(id(m)) or convert_to_messages([m])[0] for m in sent]
+        if self._request.system_message is None:
+            return self._request.override(messages=messages)
+        system, *others = messages
+        assert isinstance(system, SystemMessage)
+        return self._request.override(system_message=system, messages=others)

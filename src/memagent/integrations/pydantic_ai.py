@@ -1,0 +1,161 @@
+"""A `SummaryBuffer` in Pydantic AI's agents (extra `pydantic-ai`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_ai import RunContext
+from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    RetryFeedbackPart,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+
+from memagent.messages import ToolSpec, Usage
+from memagent.session.context.buffer import SummaryBuffer
+
+CONTENT: TypeAdapter[UserContent] = TypeAdapter(UserContent)
+Piece = ModelResponse | ModelRequest
+"""A reply, or a request with one message of OpenAI's form."""
+
+
+def process_history(buffer: SummaryBuffer) -> ProcessHistory[Any]:
+    """Sends the model what fits its window: `Agent(capabilities=[process_history(buffer)])`.
+
+    The run's messages become those that are sent: give them to the next run, with the same buffer.
+
+    Args:
+        buffer: of one conversation: give the capability to each of its runs, or make an agent for it.
+    """
+
+    async def process(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
+        system, read = _read(messages)
+        instructions = messages[-1].instructions if isinstance(messages[-1], ModelRequest) else None
+        texts = [part.content for part in system] + [instructions or ""]
+        frame = (
+            [{"role": "system", "content": "\n\n".join(filter(None, texts))}] if any(texts) else []
+        )
+        replies = [message.usage for message in messages if isinstance(message, ModelResponse)]
+        tools = ctx.tool_manager.tool_defs if ctx.tool_manager else []
+        sent = await buffer.feed(
+            [*frame, *(message for message, _ in read)],
+            tools=[
+                ToolSpec(
+                    name=t.name,
+                    description=t.description or "",
+                    parameters=t.parameters_json_schema,
+                )
+                for t in tools
+            ],
+            usage=Usage(prompt_tokens=replies[-1].input_tokens) if replies else None,
+        )
+        own = {id(message): piece for message, piece in read}
+        results = {
+            part.tool_call_id: (piece, part)
+            for piece in own.values()
+            for part in piece.parts
+            if isinstance(part, ToolReturnPart)
+        }
+        names = {call["id"]: call["function"]["name"] for m in sent for call in _calls(m)}
+        for call, name in names.items():
+            results.setdefault(call, (messages[-1], ToolReturnPart(name, "", call)))
+        pieces = [own.get(id(m)) or _write(m, results, messages[-1]) for m in sent[len(frame) :]]
+        if system and isinstance(pieces[0], ModelRequest):
+            pieces[0] = replace(pieces[0], parts=[*system, *pieces[0].parts])
+        return [*pieces]
+
+    return ProcessHistory(process)
+
+
+def _read(
+    messages: Sequence[ModelMessage],
+) -> tuple[list[SystemPromptPart], list[tuple[dict[str, Any], Piece]]]:
+    """The system prompt, and messages in OpenAI's form, each with the piece that it stands for."""
+    system: list[SystemPromptPart] = []
+    read: list[tuple[dict[str, Any], Piece]] = []
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            calls = [
+                {
+                    "id": call.tool_call_id,
+                    "type": "function",
+                    "function": {"name": call.tool_name, "arguments": call.args_as_json_str()},
+                }
+                for call in message.tool_calls
+            ]
+            read.append(
+                ({"role": "assistant", "content": message.text, "tool_calls": calls}, message)
+            )
+            continue
+        for part in message.parts:
+            if isinstance(part, SystemPromptPart) and not read:
+                system.append(part)
+            elif (fields := _read_part(part)) is not None:
+                read.append((fields, replace(message, parts=[part])))
+            elif read and isinstance(
+                read[-1][1], ModelRequest
+            ):  # goes where the one before it goes
+                fields, piece = read[-1]
+                read[-1] = fields, replace(message, parts=[*piece.parts, part])
+    return system, read
+
+
+def _read_part(part: ModelRequestPart) -> dict[str, Any] | None:
+    if isinstance(part, ToolReturnPart):
+        parts = [{"type": "text", "text": part.model_response_str()}]
+        files = [{"type": "file"} for _ in part.files]
+        return {"role": "tool", "tool_call_id": part.tool_call_id, "content": [*parts, *files]}
+    if isinstance(part, UserPromptPart):
+        content = [part.content] if isinstance(part.content, str) else part.content
+        return {"role": "user", "content": [_read_content(item) for item in content]}
+    if isinstance(part, RetryFeedbackPart):
+        return {"role": "user", "content": part.model_response()}
+    return (
+        {"role": "system", "content": part.content} if isinstance(part, SystemPromptPart) else None
+    )
+
+
+def _read_content(item: UserContent) -> dict[str, Any]:
+    if isinstance(item, str):
+        return {"type": "text", "text": item}
+    return {"type": "file", "item": CONTENT.dump_python(item, mode="json")}
+
+
+def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
+    return message.get("tool_calls") or []
+
+
+def _write(
+    message: dict[str, Any],
+    results: dict[str, tuple[Piece, ToolReturnPart]],
+    last: ModelMessage,
+) -> Piece:
+    """The piece of a message that the buffer made or changed."""
+    content = message["content"] or ""
+    if message["role"] == "assistant":
+        calls = [
+            ToolCallPart(call["function"]["name"], call["function"]["arguments"], call["id"])
+            for call in _calls(message)
+        ]
+        return ModelResponse(parts=[*([TextPart(content)] if content else []), *calls])
+    if message["role"] == "tool":
+        piece, part = results[message["tool_call_id"]]
+        return replace(piece, parts=[replace(part, content=content, outcome="success")])
+    if isinstance(content, list):
+        content = [
+            p["text"] if p["type"] == "text" else CONTENT.validate_python(p["item"])
+            for p in content
+        ]
+    return replace(last, parts=[UserPromptPart(content)])
