@@ -22,7 +22,6 @@ from memagent.served import OtherPart, ServedCall, ServedMessage, read_extra
 from memagent.texts import Extra, Text, describe_problem, quote
 
 _SPARSE = ("tool_calls", "tool_call_id", "extra")
-_FUNCTION = ("name", "description", "parameters")
 
 Role = Literal["system", "user", "assistant", "tool"]
 CallKind = Literal["update", "answer", "act", "summary", "other"]
@@ -91,7 +90,7 @@ class ToolCall(_Sparse):
         return {**self.extra, "id": self.id, "type": "function", "function": function}
 
 
-class ToolSpec(_Sparse):
+class ToolSpec(Leaf):
     """A tool as a model sees it."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
@@ -100,38 +99,33 @@ class ToolSpec(_Sparse):
         default_factory=lambda: {"type": "object", "properties": {}}
     )
     """JSON schema of the arguments, of type object."""
-    extra: Extra = Field(default_factory=dict)
-    """Other fields of the function, such as OpenAI's `strict`."""
+    _given: Mapping[str, Any] | None = None
 
     @classmethod
     def from_openai(cls, fields: Mapping[str, Any] | ToolSpec) -> ToolSpec:
-        """Reads an element of a request's `tools`, in the form of chat completions or of responses.
-
-        A `ToolSpec` is returned unchanged.
+        """Reads an element of a request's `tools`, which `to_openai` returns as it was: servers count each character.
 
         Raises:
-            ConfigError: it isn't a function.
+            ConfigError: it isn't a function in the form of chat completions.
         """
         if isinstance(fields, ToolSpec):
             return fields
         try:
-            kind, given = fields.get("type", "function"), fields.get("function") or fields
-            function = {name: v for name, v in given.items() if v is not None and name != "type"}
-            if kind != "function":
-                raise ConfigError(f"{quote(fields)} is a tool of type {kind!r}: give functions")
-            read = {n: function.pop(n) for n in _FUNCTION if n in function}
-            return cls(**read, extra=function)
-        except (AttributeError, ValidationError) as error:
-            why = describe_problem(error) if isinstance(error, ValidationError) else "no mapping"
+            function = fields["function"]
+            read = {n: v for n, v in function.items() if n in cls.model_fields and v is not None}
+            spec = cls(**read)
+        except (AttributeError, KeyError, TypeError, ValidationError) as error:
             raise ConfigError(
-                f"{quote(fields)} is not a function tool ({why}); give an element of a request's tools"
+                f"{quote(fields)} is not a function: give an element of a request's tools, of type function"
             ) from error
+        spec._given = fields
+        return spec
 
     def to_openai(self) -> dict[str, Any]:
         """The tool as an element of a request's `tools`, with its description even if empty: templates expect it."""
-        read = {"name": self.name, "description": self.description}
-        function = {**read, "parameters": dict(self.parameters), **self.extra}
-        return {"type": "function", "function": function}
+        if self._given is not None:
+            return dict(self._given)
+        return {"type": "function", "function": dict(self) | {"parameters": dict(self.parameters)}}
 
 
 def read_calls(served: Iterable[ServedCall]) -> tuple[ToolCall, ...]:

@@ -106,7 +106,7 @@ TEMPLATES = Environment(autoescape=False)
 TEMPLATES.filters["tojson"] = _tojson
 
 
-def _parsed(message: dict[str, Any]) -> dict[str, Any]:
+def parsed(message: dict[str, Any]) -> dict[str, Any]:
     """As vLLM shows a message to templates: no content is an empty one, and arguments are objects."""
     calls = [
         {"function": call["function"] | {"arguments": json.loads(call["function"]["arguments"])}}
@@ -133,7 +133,7 @@ def counts(folder: Path = TOKENIZER, template: str | None = CHATML) -> dict[str,
         if text is None:
             flags = {"add_generation_prompt": True} | body
             text = TEMPLATES.from_string(template or "").render(
-                messages=[_parsed(message) for message in body["messages"]],
+                messages=[parsed(message) for message in body["messages"]],
                 tools=body.get("tools"),
                 add_generation_prompt=flags["add_generation_prompt"],
                 eos_token="<|im_end|>",

@@ -1,0 +1,120 @@
+"""Each loop works hundreds of steps in a small window, at a server that enforces it and the pairing of calls."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from blockbuster import BlockBuster
+from tests.integrations.book import Book, Player, serving
+from tests.integrations.loops import Case, Played
+
+from memagent import SummaryBuffer, open_model
+
+OTHERS = ("langchain", "openai_agents", "pydantic_ai")
+LOOPS = ["openai", *(pytest.param(name, marks=pytest.mark.extra) for name in OTHERS)]
+WINDOW = 2048
+
+
+@pytest.fixture(autouse=True)
+def frameworks_may_block(blockbuster: BlockBuster) -> None:
+    """It's memagent's own event loop that must not block; its tests see to that."""
+    blockbuster.deactivate()
+
+
+@asynccontextmanager
+async def opened(url: str, state: str | None = None) -> AsyncIterator[SummaryBuffer]:
+    """A buffer, and the model that writes its summaries."""
+    model = open_model("vllm:tiny", base_url=url)
+    settings: dict[str, Any] = {"max_summaries": 999, "idempotent": {"read"}}
+    try:
+        async with (
+            SummaryBuffer.from_state(json.loads(state), model, **settings)
+            if state
+            else SummaryBuffer(model, **settings)
+        ) as buffer:
+            yield buffer
+    finally:
+        await model.aclose()
+
+
+async def play(name: str, case: Case) -> Played:
+    return await importlib.import_module(f"tests.integrations.in_{name}").play(case)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", LOOPS)
+async def test_three_hundred_steps(name: str, streams: bool) -> None:
+    player = Player(book := Book(450), WINDOW)
+    with serving(player) as server:
+        async with opened(server.url) as buffer:
+            played = await play(name, Case(server.url, buffer, book, streams=streams))
+    assert player.refused == []
+    assert played.answer == book.answer
+    assert sorted(book.read) == list(range(1, 451))  # none twice
+    assert player.acts > 300
+    assert player.summaries > 10
+    assert (player.streamed > 300) is streams
+    assert player.longest > 0.7 * WINDOW
+
+
+@pytest.mark.parametrize("name", LOOPS)
+async def test_results_larger_than_the_window(name: str) -> None:
+    player = Player(book := Book(30, huge=(3, 4, 10, 11, 12, 20)), WINDOW)
+    with serving(player) as server:
+        async with opened(server.url) as buffer:
+            played = await play(name, Case(server.url, buffer, book))
+    assert player.refused == []
+    assert played.answer == book.answer
+    assert {*book.read} == {*range(1, 31)}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+async def test_a_restart_midway(name: str) -> None:
+    player = Player(book := Book(90, stop_at=60), WINDOW)
+    with serving(player) as server:
+        async with opened(server.url) as buffer:
+            played = await play(name, Case(server.url, buffer, book))
+            assert played.answer is None
+            summaries, state = player.summaries, json.dumps(buffer.state())
+        assert summaries > 1
+        async with opened(server.url, state) as buffer:
+            played = await play(name, Case(server.url, buffer, book, saved=played.saved))
+            assert buffer.summaries > json.loads(state)["past"]["stage"] > 1
+    assert player.refused == []
+    assert played.answer == book.answer
+    assert player.summaries < 2 * summaries  # the first part isn't summarised again
+
+
+@pytest.mark.parametrize("name", LOOPS)
+async def test_orphaned_calls_and_results(name: str) -> None:
+    player = Player(book := Book(40), WINDOW)
+    history = importlib.import_module(f"tests.integrations.in_{name}").orphaned()
+    with serving(player) as server:
+        async with opened(server.url) as buffer:
+            played = await play(name, Case(server.url, buffer, book, saved=history))
+    assert player.refused == []
+    assert played.answer == book.answer
+
+
+def test_the_server_refuses_what_it_should() -> None:
+    from tests.integrations.in_openai import ORPHANS, orphaned
+
+    player, (system, task, *_) = Player(Book(1), WINDOW), orphaned()
+    good = {"messages": [system, task, ORPHANS[2]]}
+    assert player.fault(good, 100) == ""
+    assert "maximum context" in player.fault(good | {"max_tokens": WINDOW - 99}, 100)
+    for messages, said in (
+        ([task, system], "system prompt"),
+        ([system, ORPHANS[2]], "task"),
+        ([system, task, system], "mid-conversation"),
+        ([system, task, *ORPHANS[:2]], "calls without"),
+        ([system, task, *ORPHANS[:3]], "calls without"),
+        ([system, task, ORPHANS[1]], "result without"),
+    ):
+        assert said in player.fault({"messages": messages}, 100)
