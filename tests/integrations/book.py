@@ -30,6 +30,10 @@ _TOTAL = re.compile(r"total (\d+) up to page (\d+)")
 _PAGE = re.compile(r"page (\d+) says (\d+)")
 
 
+class Killed(BaseException):
+    """Nobody handles it, as if the process had ended."""
+
+
 @dataclass
 class Book:
     """Pages with a number each."""
@@ -49,7 +53,7 @@ class Book:
         """What the tool returns."""
         if page == self.stop_at:
             self.stop_at = None
-            raise KeyboardInterrupt(f"the process ends at page {page}")
+            raise Killed(f"the process ends at page {page}")
         self.read.append(page)
         filler = "Nothing else of note. " * (5000 if page in self.huge else 8)
         return f"page {page} says {self.number(page)}. {filler}"

@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import SecretStr
-from tests.integrations.book import SYSTEM, TASK
+from tests.integrations.book import SYSTEM, TASK, Killed
 from tests.integrations.loops import Case, Played
 
 from memagent.integrations.langchain import SummaryMiddleware
@@ -53,7 +53,7 @@ async def play(case: Case) -> Played:
             assert len(pieces) > 600  # more than one a step
         else:
             await agent.ainvoke(start, config)
-    except KeyboardInterrupt:
+    except Killed:
         return Played(saver)
     state = await agent.aget_state(config)
     messages = state.values["messages"]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from openai import AsyncOpenAI
-from tests.integrations.book import SYSTEM, TASK
+from tests.integrations.book import SYSTEM, TASK, Killed
 from tests.integrations.loops import Case, Played
 
 from memagent import Usage
@@ -61,7 +61,7 @@ async def play(case: Case) -> Played:
             for call in said.tool_calls:
                 try:
                     text = case.book.text(json.loads(call.function.arguments)["page"])
-                except KeyboardInterrupt:
+                except Killed:
                     return Played(history)
                 history.append({"role": "tool", "tool_call_id": call.id, "content": text})
 

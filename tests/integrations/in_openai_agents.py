@@ -14,7 +14,7 @@ from agents import (
     set_tracing_disabled,
 )
 from openai import AsyncOpenAI
-from tests.integrations.book import GO_ON, SYSTEM, TASK
+from tests.integrations.book import GO_ON, SYSTEM, TASK, Killed
 from tests.integrations.loops import Case, Played
 
 from memagent.integrations.openai_agents import summary_filter
@@ -60,7 +60,7 @@ async def play(case: Case) -> Played:
                 answer = streamed.final_output
             else:
                 answer = (await Runner.run(agent, start or GO_ON, **settings)).final_output
-        except KeyboardInterrupt:
+        except Killed:
             return Played(session)
     session.close()
     return Played(session, answer)

@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
-from tests.integrations.book import SYSTEM, TASK
+from tests.integrations.book import SYSTEM, TASK, Killed
 from tests.integrations.loops import Case, Played
 
 from memagent.integrations.pydantic_ai import process_history
@@ -52,7 +52,7 @@ async def play(case: Case) -> Played:
                 else:
                     run = await agent.run(task, message_history=history, usage_limits=limits)
                     answer = run.output
-            except KeyboardInterrupt:
+            except Killed:
                 return Played(ModelMessagesTypeAdapter.dump_json(messages))
     return Played(ModelMessagesTypeAdapter.dump_json(messages), answer)
 
