@@ -92,7 +92,7 @@ class Player:
             self.acts += 1
         calls = [
             {
-                "id": f"call{page:05d}",
+                "id": f"call{page:03d}{self.acts:04d}",
                 "type": "function",
                 "function": {"name": "read", "arguments": json.dumps({"page": page})},
             }
