@@ -13,6 +13,8 @@ from typing import Any, Concatenate, ParamSpec, cast
 from memagent.errors import MemagentError, ModelNotFound, RunMismatch
 from memagent.events import Event, Stopped
 from memagent.messages import Usage
+from memagent.models.retry import count_in_thread
+from memagent.run.exchange import Record
 from memagent.runstore import Begun, RunRecord, RunStore, list_differences
 from memagent.threads import in_thread
 
@@ -122,6 +124,21 @@ class Log:
         """See `RunStore.commit`."""
         await self.write(self.store.commit, key, dict(body), usage, events)
 
+    async def record(
+        self, name: str, key: str, make: Callable[[], Record], usage: Usage = NOTHING
+    ) -> None:
+        """Commits the effect that `make` returns with its events, in one thread.
+
+        `make` may count tokens, and so ask the model's server: it is retried if that is down.
+        """
+
+        def work() -> None:
+            body, events = make()
+            self._write(self.store.commit, key, dict(body), usage, events)
+
+        await count_in_thread(name, work)
+        await self._deliver()
+
     async def add(self, *events: Event) -> None:
         """Commits events that belong to no effect."""
         await self.write(self.store.log, events)
@@ -141,13 +158,17 @@ class Log:
         self, work: Callable[Concatenate[str, P], list[Event]], *args: P.args, **kwargs: P.kwargs
     ) -> None:
         """Calls a method of the store that commits events, and delivers them."""
+        await in_thread(self._write, work, *args, **kwargs)
+        await self._deliver()
 
-        def write() -> None:
-            # Under a lock, and here: several effects may be committed concurrently, or by a cancelled task.
-            with self._order:
-                self._news.extend(work(self.run_id, *args, **kwargs))
+    def _write(
+        self, work: Callable[Concatenate[str, P], list[Event]], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        # Under a lock, and here: several effects may be committed concurrently, or by a cancelled task.
+        with self._order:
+            self._news.extend(work(self.run_id, *args, **kwargs))
 
-        await in_thread(write)
+    async def _deliver(self) -> None:
         if self._outlet is None:
             self._news.clear()  # the store has them
             return
