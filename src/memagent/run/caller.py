@@ -215,7 +215,8 @@ class Caller:
 
 def _make_record(exchange: Exchange[T], reply: Reply[T]) -> Record:
     """Body and events of a reply. Blocks."""
-    more, events = ({}, ()) if exchange.record is None else exchange.record(reply)
+    made: Record = ({}, ()) if exchange.record is None else exchange.record(reply)
+    more, events = made
     # A conversation ends with the text, and holds the ids.
     without = {"text", "tokens"} if "conversation" in more else set[str]()
     dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=without)

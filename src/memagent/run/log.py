@@ -186,6 +186,8 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     # Earlier versions bound runs to fewer settings, and the earliest had fewer.
     kept = {name: record.settings[name] for name in binding if name in record.settings}
     before = kept | record.binding
+    if not before.get("overlap", 1):
+        del before["overlap"]  # the only value that versions without this setting can resume
     # Through JSON, like the stored one: it turns tuples into lists.
     now = json.loads(json.dumps({k: v for k, v in binding.items() if k in before}))
     before, after = _flatten(before), _flatten(now)
