@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from memagent.errors import ContextOverflow, LimitReached, ModelError, RunMismatch
+from memagent.events import Event
 from memagent.messages import ChatRequest, Completion, Message, Sampling, Usage
 from memagent.models.base import ChatModel
 from memagent.models.limit import complete_usage
@@ -102,7 +103,7 @@ class Caller:
             reply = Reply(*known, attempt=wasted + attempt, doubt=doubt)
             if self.log is not None:
                 make = partial(_make_record, exchange, reply)
-                await self.log.record(self.model.name, exchange.key, make, exchange.unsaved)
+                await self.log.write(self.log.store.commit, exchange.key, made=make)
             return reply
         await self._fail(exchange, detail, 0, wasted=1)
         raise Unusable(f"{detail}, {1 + UNUSABLE_RETRIES} times in a row")
@@ -213,8 +214,10 @@ class Caller:
         return Reply(value, completion, Usage(), exchange.messages, exchange.kind, attempt)
 
 
-def _make_record(exchange: Exchange[T], reply: Reply[T]) -> Record:
-    """Body and events of a reply. Blocks."""
+def _make_record(
+    exchange: Exchange[T], reply: Reply[T]
+) -> tuple[dict[str, Any], Usage, Sequence[Event]]:
+    """Body, cost and events of a reply. Blocks."""
     made: Record = ({}, ()) if exchange.record is None else exchange.record(reply)
     more, events = made
     # A conversation ends with the text, and holds the ids.
@@ -223,7 +226,8 @@ def _make_record(exchange: Exchange[T], reply: Reply[T]) -> Record:
     tried = {"attempt": reply.attempt} if reply.attempt else {}
     # Which turns a summary covers depends on token counts, so a replay must notice a difference.
     asked = {"prompt": digest(exchange.messages)} if exchange.kind == "summary" else {}
-    return {"reply": dump, **tried, **asked, **more}, (*exchange.retried, *events)
+    body = {"reply": dump, **tried, **asked, **more}
+    return body, exchange.unsaved, (*exchange.retried, *events)
 
 
 def waste(usage: Usage) -> Usage:

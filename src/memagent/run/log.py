@@ -8,17 +8,15 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Concatenate, ParamSpec, cast
+from typing import Any, cast
 
 from memagent.errors import MemagentError, ModelNotFound, RunMismatch
 from memagent.events import Event, Stopped
 from memagent.messages import Usage
 from memagent.models.retry import count_in_thread
-from memagent.run.exchange import Record
 from memagent.runstore import Begun, RunRecord, RunStore, list_differences
 from memagent.threads import in_thread
 
-P = ParamSpec("P")
 NOTHING = Usage()
 FOLLOWING = ("budget.prompt", "budget.question", "budget.frame")
 """Parts of a binding that follow from others, so that listing a difference in them doesn't help."""
@@ -124,21 +122,6 @@ class Log:
         """See `RunStore.commit`."""
         await self.write(self.store.commit, key, dict(body), usage, events)
 
-    async def record(
-        self, name: str, key: str, make: Callable[[], Record], usage: Usage = NOTHING
-    ) -> None:
-        """Commits the effect that `make` returns with its events, in one thread.
-
-        `make` may count tokens, and so ask the model's server: it is retried if that is down.
-        """
-
-        def work() -> None:
-            body, events = make()
-            self._write(self.store.commit, key, dict(body), usage, events)
-
-        await count_in_thread(name, work)
-        await self._deliver()
-
     async def add(self, *events: Event) -> None:
         """Commits events that belong to no effect."""
         await self.write(self.store.log, events)
@@ -155,20 +138,25 @@ class Log:
         await self.add(stopped)
 
     async def write(
-        self, work: Callable[Concatenate[str, P], list[Event]], *args: P.args, **kwargs: P.kwargs
+        self,
+        work: Callable[..., list[Event]],
+        *args: Any,
+        made: Callable[[], Sequence[Any]] | None = None,
+        **kwargs: Any,
     ) -> None:
-        """Calls a method of the store that commits events, and delivers them."""
-        await in_thread(self._write, work, *args, **kwargs)
-        await self._deliver()
+        """Calls a method of the store that commits events, and delivers them.
 
-    def _write(
-        self, work: Callable[Concatenate[str, P], list[Event]], *args: P.args, **kwargs: P.kwargs
-    ) -> None:
-        # Under a lock, and here: several effects may be committed concurrently, or by a cancelled task.
-        with self._order:
-            self._news.extend(work(self.run_id, *args, **kwargs))
+        `made` returns further arguments of it, in the same thread. It may count tokens, and so ask the model's server:
+        it is called again if that is down.
+        """
 
-    async def _deliver(self) -> None:
+        def write() -> None:
+            values = args if made is None else (*args, *made())
+            # Under a lock, and here: several effects may be committed concurrently, or by a cancelled task.
+            with self._order:
+                self._news.extend(work(self.run_id, *values, **kwargs))
+
+        await count_in_thread(f"run {self.run_id}", write)
         if self._outlet is None:
             self._news.clear()  # the store has them
             return
