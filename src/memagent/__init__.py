@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memagent.runstore import RunStore
     from memagent.session.agent import SessionStream, ToolAgent
     from memagent.session.context.buffer import SummaryBuffer
-    from memagent.tools import Tool, tool
+    from memagent.tools import Tool, ToolContext, tool
     from memagent.trajectory import Conversation, StopReason, Trajectory
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "Tool",
     "ToolAgent",
     "ToolCall",
+    "ToolContext",
     "Trajectory",
     "Usage",
     "UsageLimit",
@@ -76,7 +77,7 @@ _HOMES = {
     "prompts": ("PromptSet",),
     "runstore": ("RunStore",),
     "session.context.buffer": ("SummaryBuffer",),
-    "tools": ("Tool", "tool"),
+    "tools": ("Tool", "ToolContext", "tool"),
     "trajectory": ("Conversation", "StopReason", "Trajectory"),
 }
 _HOME = {name: f"memagent.{module}" for module, names in _HOMES.items() for name in names}
