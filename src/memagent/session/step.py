@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from memagent.events import Event, ToolInterrupted, ToolReturned
-from memagent.messages import Completion, FinishReason, ToolCall, Usage
+from memagent.messages import Completion, FinishReason, Message, ToolCall, Usage
 from memagent.prompts import Neutraliser
 from memagent.prompts.reply import UnusableReply, visible
 from memagent.run.log import Log
@@ -35,6 +36,15 @@ class Act:
     """Why an attempted call could not be parsed, as told to the model."""
     truncated: bool = False
     """The reply was cut off by its token limit."""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Other fields of the reply, which its server may need back."""
+
+    @property
+    def message(self) -> Message:
+        """The reply as a message of the context."""
+        return Message(
+            role="assistant", content=self.content, tool_calls=self.calls, extra=dict(self.extra)
+        )
 
     @property
     def answers(self) -> bool:
@@ -64,14 +74,14 @@ def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable
             if not completion.tool_calls or completion.finish_reason is FinishReason.OTHER:
                 raise
             said = ""
-        return Act(said, said, completion.tool_calls, truncated=cut)
+        return Act(said, said, completion.tool_calls, truncated=cut, extra=completion.extra)
     text = visible(completion)
     said, calls, problem = read_calls(text, tools)
     # Ids by the step, so that each is unique within a context.
     calls = tuple(
         call.model_copy(update={"id": f"call-{step}-{place}"}) for place, call in enumerate(calls)
     )
-    return Act(said, text, calls, problem, truncated=cut)
+    return Act(said, text, calls, problem, truncated=cut, extra=completion.extra)
 
 
 class ToolCalls:
