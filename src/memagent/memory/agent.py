@@ -38,9 +38,8 @@ class MemoryAgent(Agent[MemorySettings]):
         chunk_tokens: tokens of a chunk; default as `ContextBudget` divides the window.
         memory_tokens: tokens of the memory, and of one output; default likewise.
         cuts: `sentence` (the default) cuts at paragraph and sentence ends, `exact` at the last grapheme that fits.
-        overlap: tokens of a chunk that the next one repeats; default 0.
         gate: `update` lets the model keep the memory unchanged for a few tokens, `exit` lets it stop early, `both`,
-            `off` (the `off` (the default).
+            `off` (the default).
         trust: `neutral` (the default) neutralises look-alikes of prompt fields and control tokens; `exact` leaves
             field tags alone, for checkpoints trained on untouched text.
         degenerate: what to do with a new memory that repeats itself, or drops nearly all words of the old one for no
@@ -72,7 +71,6 @@ class MemoryAgent(Agent[MemorySettings]):
         chunk_tokens: int | None = None,
         memory_tokens: int | None = None,
         cuts: Cuts | None = None,
-        overlap: int | None = None,
         gate: Gate | None = None,
         trust: Literal["neutral", "exact"] | None = None,
         degenerate: Degenerate | None = None,
@@ -92,7 +90,6 @@ class MemoryAgent(Agent[MemorySettings]):
             chunk_tokens=chunk_tokens,
             memory_tokens=memory_tokens,
             cuts=cuts,
-            overlap=overlap,
             gate=gate,
             trust=trust,
             degenerate=degenerate,

@@ -13,7 +13,7 @@ from typing import Any
 from memagent.errors import RunMismatch, RunNotFound
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
-from memagent.runstore.conversations import StoredConversations, without_text
+from memagent.runstore.conversations import StoredConversations
 from memagent.runstore.database import Database
 from memagent.runstore.lock import busy, remove_lock, run_lock
 from memagent.runstore.records import Begun, RunRecord, split_key
@@ -207,8 +207,7 @@ class RunStore:
         Args:
             run_id: the run.
             key: the effect's key.
-            body: JSON values. The chunk's text is cut out of its `conversation`, and `hole` records
-                where it was.
+            body: JSON values.
             usage: its cost, apart from what was spent on it before.
             events: events to log with it.
         """
@@ -216,10 +215,6 @@ class RunStore:
         with self._db.write() as db:
             if self.effect(run_id, key) is not None:
                 return []
-            conversation: Any = body.get("conversation") or {}
-            if conversation.get("chunk") is not None:
-                chunk = self.effect(run_id, f"chunk-{conversation['chunk']}") or {"text": ""}
-                body = without_text(body, chunk["text"])
             # Most scripts aren't ASCII, and an escape takes six bytes. SQLite rejects unescaped lone surrogates.
             raw = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
             db.execute(
