@@ -45,7 +45,7 @@ class WindowTooSmall(BudgetError):
 
 
 class QuestionTooLong(BudgetError):
-    """The question exceeds its share of the window."""
+    """The question, or a message of a session, exceeds its share of the window."""
 
 
 class DocumentError(MemagentError):
@@ -195,6 +195,10 @@ class OutOfSummaries(SessionError):
 
     The loop turns it into `StopReason.OUT_OF_SUMMARIES`, so callers of an agent see it as data.
     """
+
+
+class OutputInvalid(SessionError):
+    """No reply had the form of the output type; the run can be resumed, which asks again."""
 
 
 class UnknownHandle(SessionError):

@@ -86,13 +86,13 @@ class Log:
             error.run_id = None if dropped else run_id
             raise
 
-    async def replay(self) -> int:
-        """Delivers the events committed so far, verbatim, and returns their number."""
+    async def replay(self, after: int = -1) -> int:
+        """Delivers the events committed so far with `seq > after`, verbatim, and returns their number."""
         if self._is_new:
             return 0
         if self._outlet is None:
-            return 1 + await in_thread(self.store.last_seq, self.run_id)
-        events = self.store.events(self.run_id)
+            return await in_thread(self.store.last_seq, self.run_id) - after
+        events = self.store.events(self.run_id, after)
         count = 0
         while (event := await in_thread(next, events, None)) is not None:
             count += 1

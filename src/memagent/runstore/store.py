@@ -21,9 +21,11 @@ from memagent.trajectory import Conversation
 
 _NOTHING = Usage()
 _ANSWERED = (
-    "json_array_length(binding, '$.questions') <= (SELECT COUNT(*) FROM effects "
+    "json_array_length(binding, '$.questions') + (SELECT COUNT(*) FROM effects "
+    "WHERE run = runs.id AND kind = 'said' AND number > 0) <= (SELECT COUNT(*) FROM effects "
     "WHERE run = runs.id AND kind GLOB 'answer/q*' AND committed IS NOT NULL)"
 )
+"""A conversation has an answer for its task and for each further message (`said-N`)."""
 _SUMS = ", ".join(
     f"COALESCE(SUM(json_extract(usage, '$.{name}')), 0)" for name in Usage.model_fields
 )
@@ -142,7 +144,7 @@ class RunStore:
 
     def drop_unread(self, run_id: str, *, unanswered: bool = False) -> bool:
         """Deletes a run if it has no effects (or no replies), and returns whether it did; the caller holds the run."""
-        kept = "AND kind != 'chunk' AND committed IS NOT NULL" if unanswered else ""
+        kept = "AND kind NOT IN ('chunk', 'said') AND committed IS NOT NULL" if unanswered else ""
         with self._db.write() as db:
             gone = db.execute(
                 f"DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id {kept})",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any, Self
@@ -18,24 +18,19 @@ from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
 from memagent.run.caller import Caller
 from memagent.run.log import Log
-from memagent.session.context.archive import READ_ARCHIVED, Archive, FileArchive, read_archived
+from memagent.session.context.archive import (
+    READ_ARCHIVED,
+    Archive,
+    FileArchive,
+    RunArchive,
+    read_archived,
+)
 from memagent.session.context.compaction import compact_state
-from memagent.session.context.layout import Layout, Past, State
-from memagent.session.context.summarise import Summariser
+from memagent.session.context.layout import Layout, State
+from memagent.session.context.saved import Opened
 from memagent.session.context.turns import as_user, join_users, neutralise, place_message
 from memagent.threads import in_thread
 from memagent.tools import Tool
-
-
-@dataclass
-class _Opened:
-    """What exists once the prompt is known."""
-
-    layout: Layout
-    summariser: Summariser
-    state: State
-    number: int = 0
-    """Number of the next turn."""
 
 
 class SummaryBuffer:
@@ -68,7 +63,8 @@ class SummaryBuffer:
         writes: names of those of them that change something: the ledger lists them as written.
         native: calls travel in fields of their own; False: in the text of messages (`memagent.tools.protocol`).
         prompts: the wording: a set, or the path of one; None takes memagent's own.
-        archive: keeps what leaves the context; by default a temporary file that goes with `aclose`.
+        archive: keeps what leaves the context; by default the run of the log, or a temporary file that goes with
+            `aclose`.
         sampling: of the summary calls.
         seed: the summary calls' seeds are made from it.
         early: share of the limit from which a summary is begun in the background (0.7, say); None waits until it
@@ -112,11 +108,13 @@ class SummaryBuffer:
                 f"model must be a ChatModel, got {model!r}: memagent.open_model({model!r}) makes one"
             )
         self._own: FileArchive | None = None
-        if archive is None:
+        if archive is None and log is not None:
+            archive = RunArchive(log)
+        elif archive is None:
             archive = self._own = FileArchive()
         self._model, self._log, self._prompts, self._early = model, log, prompts, early
         self._tools = tuple(tools) if native else ()
-        self._sizes, self._max = (working_context, window), max_summaries
+        self._sizes, self.max_summaries = (working_context, window), max_summaries
         self._lay_out = partial(
             Layout,
             archive=archive,
@@ -128,14 +126,20 @@ class SummaryBuffer:
             summary_tokens=summary_tokens,
         )
         self._calls = partial(Caller, model, sampling=sampling or Sampling(), seed=seed, log=log)
-        self._opened: _Opened | None = None
+        self._opened: Opened | None = None
         self._lock = asyncio.Lock()
 
-    async def open(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
+    async def open(
+        self,
+        messages: Iterable[Message | Mapping[str, Any]],
+        *,
+        saved: Mapping[str, Any] | None = None,
+    ) -> None:
         """Sets the prompt, which starts every request and never leaves.
 
         Args:
             messages: the system message, if there is one, and the task; at least one message.
+            saved: what `dump` returned of a buffer with the same settings and archive: it continues there.
 
         Raises:
             WindowUnknown: neither the model nor `window=` gives the window.
@@ -167,10 +171,9 @@ class SummaryBuffer:
                 window=most if working_context is None else min(most, working_context),
                 most=most,
             )
-            layout = await count_in_thread(self._model.name, layout.measure)
-            state = await count_in_thread(self._model.name, layout.state, Past(), ())
-            summariser = Summariser(self._calls(counter, layout.window), self._early)
-            self._opened = _Opened(layout, summariser, state)
+            caller = self._calls(counter, layout.window)
+            begin = partial(Opened.begin, layout, caller, self._early, saved)
+            self._opened = await count_in_thread(self._model.name, begin)
 
     async def append(
         self,
@@ -242,6 +245,19 @@ class SummaryBuffer:
         """
         return self._ready.layout.count(messages, thinking=thinking)
 
+    async def check_said(self, text: str) -> None:
+        """Checks that a user's message would stay word for word behind summaries.
+
+        Raises:
+            QuestionTooLong: it is too long for that.
+            ModelError: the server had to count, and did not answer.
+        """
+        await count_in_thread(self._model.name, self._ready.check_said, text)
+
+    async def dump(self) -> dict[str, Any] | None:
+        """The state as JSON values, for `open`; None while results are missing or a summary is unfinished."""
+        return await in_thread(self._ready.dump)
+
     @property
     def limit(self) -> int:
         """Prompt tokens at which compaction is due: L = min(0.95 W, W - instruction - summary)."""
@@ -281,7 +297,7 @@ class SummaryBuffer:
 
         Raises:
             CompactionFailed: there was no usable summary after two retries, or less than a tenth of the working context
-                could be could be could be freed.
+                could be freed.
             OutOfSummaries: a summary is needed, but `max_summaries` have been written.
             ModelError: a summary call failed.
             LimitReached: a summary call would exceed a usage limit.
@@ -296,7 +312,7 @@ class SummaryBuffer:
                 opened.layout.at(opened.state),
                 opened.summariser,
                 opened.state,
-                max_summaries=self._max,
+                max_summaries=self.max_summaries,
                 force=force,
             )
             if found is None:
@@ -321,7 +337,7 @@ class SummaryBuffer:
         await self.aclose()
 
     @property
-    def _ready(self) -> _Opened:
+    def _ready(self) -> Opened:
         if self._opened is None:
             raise ConfigError("this buffer has no prompt yet: await open(messages) first")
         return self._opened

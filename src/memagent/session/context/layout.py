@@ -44,6 +44,8 @@ class Past:
     """Texts shown again after the summary."""
     said: tuple[str, ...] = ()
     """The user's latest messages, word for word."""
+    earlier: str = ""
+    """The line in place of the user's messages before them."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,11 @@ class Layout:
         return max(self.rest, 2 * self.line)
 
     @property
+    def said(self) -> int:
+        """Maximum tokens of a user's message that stays word for word behind summaries."""
+        return self.again - 4 * self.line
+
+    @property
     def progress(self) -> int:
         """Tokens that a compaction must free."""
         return self.window // PROGRESS_SHARE
@@ -286,8 +293,8 @@ class Layout:
             text = self.prompts.render(
                 "continuation", stage=past.stage + 1, summary=past.summary, ledger=ledger
             )
-            if past.said:
-                text += "\n\n" + self.prompts.render("said", said="\n\n".join(past.said))
+            if said := "\n\n".join(filter(None, (past.earlier, *past.said))):
+                text += "\n\n" + self.prompts.render("said", said=said)
             if past.again:
                 text += "\n\n" + self.prompts.render("again", shown=past.again)
             messages.append(Message(role="user", content=text))
