@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from memagent.prompts import PromptSet
     from memagent.run.result import Estimate, Result, SessionResult
     from memagent.runstore import RunStore
-    from memagent.session.agent import SessionStream, ToolAgent
+    from memagent.session.agent import ToolAgent
     from memagent.session.context.buffer import SummaryBuffer
-    from memagent.tools import Tool, tool
+    from memagent.session.session import Session, SessionStream
+    from memagent.tools import Tool, ToolContext, tool
     from memagent.trajectory import Conversation, StopReason, Trajectory
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "RunStream",
     "Sampling",
     "ScriptedModel",
+    "Session",
     "SessionResult",
     "SessionStream",
     "StopReason",
@@ -53,6 +55,7 @@ __all__ = [
     "Tool",
     "ToolAgent",
     "ToolCall",
+    "ToolContext",
     "Trajectory",
     "Usage",
     "UsageLimit",
@@ -64,7 +67,7 @@ __all__ = [
 _HOMES = {
     "memory.agent": ("MemoryAgent", "RunStream"),
     "run.result": ("Estimate", "Result", "SessionResult"),
-    "session.agent": ("SessionStream", "ToolAgent"),
+    "session.agent": ("ToolAgent",),
     "documents": ("open_document",),
     "messages": ("ChatRequest", "Completion", "Message", "Sampling", "ToolCall", "Usage"),
     "models.base": ("ChatModel",),
@@ -76,7 +79,8 @@ _HOMES = {
     "prompts": ("PromptSet",),
     "runstore": ("RunStore",),
     "session.context.buffer": ("SummaryBuffer",),
-    "tools": ("Tool", "tool"),
+    "session.session": ("Session", "SessionStream"),
+    "tools": ("Tool", "ToolContext", "tool"),
     "trajectory": ("Conversation", "StopReason", "Trajectory"),
 }
 _HOME = {name: f"memagent.{module}" for module, names in _HOMES.items() for name in names}

@@ -49,7 +49,7 @@ class WindowTooSmall(BudgetError):
 
 
 class QuestionTooLong(BudgetError):
-    """The question exceeds its share of the window."""
+    """The question, or a message of a session, exceeds its share of the window."""
 
 
 class DocumentError(MemagentError):
@@ -201,6 +201,10 @@ class OutOfSummaries(SessionError):
     """
 
 
+class OutputInvalid(SessionError):
+    """No reply had the form of the output type; the run can be resumed, which asks again."""
+
+
 class UnknownHandle(SessionError):
     """The archive has no text with that handle."""
 
@@ -215,6 +219,10 @@ class RunNotFound(StoreError):
 
 class RunMismatch(StoreError):
     """The run id exists, but with a different document, question or setting."""
+
+
+class RunUnfinished(StoreError):
+    """The run has no answer yet."""
 
 
 class RunBusy(StoreError):

@@ -157,6 +157,15 @@ class SessionStarted(_Event):
     """Maximum tokens of prompt plus output per call."""
 
 
+class MessageSent(_Event):
+    """The user sent another message in a session; the first one is the task of `SessionStarted`."""
+
+    type: Literal["message_sent"] = "message_sent"
+    number: int
+    """Number of the message; the task is 0."""
+    text: str
+
+
 class Acted(_Event):
     """The model chose what to do next."""
 
@@ -213,6 +222,7 @@ Event = Annotated[
     | Answered
     | Stopped
     | SessionStarted
+    | MessageSent
     | Acted
     | ToolReturned
     | ToolInterrupted

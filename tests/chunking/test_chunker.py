@@ -111,26 +111,11 @@ def test_short_white_space_is_shown_as_it_is() -> None:
     assert "".join(chunk.text for chunk in chunks).rstrip() == text.rstrip()
 
 
-def test_overlap_repeats_whole_sentences_or_words() -> None:
-    chunks = cut(BOOK[:60_000], Chunker(COUNTER, 200, overlap=50))
-    for before, after in pairwise(chunks):
-        repeated = BOOK[after.start : before.end]
-        assert before.next_start == after.start
-        assert before.start < after.start <= before.end < after.end
-        assert COUNTER.count(repeated) <= 50
-        assert repeated[0].isalnum() or repeated[0] in "\"'“”‘’(-—*_[…"
-    repeats = [before.end - after.start for before, after in pairwise(chunks)]
-    assert sum(repeats) > 80 * len(repeats)
-    assert chunks[-1].last
-    assert chunks[-1].next_start == chunks[-1].end
-
-
-@pytest.mark.parametrize("overlap", [0, 40])
-def test_a_resumed_chunker_goes_on_as_if_nothing_had_happened(overlap: int) -> None:
-    whole = cut(BOOK[:80_000], Chunker(COUNTER, 300, overlap=overlap))
+def test_a_resumed_chunker_goes_on_as_if_nothing_had_happened() -> None:
+    whole = cut(BOOK[:80_000], Chunker(COUNTER, 300))
     for done in (1, 7, len(whole) - 1, len(whole)):
         point = ResumePoint.after(whole[done - 1])
-        resumed = Chunker(COUNTER, 300, overlap=overlap, resume=point)
+        resumed = Chunker(COUNTER, 300, resume=point)
         pieces = (BOOK[at : min(at + 777, 80_000)] for at in range(0, 80_000, 777))
         assert list(chunk_text(pieces, resumed)) == whole[done:]
 
@@ -173,8 +158,6 @@ def test_another_document_is_told_from_the_one_that_was_read() -> None:
     ("limit", "options", "message"),
     [
         (MIN_LIMIT - 1, {}, "at least 16 tokens, got 15"),
-        (100, {"overlap": 50}, "overlap=50.*0 to 49"),
-        (100, {"overlap": -1}, "overlap=-1"),
         (100, {"cuts": "page"}, "cuts='page'"),
     ],
 )
@@ -243,13 +226,12 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("overlap", [0, 30])
 @pytest.mark.parametrize("unit", HARD.values(), ids=HARD)
-def test_hard_texts_take_linear_time(unit: str, overlap: int) -> None:
+def test_hard_texts_take_linear_time(unit: str) -> None:
     neutralise = Neutraliser(None, ["<memory>", "</memory>", *COUNTER.control_tokens])
     text = unit * (60_000 // len(unit))
     begun = time.process_time()
-    chunks = cut(text, Chunker(COUNTER, 200, neutralise=neutralise, overlap=overlap))
+    chunks = cut(text, Chunker(COUNTER, 200, neutralise=neutralise))
     assert time.process_time() - begun < 4  # quadratic work takes minutes
     assert chunks[-1].end == len(text)
     assert all(chunk.tokens <= 200 for chunk in chunks)

@@ -14,7 +14,6 @@ from memagent.chunking.cuts import (
     last_sentence_end,
     next_grapheme,
     place,
-    start_near,
 )
 
 FLAG, FAMILY = "\U0001f1e9\U0001f1ea", "\U0001f469\u200d\U0001f469\u200d\U0001f467"
@@ -138,15 +137,6 @@ def test_last_sentence_end() -> None:
     assert last_sentence_end("- a list\n- of points\n- cu", 25) == 20
 
 
-def test_repetitions_start_at_sentences_words_or_clusters() -> None:
-    text = "Some words. A sentence that goes on for long"
-    assert text[start_near(text, 8) :].startswith("A sentence")
-    assert text[start_near(text, 14) :].startswith("that goes")
-    assert start_near("x" * 50, 20) == 20
-    assert start_near(FLAG * 5, 3) == 4
-    assert start_near("ab", 2) == 2
-
-
 @pytest.mark.parametrize(
     "unit",
     [
@@ -177,7 +167,6 @@ def test_every_search_is_linear(unit: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: place(text, bound, "sentence"),
         lambda: place(text, bound, "exact"),
-        lambda: start_near(text, bound // 2),
         lambda: last_sentence_end(text, bound),
     ]
     for call in calls:

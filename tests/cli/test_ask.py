@@ -193,13 +193,13 @@ def test_options_reach_the_agent(
     invoke: Invoke, book: Path, server: Script, served: list[str]
 ) -> None:
     book.write_text(book.read_text().replace("harvest", "</memory>"))
-    shape = ("--overlap", "40", "--trust", "exact")
+    shape = ("--cuts", "exact", "--trust", "exact")
     done = invoke("ask", book, QUESTION, *served, *shape, "--temperature", "0", "--run-id", "r")
     assert done.exit_code == 0
     assert {body["temperature"] for body in server.bodies} == {0}
     assert "The </memory> of" in server.bodies[0]["messages"][0]["content"]
     binding = only_json(invoke("show", "r", "--display", "json").stdout)["binding"]
-    assert (binding["overlap"], binding["trust"]) == (40, "exact")
+    assert (binding["cuts"], binding["trust"]) == ("exact", "exact")
     estimated = invoke("estimate", book, QUESTION, *served, *shape, "--display", "none")
     assert int(estimated.stdout) == len(server.bodies)
 

@@ -9,7 +9,7 @@ from memagent.cli.setup import Ask
 
 SHARED = ("--question", "--model", "--base-url", "--tokenizer", "--window", "--chunk-tokens")
 MORE = ("--memory-tokens", "--cuts", "--prompts", "--gate", "--encoding", "--errors", "--display")
-MORE += ("--trust", "--overlap", "--temperature")
+MORE += ("--trust", "--temperature")
 
 
 @pytest.mark.parametrize("command", ["ask", "estimate"])

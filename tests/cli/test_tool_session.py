@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,3 +138,29 @@ def test_a_reading_does_not_take_the_session_over(invoke: Invoke, stopped: str, 
     done = invoke("ask", book, QUESTION, "--model", "extractive", "--run-id", stopped)
     assert done.exit_code == 5
     assert "resume with" not in done.stderr
+
+
+def test_a_conversation_is_shown_message_by_message(invoke: Invoke, agent: ToolAgent) -> None:
+    session = agent.session("chat")
+    session.send(TASK)
+    asked.clear()
+    session.send("And the year after?")
+    shown = invoke("show", "chat").stdout.splitlines()
+    assert shown.index("answer: 1813") < shown.index("And the year after?")
+    assert [line for line in shown if line.startswith("made")] == [
+        "made        18 steps, 4 summaries"
+    ]
+    headings = [line for line in shown if re.match(r"step \d+  prompt", line)]
+    assert [int(line.split()[1]) for line in headings] == [*range(9), *range(10, 19)]
+    # What left the context is named by its step: the answer was turn 9, the message turn 10.
+    rows = [line.strip() for line in shown if "summarised" in line]
+    assert [row for row in rows if row.startswith("message")] == []
+    assert invoke("show", "chat", "--display", "none").stdout == "1813\n"
+    found = only_json(invoke("show", "chat", "--display", "json").stdout)
+    assert [each["type"] for each in found["events"]].count("message_sent") == 1
+    (result,) = found["results"]
+    assert (result["task"], result["answer"], result["steps"]) == (
+        "And the year after?",
+        "1813",
+        18,
+    )

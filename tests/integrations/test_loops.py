@@ -85,7 +85,7 @@ async def test_a_restart_midway(name: str) -> None:
         assert summaries > 1
         async with opened(server.url, state) as buffer:
             played = await play(name, Case(server.url, buffer, book, saved=played.saved))
-            assert buffer.summaries > json.loads(state)["past"]["stage"] > 1
+            assert buffer.summaries > json.loads(state)["context"]["past"]["stage"] > 1
     assert player.refused == []
     assert played.answer == book.answer
     assert player.summaries < 2 * summaries  # the first part isn't summarised again

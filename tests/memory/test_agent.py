@@ -139,7 +139,7 @@ def test_an_empty_question_is_refused(agent: MemoryAgent, question: str) -> None
         ({"cuts": "word"}, ConfigError, r"cuts must be 'sentence' or 'exact', got 'word'"),
         ({"gate": "on"}, ConfigError, r"gate must be .*, got 'on'"),
         ({"trust": True}, ConfigError, r"trust must be .*, got True"),
-        ({"overlap": "many"}, ConfigError, r"overlap must be .*, got 'many'"),
+        ({"window": "many"}, ConfigError, r"window must be .*, got 'many'"),
         ({"prompts": "nope"}, PromptSetError, r"'nope'"),
         ({"concurrency": 0}, ConfigError, r"concurrency must be at least 1, got 0"),
     ],

@@ -320,6 +320,25 @@ def test_a_run_of_a_version_that_bound_fewer_settings_resumes(
     assert agent.ask(TEXT, "Which?", run_id="r1").answer is not None
 
 
+def test_a_run_of_a_version_that_could_repeat_text_resumes_if_it_did_not(
+    make, tmp_path: Path
+) -> None:
+    agent = interrupted(make)
+    with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as db:
+        for overlap in (40, 0):
+            with db:
+                db.execute(
+                    "UPDATE runs SET binding = json_set(binding, '$.overlap', ?)", (overlap,)
+                )
+                db.execute(
+                    "UPDATE effects SET body = json_set(body, '$.mark.next_start', 1) WHERE kind = 'chunk'"
+                )
+            if overlap:
+                with pytest.raises(RunMismatch, match="overlap was 40"):
+                    agent.ask(TEXT, "Which?", run_id="r1")
+    assert agent.ask(TEXT, "Which?", run_id="r1").answer is not None
+
+
 def test_resume_finds_a_file_again_and_asks_for_other_sources(make, tmp_path: Path) -> None:
     unbroken = make().ask(TEXT, "Which?")
     agent = interrupted(make)

@@ -15,7 +15,6 @@ window = 3000
 chunk_tokens = 700
 memory_tokens = 300
 cuts = "exact"
-overlap = 5
 gate = "update"
 trust = "exact"
 [sampling]
@@ -48,7 +47,7 @@ def test_an_agent_takes_what_the_policy_wants(folder: Path) -> None:
     agent = MemoryAgent(Retry(trained(folder)), store=None)  # through wrappers too
     settings = agent.settings
     assert (settings.window, settings.chunk_tokens, settings.memory_tokens) == (3000, 700, 300)
-    assert (settings.cuts, settings.overlap, settings.gate) == ("exact", 5, "update")
+    assert (settings.cuts, settings.gate) == ("exact", "update")
     assert (settings.trust, settings.sampling) == ("exact", Sampling(temperature=0))
     assert agent.prompts.hash == PromptSet.load("boxed").hash
 
@@ -59,7 +58,6 @@ def test_what_the_user_says_wins(folder: Path) -> None:
         prompts="plain",
         window=2000,
         cuts="sentence",
-        overlap=0,
         gate="off",
         trust="neutral",
         sampling=Sampling(temperature=0.3),
@@ -67,7 +65,7 @@ def test_what_the_user_says_wins(folder: Path) -> None:
     )
     settings = agent.settings
     assert (settings.window, settings.chunk_tokens) == (2000, 700)
-    assert (settings.cuts, settings.overlap, settings.gate) == ("sentence", 0, "off")
+    assert (settings.cuts, settings.gate) == ("sentence", "off")
     assert (settings.trust, settings.sampling.temperature) == ("neutral", 0.3)
     assert agent.prompts.name == "plain"
 
@@ -75,7 +73,6 @@ def test_what_the_user_says_wins(folder: Path) -> None:
 def test_sizes_that_cannot_fit_the_users_window_are_left_out(folder: Path) -> None:
     agent = MemoryAgent(trained(folder), window=1300, store=None)
     assert (agent.settings.chunk_tokens, agent.settings.memory_tokens) == (None, None)
-    assert agent.settings.overlap == 5
     assert agent.estimate("A short text.", "What is it?").chunks == 1
     assert MemoryAgent(trained(folder), window=1301, store=None).settings.chunk_tokens == 700
 

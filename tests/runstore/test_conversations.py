@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from memagent.messages import Message, TokenIds
 from memagent.runstore import RunStore
+from memagent.runstore.conversations import without_text
 from memagent.trajectory import Conversation
 
 texts = st.text(alphabet="ab:\u2060\U0001f600 ", max_size=6)
@@ -21,7 +22,7 @@ def test_what_was_packed_comes_back_to_the_character(
     store = RunStore(None)
     store.create("r1", {}, {}, {})
     store.commit("r1", "chunk-0", {"text": chunk})
-    store.commit("r1", "update-0/q0", {"conversation": whole.model_dump()})
+    store.commit("r1", "update-0/q0", without_text({"conversation": whole.model_dump()}, chunk))
     assert store.conversations("r1")[0] == whole
     store.close()
 
@@ -33,7 +34,8 @@ def test_walking_a_long_run_is_linear() -> None:
         message = Message(role="user", content=f"about {chunk}: " + "x" * 2000)
         whole = Conversation(messages=(message,), chunk=chunk)
         store.commit("r1", f"chunk-{chunk}", {"text": "x" * 2000})
-        store.commit("r1", f"update-{chunk}/q0", {"conversation": whole.model_dump(mode="json")})
+        body = {"conversation": whole.model_dump(mode="json")}
+        store.commit("r1", f"update-{chunk}/q0", without_text(body, "x" * 2000))
     start = time.perf_counter()
     walked = [conversation.chunk for conversation in store.conversations("r1")]
     indexed = store.conversations("r1")

@@ -63,7 +63,7 @@ class Extractive(Memory):
 
     def __init__(self, name: str, setting: Setting) -> None:
         settings = setting.settings
-        fields = ("window", "chunk_tokens", "memory_tokens", "overlap")
+        fields = ("window", "chunk_tokens", "memory_tokens")
         sizes: dict[str, Any] = {
             name: value * BYTES_PER_TOKEN
             for name in fields

@@ -74,7 +74,6 @@ class Peer:
             plan.counter,
             limit,
             cuts=settings.cuts,
-            overlap=settings.overlap,
             neutralise=plan.neutraliser,
         )
         stream = chunks(open_document(sample.context), chunker, run=plan.counting)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
-from memagent.chunking.cuts import MAX_GRAPHEME, Cuts, blanks, grapheme_floor, start_near
+from memagent.chunking.cuts import MAX_GRAPHEME, Cuts, blanks, grapheme_floor
 from memagent.chunking.window import Neutralise, Window
 from memagent.errors import ConfigError, RunMismatch
 from memagent.tokens.base import TokenCounter
@@ -51,8 +51,6 @@ class Chunk:
     """The counter's count for `text` by itself; at most the limit."""
     last: bool
     """True if the document ends with this chunk."""
-    next_start: int
-    """Where the next chunk starts: at `end`, or before it if chunks overlap."""
     digest: str
     """SHA-256 (hex) of the document's UTF-8 text up to `end`; binds a run to what was read."""
     neutralised: int
@@ -67,8 +65,6 @@ class ResumePoint:
     """Index of the next chunk."""
     covered: int
     """End of the last chunk."""
-    next_start: int
-    """Where the next chunk starts."""
     digest: str
     """The last chunk's digest: what the document's first `covered` characters must hash to."""
     chars: int
@@ -79,7 +75,7 @@ class ResumePoint:
     def after(cls, chunk: Chunk) -> ResumePoint:
         """The point right after a chunk."""
         chars = chunk.end - chunk.start
-        return cls(chunk.index + 1, chunk.end, chunk.next_start, chunk.digest, chars, chunk.tokens)
+        return cls(chunk.index + 1, chunk.end, chunk.digest, chars, chunk.tokens)
 
 
 class Chunker:
@@ -89,13 +85,12 @@ class Chunker:
         counter: counts tokens.
         limit: maximum tokens of a chunk, counted on the neutralised text; at least `MIN_LIMIT`.
         cuts: see `Cuts`.
-        overlap: maximum tokens of a chunk repeated at the start of the next; less than half the limit.
         neutralise: makes a chunk's text safe before it is shown; None shows it as it is.
         resume: continue from this point. The document must still be fed from its first character: the
             part already covered is hashed and compared, but not tokenised.
 
     Raises:
-        ConfigError: limit, overlap or cuts are out of range.
+        ConfigError: limit or cuts are out of range.
     """
 
     def __init__(
@@ -104,29 +99,21 @@ class Chunker:
         limit: int,
         *,
         cuts: Cuts = "sentence",
-        overlap: int = 0,
         neutralise: Neutralise | None = None,
         resume: ResumePoint | None = None,
     ) -> None:
         if limit < MIN_LIMIT:
             raise ConfigError(f"a chunk limit must be at least {MIN_LIMIT} tokens, got {limit!r}")
-        if not 0 <= 2 * overlap < limit:
-            raise ConfigError(
-                f"overlap={overlap!r} is out of range: use 0 to {(limit - 1) // 2}, less than half the "
-                f"chunk limit of {limit} tokens"
-            )
         if cuts not in ("sentence", "exact"):
             raise ConfigError(f"cuts={cuts!r} is unknown; use 'sentence' or 'exact'")
         self._counter = counter
         self._limit = limit
         self._cuts: Cuts = cuts
-        self._overlap = overlap
         self._neutralise: Neutralise = neutralise or (lambda raw: (raw, ()))
         self._resume = resume
-        point = resume or ResumePoint(0, 0, 0, "", round(FIRST_CHARS_PER_TOKEN), 1)
+        point = resume or ResumePoint(0, 0, "", round(FIRST_CHARS_PER_TOKEN), 1)
         self._index = point.index
-        self._covered: int = point.covered
-        self._start: int = point.next_start
+        self._start: int = point.covered
         self._window = self._window_size(point.chars, point.tokens)
         self._hash = hashlib.sha256()
         self._fed = 0
@@ -137,7 +124,7 @@ class Chunker:
         self._before: Window | None = None
         self._behind: int = 0  # where in it the next window starts
         self._long = max(3, int(limit * BLANK_SHARE))
-        self._fresh = self._start == self._covered  # there may be long white space before the text
+        self._fresh = True  # there may be long white space before the text
         self._blank = False  # inside long white space, which belongs to the chunk that is held
         self._held: Chunk | None = None
         self._lead = 0  # or, without one, to the first chunk
@@ -206,35 +193,24 @@ class Chunker:
             self._before, self._behind = window, 0
             self._window = min(max(wanted, bound * 5 // 4), cap + MAX_GRAPHEME)
             return None
-        repeated = self._covered - self._start
-        floor = repeated + blanks(raw[repeated:])
-        found = window.fit(min(bound, cap), self._limit, self._cuts, floor)
+        found = window.fit(min(bound, cap), self._limit, self._cuts, blanks(raw))
         if found is None:
-            if not repeated:
-                raise ConfigError(
-                    f"the character {raw.lstrip()[:1]!r} takes more than a chunk's limit of {self._limit} tokens; "
-                    f"use a larger window or chunk limit"
-                )
-            self._before, self._start = None, self._covered  # that left no room for anything new
-            return None
+            raise ConfigError(
+                f"the character {raw.lstrip()[:1]!r} takes more than a chunk's limit of {self._limit} tokens; "
+                f"use a larger window or chunk limit"
+            )
         end, text, inserted, tokens = found
         following = ahead[end : end + self._long]
-        keep = 0
-        if self._overlap and following and not following.isspace():
-            # Counted before anything changes: a counter that asks a server may fail, and then the cut is retried.
-            keep = self._repetition(raw[:end], tokens)
-        self._hash.update(raw[repeated:end].encode("utf-8", "surrogatepass"))
-        start, self._covered = self._start - self._lead, self._start + end
-        self._start = self._covered - keep
-        self._before, self._behind, self._lead = window, end - keep, 0
+        self._hash.update(raw[:end].encode("utf-8", "surrogatepass"))
+        start, self._start = self._start - self._lead, self._start + end
+        self._before, self._behind, self._lead = window, end, 0
         chunk = Chunk(
             index=self._index,
             text=text,
             start=start,
-            end=self._covered,
+            end=self._start,
             tokens=tokens,
             last=not following,
-            next_start=self._start,
             digest=self._hash.hexdigest(),
             neutralised=inserted,
         )
@@ -255,14 +231,14 @@ class Chunker:
             # One extra character, since how much is there depends on how the text is fed.
             blank = grapheme_floor(following[: blank + 1], blank)
         self._hash.update(following[:blank].encode())
-        self._covered += blank
-        self._start, self._before = self._covered, None
+        self._start += blank
+        self._before = None
         if self._held is None:
             self._lead += blank
         elif not self._blank:
             digest = self._hash.hexdigest()
             chunk, self._held = self._held, None
-            return replace(chunk, end=self._start, last=last, next_start=self._start, digest=digest)
+            return replace(chunk, end=self._start, last=last, digest=digest)
         return None
 
     def _peek(self, chars: int) -> str:
@@ -281,20 +257,6 @@ class Chunker:
         size = int(expected * (WINDOW_SLACK + 0.5 * self._limit**-0.5)) + 16
         return min(size, self._limit * MAX_CHARS_PER_TOKEN + MAX_GRAPHEME)
 
-    def _repetition(self, raw: str, tokens: int) -> int:
-        """How many characters at the end of a chunk the next one repeats."""
-        start = max(1, len(raw) - int(len(raw) * self._overlap / max(tokens, 1)))
-        for _ in range(16):  # each round shortens the repetition by at least a twentieth
-            start = start_near(raw, start)
-            if start >= len(raw):
-                break
-            found = self._counter.count(self._neutralise(raw[start:])[0])
-            if found <= self._overlap:
-                return len(raw) - start
-            room = int((len(raw) - start) * 0.95 * self._overlap / found)
-            start = max(start + 1, len(raw) - room)
-        return 0
-
     def _verify(self, piece: str, resume: ResumePoint) -> str:
         """Hashes the covered part of `piece`; returns the part to cut."""
         head = piece[: resume.covered - self._fed]
@@ -303,4 +265,4 @@ class Chunker:
             self._resume = None
             if self._hash.hexdigest() != resume.digest:
                 raise RunMismatch(CHANGED.format(f"its first {resume.covered:,} characters differ"))
-        return piece[max(0, resume.next_start - self._fed) :]
+        return piece[max(0, resume.covered - self._fed) :]

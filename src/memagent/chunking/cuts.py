@@ -106,16 +106,3 @@ def next_grapheme(text: str, at: int) -> int:
     """The end of the grapheme cluster that begins at `at`, or of its first `MAX_GRAPHEME` code points."""
     cluster = _CLUSTER.match(text[at : at + MAX_GRAPHEME])
     return at + (cluster.end() if cluster else 0)
-
-
-def start_near(text: str, at: int) -> int:
-    """Where an overlap begins: at the first sentence in the first half of text[at:], else at a word or a cluster."""
-    middle = at + (len(text) - at) // 2
-    for pattern in (_SENTENCE, _WORD):
-        found = pattern.search(text, at, middle + 1)
-        if found is not None:
-            start = found.end() + blanks(text[found.end() :])
-            if start <= middle:
-                return start
-    cluster = grapheme_floor(text, at)
-    return cluster if cluster == at else max(at, next_grapheme(text, cluster))

@@ -18,6 +18,7 @@ from memagent.events import (
     MemoryKept,
     MemoryTruncated,
     MemoryUpdated,
+    MessageSent,
     Neutralised,
     Retried,
     Settled,
@@ -143,9 +144,18 @@ class History:
 
 
 def turns_of(events: Iterable[Event]) -> list[int]:
-    """The step of each turn: compactions count turns. A step whose calls could not be parsed has two turns."""
+    """The step of each turn, -1 for a message of the user: compactions count turns.
+
+    A step whose calls could not be parsed has two turns.
+    """
     turns: list[int] = []
+    said: list[int] = []
+    """The step of the last reply, if that was an answer."""
     for event, following in pairwise(chain(events, (None,))):
+        if isinstance(event, MessageSent):
+            turns += [*said, -1]
+        elif isinstance(event, Acted):
+            said = [] if event.calls else [event.step]
         if isinstance(event, Acted) and event.calls:
             turns.append(event.step)
         elif isinstance(event, Acted) and following and not isinstance(following, Answered):
@@ -162,12 +172,16 @@ class Steps(History):
     def __init__(self, paper: Paper, turns: Sequence[int], *, whole: bool = False) -> None:
         super().__init__(paper)
         self._turns, self._whole = turns, whole
-        self._misread = {step for step, following in pairwise(turns) if step == following}
+        self._misread = {step for step, following in pairwise(turns) if step == following >= 0}
         self._open: list[ToolCall] = []
         """Calls of the last step whose results are still to come."""
 
     def _event(self, event: Event) -> None:
         match event:
+            case MessageSent():
+                self._flush()
+                self._paper.line("")
+                self._text(event.text, "bold cyan", indent=0)
             case Acted():
                 self._tell_act(event)
             case ToolReturned():
@@ -238,10 +252,15 @@ class Steps(History):
         for what, group in groupby(changes, self._together):
             these = list(group)
             numbers = [change.turn for change in these]
-            steps = [turns[number] if number < len(turns) else number for number in numbers]
+            known = [turns[number] if number < len(turns) else number for number in numbers]
+            steps = [step for step in known if step >= 0]
             before = sum(change.tokens_before for change in these)
             after = sum(change.tokens_after for change in these)
-            where = f"step {steps[0]}" if steps[0] == steps[-1] else f"steps {steps[0]}-{steps[-1]}"
+            if not steps:
+                where = "message"
+            else:
+                one = steps[0] == steps[-1]
+                where = f"step {steps[0]}" if one else f"steps {steps[0]}-{steps[-1]}"
             size = f"{before:,}{f' to {after:,}' if after else ''} tokens"
             rows.append((where, what[0], size, these[0].handle if len(these) == 1 else ""))
         return rows

@@ -114,18 +114,10 @@ CutsOption = Annotated[
         "Cut at sentence ends, or exactly at the limit. Default: as the model was trained, else sentence."
     ),
 ]
-Overlap = Annotated[
-    int | None,
-    _of_budget(
-        "Tokens that the next chunk repeats. Default: as the model was trained, else 0.",
-        "TOKENS",
-        low=0,
-    ),
-]
 Prompts = Annotated[
     str | None,
     _of_budget(
-        "plain, boxed, small, or a TOML file. Default: as the model was trained, else plain.",
+        "plain, boxed, shared, small, or a TOML file. Default: as the model was trained, else plain.",
         "NAME|FILE",
     ),
 ]

@@ -80,6 +80,8 @@ class Tally:
         self._end = False
         self._spoke = False
         """The last reply called no tool."""
+        self._answers = 0
+        """Replies of a session that were answers."""
         self._live_tokens = 0
         self._live_from = 0.0
 
@@ -103,6 +105,8 @@ class Tally:
                 self.notebooks = [Notebook(question) for question in event.questions]
             case events.SessionStarted():
                 self.notebooks = [Notebook(event.task)]
+            case events.MessageSent():
+                self.notebooks = [Notebook(event.text)]
             case events.ChunkRead():
                 self._chunk, self.chunks, self._done = event, event.chunk + 1, event.start
                 self._waiting = {n for n, book in enumerate(self.notebooks) if not book.finished}
@@ -119,7 +123,7 @@ class Tally:
                     if not self._waiting:
                         self._done, self._end = self._chunk.end, self._chunk.last
             case events.Acted():
-                self.steps, self._spoke = event.step + 1, not event.calls
+                self.steps, self._spoke = event.step + 1 - self._answers, not event.calls
             case events.Compacted():
                 self.summaries = max(self.summaries, event.compaction.stage)
             case events.Settled():
@@ -129,6 +133,7 @@ class Tally:
                 book.answer, book.truncated = event.answer, event.truncated
                 book.reason, book.detail = "settled" if book.settled else "answered", ""
                 self.steps -= self._spoke  # the answer is no step
+                self._answers += self._spoke
             case events.Stopped():
                 book = self.notebooks[event.question]
                 book.reason, book.detail = event.reason.value, event.detail

@@ -101,7 +101,6 @@ class Ask(Served):
     chunk_tokens: opt.ChunkTokens = None
     memory_tokens: opt.MemoryTokens = None
     cuts: opt.CutsOption = None
-    overlap: opt.Overlap = None
     prompts: opt.Prompts = None
     gate: opt.GateOption = None
     read_ahead: opt.ReadAhead = None
@@ -178,6 +177,7 @@ def agent_again(
     from memagent.prompts import PromptSet
 
     given: dict[str, Any] = dict(record.settings)
+    given.pop("overlap", None)  # of earlier versions
     model: str = given.pop("model")
     if model.partition(":")[0] not in SCHEMES:
         raise ConfigError(

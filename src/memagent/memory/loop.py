@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import aclosing
 from dataclasses import asdict, fields, replace
 from functools import partial
-from itertools import islice
+from itertools import compress, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -42,6 +42,7 @@ from memagent.run.result import Result
 from memagent.run.stream import Loop
 from memagent.run.sync import prefetch, together
 from memagent.runstore import RunRecord
+from memagent.runstore.conversations import without_text
 from memagent.threads import in_thread
 from memagent.trajectory import StopReason
 
@@ -130,7 +131,8 @@ class MemoryLoop(Loop[list[Result]]):
                 place = {"chunk": chunk.index, "start": chunk.start, "last": chunk.last}
                 mark = asdict(ResumePoint.after(chunk)) | place
                 if chunk.index <= furthest:
-                    same = await self._mark(chunk.index) == mark
+                    # Earlier versions recorded more.
+                    same = mark.items() <= (await self._mark(chunk.index)).items()
                 else:
                     same = self._last is None or not self._last["last"]
                 if not same:
@@ -146,7 +148,7 @@ class MemoryLoop(Loop[list[Result]]):
                     if not ahead or (len(ahead) < size and not chunk.last):
                         break
                     if self._pace is None:
-                        askers = [state for state in active if state.next_chunk == first]
+                        askers = compress(active, map(first.__eq__, map(_NEXT, active)))
                         await self._keep(chunk, mark)
                         await self._ask(*map(partial(self._update, chunk), askers))
                     else:
@@ -234,10 +236,9 @@ class MemoryLoop(Loop[list[Result]]):
         where: dict[str, Any] = {"question": state.question, "chunk": chunk.index}
         told = reply.conversation(chunk.index)
         body: dict[str, Any] = {"conversation": told.model_dump(mode="json", exclude_defaults=True)}
-        choice = self.plan.settings.degenerate
-        if (problem := find_problem(choice, state.memory, chunk, update)) is not None:
-            kept = choice == "keep"
-            events.append(MemoryDegenerate(**where, problem=problem, kept=kept))
+        if reply.doubt is not None:
+            kept = self.plan.settings.degenerate == "keep"
+            events.append(MemoryDegenerate(**where, problem=reply.doubt, kept=kept))
             update = replace(update, memory=None) if kept else update
         if update.memory is None:
             events.append(MemoryKept(**where, usage=reply.usage))
@@ -256,7 +257,7 @@ class MemoryLoop(Loop[list[Result]]):
             state.settled = body["settled"] = True
             events.append(Settled(**where))
         state.next_chunk = chunk.index + 1
-        return body, events
+        return without_text(body, chunk.text), events
 
     def _answer(self, state: State, *, so_far: bool = False) -> Exchange[Answer]:
         """Asks for the answer from the memory, of the whole document or of what was read so far."""

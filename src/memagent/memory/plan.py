@@ -110,7 +110,7 @@ class MemoryPlan(Plan):
 
     def binding(self) -> dict[str, Any]:
         """See `Plan.binding`."""
-        bound = {"cuts", "overlap", "gate", "trust", "degenerate", "sampling", "seed"}
+        bound = {"cuts", "gate", "trust", "degenerate", "sampling", "seed"}
         settings = self.settings.model_dump(mode="json", include=bound)
         return {
             "agent": "memory",
@@ -128,7 +128,6 @@ class MemoryPlan(Plan):
             self.counter,
             self.budget.chunk,
             cuts=self.settings.cuts,
-            overlap=self.settings.overlap,
             neutralise=self.neutraliser,
             resume=resume,
         )

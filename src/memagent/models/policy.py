@@ -29,8 +29,6 @@ class ReadingSettings(Leaf):
     """Tokens of the memory, and of one output; default likewise."""
     cuts: Cuts = "sentence"
     """`sentence` cuts at paragraph and sentence ends, `exact` at the last grapheme that fits."""
-    overlap: int = Field(default=0, ge=0)
-    """Tokens of a chunk that the next one repeats."""
     gate: Gate = "off"
     """`update` lets the model keep the memory unchanged for a few tokens, `exit` lets it stop early, `both`, `off`."""
     degenerate: Degenerate = "retry"

@@ -22,6 +22,8 @@ _FIELDS = {
     "continuation": ("stage", "summary", "ledger"),
     "again": ("shown",),
     "said": ("said",),
+    "output": ("schema",),
+    "invalid": ("problem",),
 }
 """Fields that a template must show exactly once. The other templates may show theirs any number of times."""
 
@@ -59,6 +61,12 @@ class SessionPrompts(Wording):
     """Follows the continuation: shows `shown`, the part that was not summarised."""
     said: str = "The user has said since then, word for word:\n\n{{ said }}"
     """Stands behind the continuation: shows `said`, the user's messages among what was summarised."""
+    output: str = (
+        "Answer this message with one JSON value of this schema, and nothing else:\n\n{{ schema }}"
+    )
+    """Follows a message whose answer has a form: shows `schema`."""
+    invalid: str = "The answer does not follow the schema:\n\n{{ problem }}\n\nWrite only the corrected JSON value."
+    """Follows an answer that doesn't have it: shows `problem`."""
     stale: str = Field(min_length=1)
     """Replaces a superseded result. `call`: tool and arguments; `handle`, `can_read`: see `clipped`."""
     duplicate: str = Field(min_length=1)

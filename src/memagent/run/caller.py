@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from memagent.errors import ContextOverflow, LimitReached, ModelError, RunMismatch
+from memagent.events import Event
 from memagent.messages import ChatRequest, Completion, Message, Sampling, Usage
 from memagent.models.base import ChatModel
 from memagent.models.limit import complete_usage
@@ -86,9 +87,9 @@ class Caller:
                 if exchange.tool_choice and completion.tool_calls:  # a server without tool_choice
                     exchange.tools, exchange.tool_choice = (), None
                 continue
-            why = exchange.doubts(value) if exchange.doubts and attempt < UNUSABLE_RETRIES else None
-            if why is not None:
-                detail, exchange.warm = why, True
+            doubt = exchange.doubts(value) if exchange.doubts else None
+            if doubt is not None and attempt < UNUSABLE_RETRIES:
+                detail, exchange.warm = doubt, True
                 exchange.charge(waste(completion.usage))
                 continue
             cost = completion.usage
@@ -99,10 +100,10 @@ class Caller:
                 cost = waste(cost)
             exchange.charge(cost)
             known = value, completion, exchange.usage, exchange.messages, exchange.kind
-            reply = Reply(*known, attempt=wasted + attempt)
+            reply = Reply(*known, attempt=wasted + attempt, doubt=doubt)
             if self.log is not None:
-                body, events = await self._make_record(exchange, reply)
-                await self.log.commit(exchange.key, body, exchange.unsaved, events)
+                make = partial(_make_record, exchange, reply)
+                await self.log.write(self.log.store.commit, exchange.key, made=make)
             return reply
         await self._fail(exchange, detail, 0, wasted=1)
         raise Unusable(f"{detail}, {1 + UNUSABLE_RETRIES} times in a row")
@@ -194,20 +195,6 @@ class Caller:
             spend = self.log.store.spend
             await self.log.write(spend, exchange.key, spent, events, wasted=wasted, again=again)
 
-    async def _make_record(self, exchange: Exchange[T], reply: Reply[T]) -> Record:
-        """Body and events of a reply."""
-        more, events = {}, ()
-        if (record := exchange.record) is not None:
-            # It may count tokens, and so ask a server.
-            more, events = await count_in_thread(self.model.name, record, reply)
-        # A conversation ends with the text, and holds the ids.
-        without = {"text", "tokens"} if "conversation" in more else set[str]()
-        dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=without)
-        tried = {"attempt": reply.attempt} if reply.attempt else {}
-        # Which turns a summary covers depends on token counts, so a replay must notice a difference.
-        asked = {"prompt": digest(exchange.messages)} if exchange.kind == "summary" else {}
-        return {"reply": dump, **tried, **asked, **more}, (*exchange.retried, *events)
-
     def _replay(self, exchange: Exchange[T], body: Mapping[str, Any]) -> Reply[T]:
         """The committed reply; raises the committed failure, or `RunMismatch` if it was for other messages."""
         if "failed" in body:
@@ -225,6 +212,22 @@ class Caller:
         attempt = body.get("attempt", 0)
         value = exchange.read(completion)
         return Reply(value, completion, Usage(), exchange.messages, exchange.kind, attempt)
+
+
+def _make_record(
+    exchange: Exchange[T], reply: Reply[T]
+) -> tuple[dict[str, Any], Usage, Sequence[Event]]:
+    """Body, cost and events of a reply. Blocks."""
+    made: Record = ({}, ()) if exchange.record is None else exchange.record(reply)
+    more, events = made
+    # A conversation ends with the text, and holds the ids.
+    without = {"text", "tokens"} if "conversation" in more else set[str]()
+    dump = reply.completion.model_dump(mode="json", exclude_defaults=True, exclude=without)
+    tried = {"attempt": reply.attempt} if reply.attempt else {}
+    # Which turns a summary covers depends on token counts, so a replay must notice a difference.
+    asked = {"prompt": digest(exchange.messages)} if exchange.kind == "summary" else {}
+    body = {"reply": dump, **tried, **asked, **more}
+    return body, exchange.unsaved, (*exchange.retried, *events)
 
 
 def waste(usage: Usage) -> Usage:

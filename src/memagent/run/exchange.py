@@ -35,6 +35,8 @@ class Reply(Generic[T]):
     kind: CallKind
     attempt: int
     """Unusable replies before it, including earlier sessions: after the first, requests disable reasoning."""
+    doubt: str | None = None
+    """Why it was doubted, if it was accepted all the same because no attempt remained (see `Exchange.doubts`)."""
 
     def conversation(self, chunk: int | None = None) -> Conversation:
         """Prompt and reply as one conversation.

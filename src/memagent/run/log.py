@@ -8,15 +8,15 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Concatenate, ParamSpec, cast
+from typing import Any, cast
 
 from memagent.errors import MemagentError, ModelNotFound, RunMismatch
 from memagent.events import Event, Stopped
 from memagent.messages import Usage
+from memagent.models.retry import count_in_thread
 from memagent.runstore import Begun, RunRecord, RunStore, list_differences
 from memagent.threads import in_thread
 
-P = ParamSpec("P")
 NOTHING = Usage()
 FOLLOWING = ("budget.prompt", "budget.question", "budget.frame")
 """Parts of a binding that follow from others, so that listing a difference in them doesn't help."""
@@ -86,13 +86,13 @@ class Log:
             error.run_id = None if dropped else run_id
             raise
 
-    async def replay(self) -> int:
-        """Delivers the events committed so far, verbatim, and returns their number."""
+    async def replay(self, after: int = -1) -> int:
+        """Delivers the events committed so far with `seq > after`, verbatim, and returns their number."""
         if self._is_new:
             return 0
         if self._outlet is None:
-            return 1 + await in_thread(self.store.last_seq, self.run_id)
-        events = self.store.events(self.run_id)
+            return await in_thread(self.store.last_seq, self.run_id) - after
+        events = self.store.events(self.run_id, after)
         count = 0
         while (event := await in_thread(next, events, None)) is not None:
             count += 1
@@ -138,16 +138,25 @@ class Log:
         await self.add(stopped)
 
     async def write(
-        self, work: Callable[Concatenate[str, P], list[Event]], *args: P.args, **kwargs: P.kwargs
+        self,
+        work: Callable[..., list[Event]],
+        *args: Any,
+        made: Callable[[], Sequence[Any]] | None = None,
+        **kwargs: Any,
     ) -> None:
-        """Calls a method of the store that commits events, and delivers them."""
+        """Calls a method of the store that commits events, and delivers them.
+
+        `made` returns further arguments of it, in the same thread. It may count tokens, and so ask the model's server:
+        it is called again if that is down.
+        """
 
         def write() -> None:
+            values = args if made is None else (*args, *made())
             # Under a lock, and here: several effects may be committed concurrently, or by a cancelled task.
             with self._order:
-                self._news.extend(work(self.run_id, *args, **kwargs))
+                self._news.extend(work(self.run_id, *values, **kwargs))
 
-        await in_thread(write)
+        await count_in_thread(f"run {self.run_id}", write)
         if self._outlet is None:
             self._news.clear()  # the store has them
             return
@@ -165,6 +174,8 @@ def check_binding(record: RunRecord, binding: dict[str, Any]) -> None:
     # Earlier versions bound runs to fewer settings, and the earliest had fewer.
     kept = {name: record.settings[name] for name in binding if name in record.settings}
     before = kept | record.binding
+    if not before.get("overlap", 1):
+        del before["overlap"]  # the only value that versions without this setting can resume
     # Through JSON, like the stored one: it turns tuples into lists.
     now = json.loads(json.dumps({k: v for k, v in binding.items() if k in before}))
     before, after = _flatten(before), _flatten(now)

@@ -43,6 +43,8 @@ class RunResult(ABC):
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values, without the trajectory."""
         flat = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "trajectory"}
+        if (output := flat.get("output")) is not None:
+            flat["output"] = output.model_dump(mode="json")
         return flat | {"stop_reason": self.stop_reason.value, "usage": self.usage.model_dump()}
 
     def __repr__(self) -> str:
@@ -99,12 +101,18 @@ class Result(RunResult):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class SessionResult(RunResult):
-    """The outcome of a tool session; its trajectory has a conversation for each working context, in order."""
+    """The outcome of a tool session's task, or of a later message; `steps`, `summaries` and `usage` are of that one.
+
+    The trajectory is that of the whole session: it has a conversation for each working context, in order.
+    """
 
     task: str
+    """The task, or the message."""
     steps: int
     """Replies that called tools."""
     summaries: int
+    output: Any = None
+    """The answer as an instance of the output type; None without one."""
     _counted: ClassVar[dict[str, str]] = {"steps": "step", "summaries": "summary"}
 
     @property

@@ -38,6 +38,10 @@ class Loop(ABC, Generic[R]):
     async def prepare(self, known: RunRecord | None) -> Plan:
         """Resolves everything needed before the first call; `known` is the run, if it is already stored."""
 
+    async def begin(self, log: Log) -> int:
+        """Called once the run is held; returns the `seq` behind which committed events are delivered again."""
+        return -1
+
     @abstractmethod
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> R:
         """Runs to the end. The run is `fresh` if nothing was committed before; else those events were delivered.
@@ -65,7 +69,7 @@ async def drive(loop: Loop[R], run_id: str, outlet: Outlet | None = None) -> R:
         outlet=outlet,
     )
     async with opened as log:
-        fresh = await log.replay() == 0
+        fresh = await log.replay(await loop.begin(log)) == 0
         model = host.model
         if host.limits is not None:
             spent = await in_thread(store.usage, run_id)
@@ -80,7 +84,7 @@ class EventStream(Generic[R]):
     """One run as an async iterator of events, and its result at the end.
 
     After leaving the loop early, closing the stream stops the run: use `async with`, or `aclose`. A stream that is
-    just just just dropped stops its run too, with a `ResourceWarning`.
+    dropped stops its run too, with a `ResourceWarning`.
     """
 
     def __init__(self, loop: Loop[R], run_id: str | None) -> None:

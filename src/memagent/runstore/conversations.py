@@ -35,6 +35,7 @@ def with_text(conversation: Conversation, hole: str, text: str) -> Conversation:
 class StoredConversations(Sequence[Conversation]):
     """The committed conversations of one question in order: its updates, or the segments of a session, and its answer.
 
+    Of a session's answers only the last one counts, unless a segment continued it: a later one contains the earlier.
     Each is read from disk when indexed, so a run of any length takes no memory until you iterate over it.
     """
 
@@ -42,10 +43,12 @@ class StoredConversations(Sequence[Conversation]):
         self._store, self._run_id = store, run_id
         self._counts: dict[str, int] = {}
         """How many there are per key; they were committed in numerical order."""
-        segments = ["segment-%d"] if question == 0 else []
-        for key in (f"update-%d/q{question}", *segments, f"answer-%d/q{question}"):
+        for key in (f"update-%d/q{question}", *(["segment-%d"] if question == 0 else [])):
             last = store.latest(run_id, key.replace("-%d", ""))
             self._counts[key] = 0 if last is None else last[0] + 1
+        number, answer = store.latest(run_id, f"answer/q{question}") or (0, {"segments": -1})
+        segments = self._counts.get("segment-%d", 0)
+        self._counts[f"answer-{number}/q{question}"] = answer.get("segments", segments) == segments
 
     def __len__(self) -> int:
         return sum(self._counts.values())
@@ -60,7 +63,7 @@ class StoredConversations(Sequence[Conversation]):
             return [self[each] for each in place]
         for key, count in self._counts.items():
             if place < count:
-                body = self._store.effect(self._run_id, key % place)
+                body = self._store.effect(self._run_id, key.replace("%d", str(place)))
                 assert body is not None, "effects of a kind are committed in order"
                 conversation = Conversation.model_validate(body["conversation"])
                 if body.get("hole") is None:

@@ -13,7 +13,7 @@ from typing import Any
 from memagent.errors import RunMismatch, RunNotFound
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
-from memagent.runstore.conversations import StoredConversations, without_text
+from memagent.runstore.conversations import StoredConversations
 from memagent.runstore.database import Database
 from memagent.runstore.lock import busy, remove_lock, run_lock
 from memagent.runstore.records import Begun, RunRecord, split_key
@@ -21,9 +21,11 @@ from memagent.trajectory import Conversation
 
 _NOTHING = Usage()
 _ANSWERED = (
-    "json_array_length(binding, '$.questions') <= (SELECT COUNT(*) FROM effects "
+    "json_array_length(binding, '$.questions') + (SELECT COUNT(*) FROM effects "
+    "WHERE run = runs.id AND kind = 'said' AND number > 0) <= (SELECT COUNT(*) FROM effects "
     "WHERE run = runs.id AND kind GLOB 'answer/q*' AND committed IS NOT NULL)"
 )
+"""A conversation has an answer for its task and for each further message (`said-N`)."""
 _SUMS = ", ".join(
     f"COALESCE(SUM(json_extract(usage, '$.{name}')), 0)" for name in Usage.model_fields
 )
@@ -142,7 +144,7 @@ class RunStore:
 
     def drop_unread(self, run_id: str, *, unanswered: bool = False) -> bool:
         """Deletes a run if it has no effects (or no replies), and returns whether it did; the caller holds the run."""
-        kept = "AND kind != 'chunk' AND committed IS NOT NULL" if unanswered else ""
+        kept = "AND kind NOT IN ('chunk', 'said') AND committed IS NOT NULL" if unanswered else ""
         with self._db.write() as db:
             gone = db.execute(
                 f"DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM effects WHERE run = id {kept})",
@@ -205,8 +207,7 @@ class RunStore:
         Args:
             run_id: the run.
             key: the effect's key.
-            body: JSON values. The chunk's text is cut out of its `conversation`, and `hole` records
-                where it was.
+            body: JSON values.
             usage: its cost, apart from what was spent on it before.
             events: events to log with it.
         """
@@ -214,10 +215,6 @@ class RunStore:
         with self._db.write() as db:
             if self.effect(run_id, key) is not None:
                 return []
-            conversation: Any = body.get("conversation") or {}
-            if conversation.get("chunk") is not None:
-                chunk = self.effect(run_id, f"chunk-{conversation['chunk']}") or {"text": ""}
-                body = without_text(body, chunk["text"])
             # Most scripts aren't ASCII, and an escape takes six bytes. SQLite rejects unescaped lone surrogates.
             raw = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
             db.execute(

@@ -14,11 +14,11 @@ from memagent.models.limit import Limits
 from memagent.prompts.session import SessionPrompts
 from memagent.run.agent import Agent, OnEvent
 from memagent.run.result import SessionResult
-from memagent.run.stream import EventStream
 from memagent.runstore import RunStore
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.loop import ToolLoop
 from memagent.session.plan import Protocol, ToolPlan, ToolSettings
+from memagent.session.session import Session, SessionStream
 from memagent.threads import in_thread
 from memagent.tools import Tool, Toolset
 
@@ -34,8 +34,8 @@ class ToolAgent(Agent[ToolSettings]):
         tools: functions with type hints, or `Tool`s (`memagent.tools.tool`, an MCP server's).
         working_context: maximum tokens of prompt plus output per call; default the smaller of the model's window and
             8192.
-        max_summaries: maximum number of summaries.
-        max_steps: maximum number of replies that call tools.
+        max_summaries: maximum number of summaries for the task, and for each later message of a session.
+        max_steps: maximum number of replies that call tools, likewise.
         summary_tokens: maximum tokens of a summary; default an eighth of the working context.
         reply_tokens: most tokens of a reply, reasoning included; default what the working context has left.
         protocol: `native` (the default) uses the server's tool calls; `text` writes them into messages, for
@@ -97,10 +97,21 @@ class ToolAgent(Agent[ToolSettings]):
         )
         super().__init__(model, concurrency=concurrency, limits=limits, store=store)
 
+    def session(self, run_id: str | None = None) -> Session:
+        """A conversation: its messages share one working context and one run.
+
+        Args:
+            run_id: name of the run. An existing session of the same tools and settings is reopened.
+
+        Raises:
+            ConfigError: the name is not safe as a file name.
+        """
+        return Session(self, run_id)
+
     def run(
         self, task: str, *, run_id: str | None = None, on_event: OnEvent | None = None
     ) -> SessionResult:
-        """Works on the task until it is answered or a limit is reached.
+        """Works on the task until it is answered or a limit is reached: the first `send` of a session.
 
         Args:
             task: what to do.
@@ -118,13 +129,14 @@ class ToolAgent(Agent[ToolSettings]):
         return await self.stream(task, run_id=run_id).finish()
 
     def stream(self, task: str, *, run_id: str | None = None) -> SessionStream:
-        """Runs the session as an async iterator of events; `.result` is available at the end."""
-        return SessionStream(ToolLoop(self, task), run_id)
+        """Runs the task as an async iterator of events; `.result` is available at the end."""
+        return SessionStream(ToolLoop(self, task, first=True), run_id)
 
     def resume(self, run_id: str, *, on_event: OnEvent | None = None) -> SessionResult:
         """Resumes a run of this agent: committed calls are not sent again, and finished tools don't run again.
 
-        A tool call in progress is repeated if the tool is idempotent; otherwise the model learns of the interruption.
+        A tool call in progress is repeated if the tool is idempotent or takes a `ToolContext`; otherwise the model
+        learns of the interruption. Of a session it resumes the last message.
 
         Raises:
             RunNotFound: the store has no such run.
@@ -145,20 +157,26 @@ class ToolAgent(Agent[ToolSettings]):
             raise RunMismatch(
                 f"run {run_id!r} reads a document: use MemoryAgent or `memagent resume`"
             )
-        return self.stream(binding["questions"][0], run_id=run_id)
+        return SessionStream(ToolLoop(self, None), run_id)
 
-    async def plan(self, task: str, working_context: int | None = None) -> ToolPlan:
+    async def plan(
+        self,
+        task: str,
+        working_context: int | None = None,
+        output: dict[str, Any] | None = None,
+    ) -> ToolPlan:
         """Asks the model for its window and counter, and renders the prompt.
 
         Args:
             task: what to do.
             working_context: the resumed run's working context.
+            output: JSON schema of the answer, if it has a form.
 
         Raises:
             ConfigError: the task is not text, or the working context exceeds the window.
             ModelError: the server did not answer.
         """
-        found = (ToolPlan.make, task, self.settings, self.prompts, self.tools)
+        found = (ToolPlan.make, task, self.settings, self.prompts, self.tools, output)
         return await self._resolve(*found, window="working_context", resumed=working_context)
 
     def recipe(self) -> dict[str, Any]:
@@ -167,16 +185,3 @@ class ToolAgent(Agent[ToolSettings]):
 
     def __repr__(self) -> str:
         return f"ToolAgent({self.model.name!r}, tools={list(self.tools)})"
-
-
-class SessionStream(EventStream[SessionResult]):
-    """One tool session as an async iterator of events; `result` at its end."""
-
-    @property
-    def result(self) -> SessionResult:
-        """The result of the session.
-
-        Raises:
-            ConfigError: the events were not consumed to the end.
-        """
-        return self.outcome

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from memagent.compaction import conversation_of
-from memagent.errors import CompactionFailed, ConfigError, LimitReached, OutOfSummaries
-from memagent.events import Acted, Answered, Compacted, SessionStarted, Stopped
-from memagent.messages import Completion, FinishReason, Message, Usage
+from memagent.errors import (
+    CompactionFailed,
+    LimitReached,
+    OutOfSummaries,
+)
+from memagent.events import Answered, Compacted, MessageSent, SessionStarted, Stopped
+from memagent.messages import Message, Usage
 from memagent.prompts import UnusableReply
 from memagent.run.caller import Caller
-from memagent.run.exchange import Exchange, Record, Reply, Unusable
+from memagent.run.exchange import Unusable
 from memagent.run.log import Log
+from memagent.run.plan import check_text
 from memagent.run.result import SessionResult
 from memagent.run.stream import Loop
 from memagent.runstore import RunRecord
+from memagent.session.asking import CUT_OFF, Asking, Stop
+from memagent.session.output import Output
 from memagent.session.plan import ToolPlan
 from memagent.session.progress import Progress
-from memagent.session.step import Act, ToolCalls, read_act
+from memagent.session.said import Said, check_limits, find_place
+from memagent.session.step import ToolCalls
 from memagent.threads import in_thread
 from memagent.tools import Toolset
 from memagent.trajectory import Conversation, StopReason, Trajectory
@@ -25,58 +36,79 @@ from memagent.trajectory import Conversation, StopReason, Trajectory
 if TYPE_CHECKING:
     from memagent.session.agent import ToolAgent
 
-CUT_OFF = "the reply was cut off by its token limit"
-ANSWER = "answer/q0"
-
-
-class _Stop(Exception):
-    """The session ends here without an answer."""
-
-    def __init__(self, reason: StopReason, detail: str) -> None:
-        super().__init__(detail)
-        self.reason, self.detail = reason, detail
+SAVE_EVERY = 64
+"""Replies after which the state is saved: replaying them takes a fifth of a second."""
+Followed = tuple[Message, bool, Usage | None]
+"""A message, whether it is a success, and what the server said of the prompt before it."""
+FORMAT = 1
+"""Of saved states: others are ignored, and the run is replayed."""
 
 
 class ToolLoop(Loop[SessionResult]):
-    """One run of one task. A resumed run repeats the same steps, with committed effects returned instead of made."""
+    """One message of a run. What came before it is replayed: committed effects are returned instead of made."""
 
     agent: ClassVar[str] = "tools"
 
-    def __init__(self, agent: ToolAgent, task: str) -> None:
+    def __init__(
+        self,
+        agent: ToolAgent,
+        text: str | None,
+        *,
+        first: bool = False,
+        output: Output | None = None,
+    ) -> None:
+        """`text` is the next message of a session, or with `first` its task; None resumes the last one."""
         self.host = self._agent = agent
-        self._task = task
+        self._text, self._first, self._output = text, first, output
+        self._schema = None if output is None else output.schema
         self.source = {"name": "", "path": None}
+        self._number = 0
+        """Number of the message in work; earlier ones are replayed."""
         self._steps = 0
-        """Replies so far that called a tool, or tried to."""
-        self._summaries = 0
+        """Replies of the session so far."""
         self._segments = 0
-        self._answer: str | None = None
-        self._truncated = False
-        self._stopped: _Stop | None = None
+        self._saved = 0
+        """Replies when the state was last saved."""
+        self._left: list[Followed] = []
+        """What followed the last prompt."""
         self._unfinished: tuple[Conversation, ...] = ()
         """The conversation in the working context when the session stopped."""
 
     async def prepare(self, known: RunRecord | None) -> ToolPlan:
         """See `Loop.prepare`."""
-        working_context = None if known is None else known.binding["budget"]["window"]
-        self.plan = await self._agent.plan(self._task, working_context)
+        working_context, task, output = None, self._text, self._schema
+        if known is not None:
+            working_context = known.binding["budget"]["window"]
+            if not self._first:
+                task = known.binding["questions"][0]
+                check_text("the message", task if self._text is None else self._text)
+            if (said := await in_thread(Said.find, self.host.store, known.id, 0)) is not None:
+                output = said.output
+        self.plan = await self._agent.plan(task or "", working_context, output)
         return self.plan
+
+    async def begin(self, log: Log) -> int:
+        """See `Loop.begin`."""
+        where = (log.store, log.run_id, self.plan.task, self._text, self._schema)
+        self._place = await in_thread(partial(find_place, *where, first=self._first))
+        self._said = self._place.said or Said(text=self.plan.task)
+        return self._place.seq
 
     async def run(self, log: Log, caller: Caller, *, fresh: bool) -> SessionResult:
         """See `Loop.run`.
 
         Raises:
-            ConfigError: the run has more steps or summaries than this agent allows.
+            ConfigError: the message has taken more steps or summaries than this agent allows.
+            QuestionTooLong: the message would not stay word for word.
+            OutputInvalid: no answer had the form of the output type.
         """
-        self._log, self._caller, plan = log, caller, self.plan
-        if (ended := await log.effect(ANSWER)) is not None:
+        self._log, self._caller, plan, place = log, caller, self.plan, self._place
+        if place.answer is not None:
             # Regardless of this agent's limits: it is over, and no calls are made.
-            self._steps, self._summaries = ended["steps"], ended["summaries"]
-            self._answer, self._truncated = ended["answer"], ended.get("truncated", False)
-            return await in_thread(self._result)
-        await self._check_limits()
-        self._progress = Progress(await in_thread(self._count_stops))
-        if fresh:
+            return await in_thread(self._result, place.answer)
+        if place.said is not None or not place.number:
+            await in_thread(check_limits, log.store, log.run_id, self._said, plan.settings)
+        if fresh and not place.number:
             started = SessionStarted(
                 run_id=log.run_id,
                 model=plan.model,
@@ -86,155 +118,153 @@ class ToolLoop(Loop[SessionResult]):
                 working_context=plan.window,
             )
             await log.add(started)
+        _, saved = await in_thread(log.store.latest, log.run_id, "state") or (0, {})
+        saved = saved if saved.get("format") == FORMAT else {}
         async with plan.buffer(caller.model, log) as buffer:
-            await buffer.open(plan.prompt)
+            await buffer.open(plan.prompt, saved=saved.get("context"))
             self._buffer = buffer
             self._tools = Toolset([*plan.tools.values(), buffer.archive_tool])
             try:
-                await self._act_until_answered()
-            except _Stop as stop:
-                self._stopped = stop
+                return await in_thread(self._result, await self._answer(saved))
+            except Stop as stop:
                 self._unfinished = conversation_of(buffer.messages)
                 stopped = Stopped(reason=stop.reason, detail=stop.detail, usage=Usage())
                 await log.add_stop(stopped)
-        return await in_thread(self._result)
+                return await in_thread(self._result, {"summaries": self._summaries}, stop)
 
     def _count_stops(self) -> int:
-        """How often the session was stopped since it made no progress. Blocks."""
-        stops = self._log.store.events(self._log.run_id, kind="stopped")
+        """How often the message was stopped since it made no progress. Blocks."""
+        stops = self._log.store.events(self._log.run_id, self._said.seq, kind="stopped")
         return sum(e.type == "stopped" and e.reason is StopReason.NO_PROGRESS for e in stops)
 
-    async def _check_limits(self) -> None:
-        """Refuses to replay only a part of the run."""
-        log, settings = self._log, self.plan.settings
+    # --- messages
 
-        def count_stages() -> int:
-            events = log.store.events(log.run_id, kind="compacted")
-            return max((e.compaction.stage for e in events if e.type == "compacted"), default=0)
+    async def _answer(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """Works on one message after another, the earlier ones from their effects; returns the answer's effect."""
+        if saved:
+            self._number, self._segments = saved["at"], saved["segments"]
+            self._steps = self._saved = saved["steps"]
+        await self._hear(saved.get("progress"))
+        while True:
+            answer = await self._act_until_answered()
+            if self._is_last:
+                return answer
+            self._number += 1
+            await self._hear()
 
-        made = (
-            ("max_steps", settings.max_steps, await log.count("act")),
-            ("max_summaries", settings.max_summaries, await in_thread(count_stages)),
-        )
-        for name, most, count in made:
-            if count > most:
-                raise ConfigError(
-                    f"{name}={most!r} is too low: run {log.run_id!r} has already used {count}; resume it with "
-                    f"{name}={count} or more"
-                )
+    async def _hear(self, progress: Mapping[str, Any] | None = None) -> None:
+        """Takes the next message into the context, and commits it if it is new; with `progress` it is in there."""
+        log, buffer, plan = self._log, self._buffer, self.plan
+        key = f"said-{self._number}"
+        said = await in_thread(Said.find, log.store, log.run_id, self._number)
+        if said is None and not self._number:
+            said = Said(text=plan.task, output=self._schema)
+            await log.commit(key, said.model_dump(mode="json"))
+        elif said is None:
+            assert self._text is not None, "only a new message has a number of its own"
+            message = plan.message(self._text, self._schema)
+            await buffer.check_said(message.content)
+            spent = await in_thread(log.store.usage, log.run_id)
+            before = {"step": self._steps, "stage": buffer.summaries, "seq": self._place.seq}
+            said = Said(text=self._text, output=self._schema, usage=spent, **before)
+            sent = MessageSent(number=self._number, text=self._text)
+            await log.commit(key, said.model_dump(mode="json"), events=[sent])
+        self._said = said
+        self._given = await log.effect(f"answer-{self._number}/q0")
+        most = self.plan.settings.max_summaries if self._is_last else sys.maxsize
+        buffer.max_summaries = said.stage + most
+        self._progress = Progress(await in_thread(self._count_stops), progress)
+        if self._number and progress is None:
+            for message, ok, usage in self._left:
+                await buffer.append(message, ok=ok, usage=usage)
+            await buffer.append(plan.message(said.text, said.output))
+
+    @property
+    def _is_last(self) -> bool:
+        """Whether the message in work is the one that was sent; others have their answers."""
+        return self._number == self._place.number
+
+    @property
+    def _summaries(self) -> int:
+        return self._buffer.summaries - self._said.stage
+
+    async def _save(self) -> None:
+        """Commits the state from time to time."""
+        if self._steps - self._saved < SAVE_EVERY:
+            return
+        if (context := await self._buffer.dump()) is None:
+            return
+        body = {
+            "format": FORMAT,
+            "at": self._number,
+            "steps": self._steps,
+            "segments": self._segments,
+            "progress": self._progress.dump(),
+            "context": context,
+        }
+        await self._log.commit(f"state-{self._steps}", body)
+        self._saved = self._steps
 
     # --- steps
 
-    async def _act_until_answered(self) -> None:
-        """Makes steps until there is an answer, or a `_Stop`."""
+    async def _act_until_answered(self) -> dict[str, Any]:
+        """Makes steps until there is an answer, or a `Stop`; returns the answer's effect."""
         buffer = self._buffer
         calls = ToolCalls(self._tools, self._log, self.plan.neutraliser)
+        output = self._output if self._is_last else None
+        room = partial(self._compact, force=True)
+        given = (self.plan, self._said.text, self._caller, buffer)
+        asking = Asking(*given, tuple(self._tools), output, room)
         while True:
-            if self._steps >= (most := self.plan.settings.max_steps):
-                raise _Stop(
+            made, most = self._steps - self._said.step, self.plan.settings.max_steps
+            if made >= most and self._is_last:
+                raise Stop(
                     StopReason.OUT_OF_STEPS,
                     f"no answer after {most} steps; resume the run with a larger max_steps=",
                 )
             while buffer.due and await self._compact():
-                if (told := self._progress.end_context()) is not None:
-                    await buffer.append(Message(role="user", content=told), ok=False)
+                if (reminder := self._progress.end_context()) is not None:
+                    await buffer.append(Message(role="user", content=reminder), ok=False)
                 if self._progress.is_over:
-                    raise _Stop(
+                    raise Stop(
                         StopReason.NO_PROGRESS,
                         "the same calls were made with the same results over and over, also after the model was told; "
                         "use a larger working_context or summary_tokens, or resume the run to let it go on",
                     )
-            act = await self._act()
+            await self._save()
+            act, usage = await asking.next(self._steps)
             if act.answers:
-                said = (*buffer.messages, Message(role="assistant", content=act.content))
-                await self._end(said, act.said, truncated=act.truncated)
-                return
+                self._left = [(act.message, True, usage)]
+                whole = (*buffer.messages, act.message)
+                body = await self._end(whole, act.said, truncated=act.truncated)
+                self._steps += 1
+                return body
             outputs = await calls.run(self._steps, act.calls)
             self._steps += 1
             results = list(zip(act.calls, outputs, strict=True))
-            answers = [output.text for call, output in results if calls.ends(call, output)]
+            told: list[Followed] = [
+                (Message(role="tool", content=o.text, tool_call_id=c.id), o.ok, None)
+                for c, o in results
+            ]
+            answers = [o.text for c, o in results if calls.ends(c, o) and self._accepts(o.text)]
             if answers:
-                await self._end(buffer.messages, answers[0], truncated=False)
-                return
+                self._left = told
+                return await self._end(buffer.messages, answers[0], truncated=False)
             for call, output in results:
                 self._progress.note(call, output)
-                message = Message(role="tool", content=output.text, tool_call_id=call.id)
-                await buffer.append(message, ok=output.ok)
+            for message, ok, _ in told:
+                await buffer.append(message, ok=ok)
             if act.problem is not None:
                 await buffer.append(Message(role="user", content=act.problem), ok=False)
 
-    async def _act(self) -> Act:
-        """The model's next usable reply, added to the context if it calls a tool.
-
-        A reply cut off by its token limit before it called a tool is requested again, once, with as much room as
-        possible.
-        """
-        buffer = self._buffer
-        reply = await self._ask(f"act-{self._steps}")
-        if reply.value.is_cut_off:
-            most = min(self.plan.window, 2 * (self.plan.settings.reply_tokens or self.plan.window))
-            tight = 2 * buffer.room < most
-            made_room = tight and await self._compact(force=True)
-            reply = await self._ask(f"act-{self._steps}/room", after=0 if made_room else 1)
-        act = reply.value
-        if not act.answers:
-            extra = reply.completion.extra
-            said = Message(role="assistant", content=act.content, tool_calls=act.calls, extra=extra)
-            # Without reasoning, some templates render another prompt.
-            await buffer.append(said, usage=reply.completion.usage if reply.attempt == 0 else None)
-        return act
-
-    async def _ask(self, key: str, *, after: int | None = None) -> Reply[Act]:
-        """Asks what to do next.
-
-        After `after` attempts at a cut-off reply another one would be cut off too, so it is accepted.
-        """
-        buffer, step, final = self._buffer, self._steps, after is not None
-        most = min(buffer.room, self.plan.settings.reply_tokens or buffer.room)
-
-        def record(reply: Reply[Act]) -> Record:
-            act, usage = reply.value, reply.completion.usage
-            if act.is_cut_off and not final:
-                return {}, ()
-            tokens = buffer.tokens
-            return {}, [
-                Acted(step=step, text=act.said, calls=act.calls, prompt_tokens=tokens, usage=usage)
-            ]
-
-        exchange = Exchange(
-            key=key,
-            kind="act",
-            messages=buffer.messages,
-            read=lambda completion: self._read(completion, final=final),
-            attempts=after or 0,
-            rejects=lambda act: CUT_OFF if act.is_cut_off and not final else None,
-            most=max(1, most),
-            least=1,
-            bound=buffer.tokens,
-            near=0,
-            count=buffer.count,
-            tools=buffer.tools,
-            parts={"task": self.plan.task},
-            record=record,
-        )
+    def _accepts(self, answer: str) -> bool:
+        """Whether a final tool's result is the answer."""
+        if not self._is_last:
+            return self._given is None or self._given["answer"] == answer
         try:
-            return await self._caller.ask(exchange)
-        except LimitReached as limit:
-            raise _Stop(StopReason.LIMIT, str(limit)) from limit
-        except Unusable as error:
-            raise _Stop(StopReason.UNUSABLE_REPLY, f"step {self._steps}: {error}") from error
-
-    def _read(self, completion: Completion, *, final: bool) -> Act:
-        """Parses a reply; one cut off in its reasoning is unusable only if a retry would be too."""
-        native, tools = self.plan.settings.protocol == "native", tuple(self._tools)
-        try:
-            return read_act(completion, native=native, step=self._steps, tools=tools)
-        except UnusableReply as error:
-            if completion.finish_reason is not FinishReason.LENGTH:
-                raise
-            if final:
-                raise UnusableReply(f"{error} (use a larger working_context)") from error
-            return Act("", "", truncated=True)
+            return self._output is None or bool(self._output.read(answer))
+        except UnusableReply:
+            return False
 
     # --- the context
 
@@ -246,17 +276,16 @@ class ToolLoop(Loop[SessionResult]):
             done = await buffer.compact(force=force)
         except OutOfSummaries as error:
             why = f"step {self._steps}: {CUT_OFF}, and " if force else ""
-            raise _Stop(StopReason.OUT_OF_SUMMARIES, f"{why}{error}") from error
+            raise Stop(StopReason.OUT_OF_SUMMARIES, f"{why}{error}") from error
         except CompactionFailed as error:
             # A replay would end the same way, unless only a summary was lacking.
             if force and not isinstance(error.__cause__, Unusable):
                 return False
-            raise _Stop(StopReason.UNUSABLE_REPLY, str(error)) from error
+            raise Stop(StopReason.UNUSABLE_REPLY, str(error)) from error
         except LimitReached as limit:
-            raise _Stop(StopReason.LIMIT, str(limit)) from limit
+            raise Stop(StopReason.LIMIT, str(limit)) from limit
         if done is None:
             return False
-        self._summaries = buffer.summaries
         # The conversations are in the store already.
         bare = done.model_copy(update={"conversations": ()})
         ended = done.segments(before)
@@ -267,40 +296,53 @@ class ToolLoop(Loop[SessionResult]):
             self._segments += 1
         return True
 
-    async def _end(self, messages: tuple[Message, ...], answer: str, *, truncated: bool) -> None:
-        """Commits the answer with the last conversation."""
-        self._answer, self._truncated = answer, truncated
+    async def _end(
+        self, messages: tuple[Message, ...], answer: str, *, truncated: bool
+    ) -> dict[str, Any]:
+        """Commits the answer with the last conversation, and returns its effect."""
         (conversation,) = conversation_of(messages)
         body = {
             "answer": answer,
-            "steps": self._steps,
+            "steps": self._steps - self._said.step,
             "summaries": self._summaries,
             "truncated": truncated,
+            "segments": self._segments,
             "conversation": _dump(conversation),
         }
         answered = Answered(answer=answer, form_found=True, truncated=truncated, usage=Usage())
-        await self._log.commit(ANSWER, body, events=[answered])
+        await self._log.commit(f"answer-{self._number}/q0", body, events=[answered])
+        return body
 
-    def _result(self) -> SessionResult:
-        """Blocks."""
-        store, run_id = self._log.store, self._log.run_id
-        usage, limits = store.usage(run_id), self.host.limits
-        reason = StopReason.ANSWERED if self._stopped is None else self._stopped.reason
+    def _result(self, made: Mapping[str, Any], stop: Stop | None = None) -> SessionResult:
+        """The result of the message, from its answer's effect unless it was stopped. Blocks."""
+        store, run_id, limits, said = (
+            self._log.store,
+            self._log.run_id,
+            self.host.limits,
+            self._said,
+        )
+        later = Said.find(store, run_id, self._place.number + 1)
+        after, before = later.usage if later else store.usage(run_id), said.usage
+        usage = Usage(**{n: getattr(after, n) - getattr(before, n) for n in Usage.model_fields})
+        reason = StopReason.ANSWERED if stop is None else stop.reason
         conversations = store.conversations(run_id)
-        if self._unfinished:
-            conversations = [*conversations, *self._unfinished]
+        if stop is not None:
+            conversations = [*conversations[: self._segments], *self._unfinished]
+        answer: str | None = made.get("answer")
+        output = None if answer is None or self._output is None else self._output.read(answer)
         return SessionResult(
-            task=self.plan.task,
-            answer=self._answer,
+            task=said.text,
+            answer=answer,
             stop_reason=reason,
             usage=usage,
-            steps=self._steps,
-            summaries=self._summaries,
+            steps=made.get("steps", self._steps - said.step),
+            summaries=made["summaries"],
             run_id=run_id,
-            trajectory=Trajectory(conversations, self._answer, reason),
-            detail="" if self._stopped is None else self._stopped.detail,
-            truncated=self._truncated,
+            trajectory=Trajectory(conversations, answer, reason),
+            detail="" if stop is None else stop.detail,
+            truncated=made.get("truncated", False),
             cost=None if limits is None else limits.price(usage),
+            output=output,
         )
 
 

@@ -68,6 +68,7 @@ class ToolPlan(Plan):
         settings: ToolSettings,
         prompts: SessionPrompts,
         tools: Toolset,
+        output: dict[str, Any] | None = None,
         *,
         model: str,
         counter: TokenCounter,
@@ -103,11 +104,16 @@ class ToolPlan(Plan):
             seed=settings.seed,
             prompt=(
                 Message(role="system", content=system),
-                Message(role="user", content=neutraliser.safe(task)),
+                Message(role="user", content=neutraliser.safe(with_form(task, output, prompts))),
             ),
             neutraliser=neutraliser,
             most=window or working_context,
         )
+
+    def message(self, text: str, output: dict[str, Any] | None) -> Message:
+        """A later message of the user."""
+        content = self.neutraliser.safe(with_form(text, output, self.prompts))
+        return Message(role="user", content=content)
 
     def buffer(self, model: ChatModel, log: Log) -> SummaryBuffer:
         """The working context, still empty; its summaries are committed to the log."""
@@ -152,3 +158,11 @@ class ToolPlan(Plan):
             "budget": {"window": self.window},
             **settings,
         }
+
+
+def with_form(text: str, output: dict[str, Any] | None, prompts: SessionPrompts) -> str:
+    """A message and, if its answer has a form, the request for it."""
+    if output is None:
+        return text
+    schema = json.dumps(output, ensure_ascii=False)
+    return f"{text}\n\n{prompts.render('output', schema=schema)}"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
 from memagent.messages import ToolCall
 from memagent.session.context.ledger import normalise_json
 from memagent.tools import ToolOutput
@@ -10,6 +14,8 @@ TELL_AFTER, STOP_AFTER = 2, 4
 """Contexts in a row without anything new: one may be spent on checking what was read."""
 CALLS = 4096
 """That are remembered: the same ones come back much sooner."""
+DIGITS = 12
+"""Hexadecimal ones that stand for a call and its result."""
 REPEATED = (
     "For some time every call was one that you made before, with the same result. Use what you have: answer, or "
     "do something that you have not done yet."
@@ -21,16 +27,25 @@ class Progress:
 
     Args:
         stopped: how often the session was stopped for it: each time it is resumed it has more of them.
+        saved: what `dump` returned.
     """
 
-    def __init__(self, stopped: int) -> None:
+    def __init__(self, stopped: int, saved: Mapping[str, Any] | None = None) -> None:
         self._most = STOP_AFTER + stopped * TELL_AFTER
-        self._seen: dict[int, None] = {}
-        self._calls, self._new, self._idle, self._told = 0, 0, 0, False
+        seen, counts = (saved["seen"], saved["counts"]) if saved else ("", (0, 0, 0, False))
+        self._seen = dict.fromkeys(seen[at : at + DIGITS] for at in range(0, len(seen), DIGITS))
+        self._calls, self._new, self._idle, self._told = counts
+
+    def dump(self) -> dict[str, Any]:
+        """The state as JSON values."""
+        counts = (self._calls, self._new, self._idle, self._told)
+        return {"seen": "".join(self._seen), "counts": counts}
 
     def note(self, call: ToolCall, output: ToolOutput) -> None:
         """Looks whether a call and its result are new."""
-        key = hash((call.name, normalise_json(call.arguments), output.text))
+        what = "\0".join((call.name, normalise_json(call.arguments), output.text))
+        raw = what.encode("utf-8", "surrogatepass")
+        key = hashlib.blake2b(raw, digest_size=DIGITS // 2).hexdigest()
         self._calls, self._new = self._calls + 1, self._new + (key not in self._seen)
         self._seen.pop(key, None)
         self._seen[key] = None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from memagent.events import Event, ToolInterrupted, ToolReturned
-from memagent.messages import Completion, FinishReason, ToolCall, Usage
+from memagent.messages import Completion, FinishReason, Message, ToolCall, Usage
 from memagent.prompts import Neutraliser
 from memagent.prompts.reply import UnusableReply, visible
 from memagent.run.log import Log
 from memagent.run.sync import together
 from memagent.threads import in_thread
-from memagent.tools import ToolOutput, Toolset
+from memagent.tools import ToolContext, ToolOutput, Toolset
 from memagent.tools.protocol import read_calls
 
 INTERRUPTED = (
@@ -34,6 +36,15 @@ class Act:
     """Why an attempted call could not be parsed, as told to the model."""
     truncated: bool = False
     """The reply was cut off by its token limit."""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Other fields of the reply, which its server may need back."""
+
+    @property
+    def message(self) -> Message:
+        """The reply as a message of the context."""
+        return Message(
+            role="assistant", content=self.content, tool_calls=self.calls, extra=dict(self.extra)
+        )
 
     @property
     def answers(self) -> bool:
@@ -63,14 +74,14 @@ def read_act(completion: Completion, *, native: bool, step: int, tools: Iterable
             if not completion.tool_calls or completion.finish_reason is FinishReason.OTHER:
                 raise
             said = ""
-        return Act(said, said, completion.tool_calls, truncated=cut)
+        return Act(said, said, completion.tool_calls, truncated=cut, extra=completion.extra)
     text = visible(completion)
     said, calls, problem = read_calls(text, tools)
     # Ids by the step, so that each is unique within a context.
     calls = tuple(
         call.model_copy(update={"id": f"call-{step}-{place}"}) for place, call in enumerate(calls)
     )
-    return Act(said, text, calls, problem, truncated=cut)
+    return Act(said, text, calls, problem, truncated=cut, extra=completion.extra)
 
 
 class ToolCalls:
@@ -95,11 +106,11 @@ class ToolCalls:
         if begun.body is not None:
             return ToolOutput(**begun.body)
         events: list[Event] = []
-        if begun.sent and not self._idempotent(call):
+        if begun.sent and not self._repeatable(call):
             output = ToolOutput(INTERRUPTED.format(name=call.name), ok=False)
             events.append(ToolInterrupted(step=step, call=call))
         else:
-            output = await self._tools.run(call)
+            output = await self._tools.run(call, await self._context(call, key, 1 + begun.sent))
         _, joiners = await in_thread(self._neutraliser, output.text)
         returned = ToolReturned(
             step=step, call=call, output=output.text, ok=output.ok, neutralised=len(joiners)
@@ -107,6 +118,16 @@ class ToolCalls:
         await self._log.commit(key, asdict(output), Usage(), [*events, returned])
         return output
 
-    def _idempotent(self, call: ToolCall) -> bool:
+    def _repeatable(self, call: ToolCall) -> bool:
         # A missing tool does nothing, however often it is called.
-        return call.name not in self._tools or self._tools[call.name].idempotent
+        tool = self._tools.get(call.name)
+        return tool is None or tool.idempotent or tool.takes_context
+
+    async def _context(self, call: ToolCall, effect: str, attempt: int) -> ToolContext | None:
+        """What a tool that takes it learns of its call."""
+        if call.name not in self._tools or not self._tools[call.name].takes_context:
+            return None
+        run = await in_thread(self._log.store.get, self._log.run_id)
+        # Another store may have a run of the same name, but not from the same time.
+        raw = f"{run.id}\0{run.created!r}\0{effect}".encode()
+        return ToolContext(call.id, attempt, hashlib.blake2b(raw, digest_size=16).hexdigest())

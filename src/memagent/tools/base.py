@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from memagent.errors import ConfigError
 from memagent.messages import ToolSpec
 
-Run = Callable[[Mapping[str, Any]], Coroutine[Any, Any, str]]
-"""Runs a tool with arguments that follow its JSON schema.
+Run = Callable[..., Coroutine[Any, Any, str]]
+"""Runs a tool with arguments that follow its JSON schema (a mapping), then the `ToolContext` if it takes one.
 
 Raises:
     BadArguments: they are invalid; the message says which, and what is expected.
     ToolError: it failed; the model gets the message.
     Exception: anything else that went wrong; the model gets the class and the message.
 """
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """What a tool may know about its call: a parameter with this annotation gets it, and the model doesn't see it.
+
+    A call that was interrupted is made again for a tool that takes one. Pass the key to the service that does the
+    work, or look up whether it is done already: then the call takes effect exactly once.
+    """
+
+    call_id: str
+    """The id that the model's reply gave the call."""
+    attempt: int
+    """1 at first; more if earlier attempts were interrupted, and may have taken effect."""
+    idempotency_key: str
+    """The same for all attempts at this call; no other call has it."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +55,8 @@ class Tool:
     """Seconds after which a call is abandoned and the model told so; infinity means no limit."""
     final: bool = False
     """Its result is the answer and ends the session."""
+    takes_context: bool = False
+    """`run` takes a `ToolContext` too, so an interrupted call is made again."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "idempotent", self.idempotent or self.read_only)

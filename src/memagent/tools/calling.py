@@ -7,13 +7,14 @@ import difflib
 import json
 import logging
 import math
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn, cast
 
 from memagent.errors import BadArguments, ConfigError, ToolError
 from memagent.messages import ToolCall, ToolSpec
 from memagent.texts import clip, message, name_error, quote, repair_surrogates
-from memagent.tools.base import Tool, ToolOutput
+from memagent.tools.base import Tool, ToolContext, ToolOutput
 from memagent.tools.function import tool
 
 logger = logging.getLogger("memagent")
@@ -66,14 +67,17 @@ class Toolset(Mapping[str, Tool]):
     def __len__(self) -> int:
         return len(self._tools)
 
-    async def run(self, call: ToolCall) -> ToolOutput:
+    async def run(self, call: ToolCall, context: ToolContext | None = None) -> ToolOutput:
         """Runs one call. Never raises what a tool raises: only cancellation and KeyboardInterrupt pass through.
 
-        A tool still running after a timeout or cancellation gets `GRACE` seconds to end and is then abandoned.
+        A tool still running after a timeout or cancellation gets `GRACE` seconds to end and is then abandoned. The
+        context is for tools that take one; by default that of a first attempt with a random key.
         """
         try:
-            one = self._find(call.name)
-            text: Any = await _in_time(one, read_arguments(call.arguments))
+            one, given = self._find(call.name), list[Any]([read_arguments(call.arguments)])
+            if one.takes_context:
+                given.append(context or ToolContext(call.id, 1, secrets.token_hex(16)))
+            text: Any = await _in_time(one, *given)
             if not isinstance(text, str):
                 raise TypeError(f"it returned {quote(text)} where a text is expected")  # noqa: TRY301 - a result
             return ToolOutput(repair_surrogates(_cut(text)))
@@ -157,7 +161,7 @@ _DECODER = json.JSONDecoder(
 )
 
 
-async def _in_time(one: Tool, arguments: Mapping[str, Any]) -> Any:
+async def _in_time(one: Tool, *given: Any) -> Any:
     """What a tool returns within its timeout.
 
     Raises:
@@ -168,7 +172,7 @@ async def _in_time(one: Tool, arguments: Mapping[str, Any]) -> Any:
     async def run() -> Any:
         # A task that raises SystemExit ends the event loop.
         try:
-            return await one.run(arguments)
+            return await one.run(*given)
         except SystemExit as error:
             raise ToolError(f"SystemExit: {error}") from error
 

@@ -16,7 +16,7 @@ from memagent.messages import ToolSpec
 from memagent.texts import clip
 from memagent.threads import in_own_thread
 from memagent.tools import processes
-from memagent.tools.base import Tool
+from memagent.tools.base import Tool, ToolContext
 from memagent.tools.processes import ProcessCall, find, place_of
 from memagent.tools.signature import Signature, summary
 
@@ -61,7 +61,7 @@ def tool(
     The type hints become the JSON schema, and are used to check and convert a model's arguments: defaults,
     Enums, models, dates and everything else pydantic supports. Parameters are described by the docstring's `Args:`, or
     by `Annotated[str, Field(description=...)]`, which takes precedence. The model gets text verbatim, and other values
-    as as as JSON.
+    as JSON. A parameter of type `ToolContext` gets the call's id and idempotency key, and is hidden from the model.
 
     An async function runs on the event loop, any other in a separate thread. A thread can't be killed: if such
     a function exceeds its timeout, the model is told so, but the function keeps running. One that may take
@@ -105,7 +105,14 @@ def tool(
             f"{function.__qualname__} cannot be a tool: its {first['loc'][0]} {clip(repr(first['input']), 200)} is "
             f"invalid ({first['msg']}); give name= with 1 to 64 letters, digits, '_' or '-'"
         ) from error
-    return Tool(spec, run, idempotent=idempotent, read_only=read_only, timeout=timeout)
+    return Tool(
+        spec,
+        run,
+        idempotent=idempotent,
+        read_only=read_only,
+        timeout=timeout,
+        takes_context=bool(signature.contexts),
+    )
 
 
 @dataclass(frozen=True)
@@ -115,20 +122,24 @@ class FunctionRun:
     signature: Signature
     place: str | None
 
-    async def __call__(self, arguments: Mapping[str, Any]) -> str:
+    async def __call__(
+        self, arguments: Mapping[str, Any], context: ToolContext | None = None
+    ) -> str:
         """Awaits the function's result.
 
         Raises:
             ConfigError: importing the function gives a different one, so no process can run it.
         """
-        call = self.signature.bind(arguments)
+        call = self.signature.bind(arguments, context)
         if self.place is not None:
             if find(self.place) is not self.signature.function:
                 raise ConfigError(
                     f"{self.place} is not the tool's function, so a process would run the wrong one; give "
                     f"each function a unique name"
                 )
-            return await processes.tool_pool.run(ProcessCall(self.place, arguments))
+            return await processes.tool_pool.run(
+                ProcessCall(self.place, arguments, context=context)
+            )
         if inspect.iscoroutinefunction(self.signature.function):
             return as_text(await call())
 

@@ -19,13 +19,13 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pkgutil import resolve_name
 from typing import IO, Any, cast
 
 from memagent.errors import ConfigError, ToolError
 from memagent.threads import in_own_thread
-from memagent.tools.base import Tool
+from memagent.tools.base import Tool, ToolContext
 
 PROCESSES = max(1, os.cpu_count() or 1)
 """Number of processes: they are for functions that keep a core busy."""
@@ -79,6 +79,7 @@ class ProcessCall:
     """Arguments that follow its JSON schema."""
     limit: float | None = None
     """Seconds that it may take once a process runs it."""
+    context: ToolContext | None = None
 
 
 class _Worker:
@@ -102,7 +103,12 @@ class _Worker:
             TimeoutError: it takes longer than its limit.
             ToolError: the process ended.
         """
-        request = {"path": sys.path, "place": call.place, "arguments": dict(call.arguments)}
+        request = {
+            "path": sys.path,
+            "place": call.place,
+            "arguments": dict(call.arguments),
+            "context": call.context and asdict(call.context),
+        }
         with suppress(BrokenPipeError):
             self._requests.write(json.dumps(request).encode() + b"\n")
             self._requests.flush()

@@ -27,6 +27,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from memagent.errors import BadArguments, ConfigError
 from memagent.texts import clip, message, quote
+from memagent.tools.base import ToolContext
 
 PROBLEMS = 10
 """Wrong arguments reported at once: a model fixes no more in one go."""
@@ -54,6 +55,8 @@ class Signature:
     """One field per parameter, with the parameter's name as its alias, since any name may occur."""
     schema: Mapping[str, JsonValue]
     """JSON schema of the arguments, of type object."""
+    contexts: tuple[str, ...] = ()
+    """Parameters that get the `ToolContext`."""
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Signature:
@@ -69,10 +72,14 @@ class Signature:
             raise ConfigError(f"{who} has no readable signature; wrap it in a function") from error
         documented = _read_descriptions(function)
         fields: dict[str, Any] = {}
+        contexts: list[str] = []
         name = "?"
         try:
             for place, (name, parameter) in enumerate(signature.parameters.items()):
                 hint = _hint(who, function, parameter)
+                if hint is ToolContext or ToolContext in typing.get_args(hint):
+                    contexts.append(name)
+                    continue
                 # One at a time first, to find the parameter whose hint pydantic doesn't support.
                 TypeAdapter(hint).json_schema(schema_generator=_Schema)
                 default = ... if parameter.default is parameter.empty else parameter.default
@@ -86,10 +93,12 @@ class Signature:
                 f"{who}: the type of its parameter {name!r} cannot be described to a model ({clip(why, 300)}); use a "
                 f"type that has a JSON form, such as str, int, list[str], an Enum or a pydantic model"
             ) from error
-        return cls(function, signature, model, schema)
+        return cls(function, signature, model, schema, tuple(contexts))
 
-    def bind(self, arguments: Mapping[str, Any]) -> Callable[[], Any]:
-        """The call with a model's arguments, checked and converted.
+    def bind(
+        self, arguments: Mapping[str, Any], context: ToolContext | None = None
+    ) -> Callable[[], Any]:
+        """The call with a model's arguments, checked and converted, and the context where the function takes it.
 
         Raises:
             BadArguments: they are invalid; each wrong one is a line.
@@ -101,7 +110,10 @@ class Signature:
         except RecursionError:
             raise BadArguments("the arguments are nested too deeply; write flatter ones") from None
         names = enumerate(self.signature.parameters)
-        given = OrderedDict((name, getattr(values, f"p{place}")) for place, name in names)
+        given = OrderedDict(
+            (name, context if name in self.contexts else getattr(values, f"p{place}"))
+            for place, name in names
+        )
         bound = inspect.BoundArguments(self.signature, given)
         return partial(self.function, *bound.args, **bound.kwargs)
 
@@ -118,7 +130,8 @@ class Signature:
         if problem["type"] == "missing":
             return f"- {where}: missing"
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
-            names = ", ".join(self.signature.parameters) or "none"
+            shown = (name for name in self.signature.parameters if name not in self.contexts)
+            names = ", ".join(shown) or "none"
             return f"- {where}: there is no such argument; those there are: {clip(names, 300)}"
         return f"- {where}: {clip(problem['msg'].removeprefix('Value error, '), 300)}, not {quote(problem['input'])}"
 

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from memagent.errors import ToolError
 from memagent.texts import message, name_error
+from memagent.tools.base import ToolContext
 from memagent.tools.function import as_text
 from memagent.tools.processes import find
 from memagent.tools.signature import Signature
@@ -81,7 +82,7 @@ def serve(request: Mapping[str, Any]) -> dict[str, str]:
     """Makes one call.
 
     Args:
-        request: `path` (where to look for modules), `place` (`module:name`) and `arguments`.
+        request: `path` (where to look for modules), `place` (`module:name`), `arguments`, and maybe `context`.
 
     Returns:
         `text`, or `error` with the message for the model.
@@ -89,7 +90,8 @@ def serve(request: Mapping[str, Any]) -> dict[str, str]:
     try:
         sys.path[:] = request["path"]
         function = find(request["place"])
-        return {"text": as_text(_signature(function).bind(request["arguments"])())}
+        context = ToolContext(**given) if (given := request.get("context")) else None
+        return {"text": as_text(_signature(function).bind(request["arguments"], context)())}
     except ToolError as error:
         return {"error": message(error)}
     except BaseException as error:  # noqa: BLE001 - whatever a function raises is its outcome; SystemExit too

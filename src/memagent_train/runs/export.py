@@ -233,7 +233,6 @@ OPTIONS = (
     "chunk_tokens",
     "memory_tokens",
     "cuts",
-    "overlap",
     "gate",
     "degenerate",
     "trust",

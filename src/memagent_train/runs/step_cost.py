@@ -102,7 +102,7 @@ def _lengths(config: TrainConfig) -> list[int]:
 def _calls(config: TrainConfig, window: int, length: int) -> int:
     """Conversations of a memory agent: one per chunk plus the answer."""
     chunk = config.agent.chunk_tokens or int(window * CHUNK_SHARE)
-    calls = math.ceil(length / max(1, chunk - config.agent.overlap)) + 1
+    calls = math.ceil(length / chunk) + 1
     return min(calls, config.agent.max_calls or calls)
 
 

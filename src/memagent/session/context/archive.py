@@ -10,6 +10,7 @@ from typing import Protocol
 from memagent.chunking.fitting import ends
 from memagent.errors import UnknownHandle
 from memagent.messages import ToolSpec
+from memagent.run.log import Log
 from memagent.session.context.anchors import BYTES_PER_TOKEN
 from memagent.tokens.base import TokenCounter
 from memagent.tools import Tool, tool
@@ -61,8 +62,7 @@ class FileArchive:
 
     def put(self, text: str) -> str:
         """Stores a text under its hash, so the same text always has the same handle."""
-        kept = text.encode("utf-8", "surrogatepass")
-        handle = f"t{hashlib.blake2b(kept, digest_size=HANDLE_BYTES).hexdigest()}"
+        kept, handle = text.encode("utf-8", "surrogatepass"), _handle(text)
         with self._lock:
             self._open().execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (handle, kept))
         return handle
@@ -73,9 +73,7 @@ class FileArchive:
             found = self._open().execute("SELECT text FROM texts WHERE handle = ?", (handle,))
             row = found.fetchone()
         if row is None:
-            raise UnknownHandle(
-                f"nothing is kept as {handle[:64]!r}: use a handle from the conversation"
-            )
+            raise _unknown(handle)
         return row[0].decode("utf-8", "surrogatepass")
 
     def close(self) -> None:
@@ -91,6 +89,35 @@ class FileArchive:
             self._connection = sqlite3.connect("", check_same_thread=False, isolation_level=None)
             self._connection.execute("CREATE TABLE texts (handle TEXT PRIMARY KEY, text BLOB)")
         return self._connection
+
+
+class RunArchive:
+    """Stores texts as effects of a run, so that a resumed run need not make them again."""
+
+    def __init__(self, log: Log) -> None:
+        self._store, self._run_id = log.store, log.run_id
+
+    def put(self, text: str) -> str:
+        """See `Archive.put`."""
+        handle = _handle(text)
+        self._store.commit(self._run_id, f"archive/{handle}", {"text": text})
+        return handle
+
+    def get(self, handle: str) -> str:
+        """See `Archive.get`."""
+        body = self._store.effect(self._run_id, f"archive/{handle}")
+        if body is None:
+            raise _unknown(handle)
+        return body["text"]
+
+
+def _handle(text: str) -> str:
+    raw = text.encode("utf-8", "surrogatepass")
+    return f"t{hashlib.blake2b(raw, digest_size=HANDLE_BYTES).hexdigest()}"
+
+
+def _unknown(handle: str) -> UnknownHandle:
+    return UnknownHandle(f"nothing is kept as {handle[:64]!r}: use a handle from the conversation")
 
 
 def read_archived(archive: Archive, counter: TokenCounter, limit: int) -> Tool:

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any, Self
 
-from pydantic import BaseModel
-
 from memagent.compaction import Compaction
-from memagent.errors import ConfigError
+from memagent.errors import ConfigError, WindowUnknown
 from memagent.messages import Message, Sampling, ToolSpec, Usage
 from memagent.models.base import ChatModel
+from memagent.models.retry import count_in_thread
+from memagent.prompts import Neutraliser
 from memagent.prompts.session import SessionPrompts
+from memagent.run.caller import Caller
 from memagent.run.log import Log
-from memagent.session.context.archive import Archive, FileArchive, read_archived
-from memagent.session.context.history import Chain, History, Saved
-from memagent.session.context.working import Opener, Working
+from memagent.session.context.archive import (
+    Archive,
+    FileArchive,
+    RunArchive,
+    read_archived,
+)
+from memagent.session.context.feed import Feeding, has_reader, make_prompt
+from memagent.session.context.layout import Layout
+from memagent.session.context.saved import Opened, Saved
 from memagent.threads import in_background, in_thread, run_sync
 from memagent.tools import Tool
 
-Given = Message | Mapping[str, Any] | BaseModel
-"""A message: memagent's, in OpenAI's form, or an object of the openai package."""
 
-
-class SummaryBuffer:
+class SummaryBuffer(Feeding):
     """Holds what to send: the prompt, the summary of earlier turns, and the turns since.
 
     ```python
@@ -55,7 +60,8 @@ class SummaryBuffer:
         writes: names of those of them that change something: the ledger lists them as written.
         native: calls travel in fields of their own; False: in the text of messages (`memagent.tools.protocol`).
         prompts: the wording: a set, or the path of one; None takes memagent's own.
-        archive: keeps what leaves the context; by default a temporary file that goes with `aclose`.
+        archive: keeps what leaves the context; by default the run of the log, or a temporary file that goes with
+            `aclose`.
         sampling: of the summary calls.
         seed: the summary calls' seeds are made from it.
         early: share of the limit from which a summary is begun in the background (0.7, say); None waits until it
@@ -85,35 +91,50 @@ class SummaryBuffer:
         early: float | None = None,
         log: Log | None = None,
     ) -> None:
+        for name, size in (
+            ("working_context", working_context), ("window", window), ("summary_tokens", summary_tokens),
+        ):  # fmt: skip
+            if size is not None and size < 1:
+                raise ConfigError(f"{name} must be at least 1 token, got {size!r}")
+        if max_summaries < 0:
+            raise ConfigError(f"max_summaries must be at least 0, got {max_summaries!r}")
+        if early is not None and not 0 < early < 1:
+            raise ConfigError(f"early must be a share between 0 and 1, got {early!r}")
+        if not hasattr(model, "complete"):
+            raise ConfigError(
+                f"model must be a ChatModel, got {model!r}: memagent.open_model({model!r}) makes one"
+            )
         self._own: FileArchive | None = None
-        if archive is None:
+        if archive is None and log is not None:
+            archive = RunArchive(log)
+        elif archive is None:
             archive = self._own = FileArchive()
+        self._model, self._log, self._prompts, self._early = model, log, prompts, early
         self._tools, self._native = tuple(tools), native
-        self._opener = Opener(
-            model=model,
-            working_context=working_context,
-            window=window,
-            summary_tokens=summary_tokens,
-            max_summaries=max_summaries,
+        self._sizes, self.max_summaries = (working_context, window), max_summaries
+        self._lay_out = partial(
+            Layout,
+            archive=archive,
+            native=native,
             idempotent=frozenset(idempotent),
             writes=frozenset(writes),
-            native=native,
-            prompts=prompts,
-            archive=archive,
-            sampling=sampling or Sampling(),
-            seed=seed,
-            early=early,
-            log=log,
+            summary_tokens=summary_tokens,
         )
-        self._opened: Working | None = None
-        self._saved: Saved | None = None
+        self._calls = partial(Caller, model, sampling=sampling or Sampling(), seed=seed, log=log)
+        self._opened: Opened | None = None
         self._lock = asyncio.Lock()
 
-    async def open(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
+    async def open(
+        self,
+        messages: Iterable[Message | Mapping[str, Any]],
+        *,
+        saved: Mapping[str, Any] | None = None,
+    ) -> None:
         """Sets the prompt, which starts every request and never leaves.
 
         Args:
             messages: the system message, if there is one, and the task; at least one message.
+            saved: what `dump` returned of a buffer with the same settings and archive: it continues there.
 
         Raises:
             WindowUnknown: neither the model nor `window=` gives the window.
@@ -126,7 +147,38 @@ class SummaryBuffer:
             if self._opened is not None:
                 raise ConfigError("this buffer is already open: create another for another session")
             prompt = [Message.from_openai(message) for message in messages]
-            self._opened = await self._opener.open(prompt, self._tools, self._saved)
+            self._opened = await self._open(prompt, self._tools, saved)
+
+    async def _open(
+        self,
+        prompt: Sequence[Message],
+        tools: tuple[ToolSpec, ...],
+        saved: Mapping[str, Any] | Saved | None = None,
+    ) -> Opened:
+        working_context, window = self._sizes
+        said = None if self._log else await self._model.window()
+        most = min((size for size in (said, window) if size is not None), default=None)
+        if most is None:
+            raise WindowUnknown(
+                f"the model {self._model.name!r} does not report its window: give it (window=)"
+            )
+        prompts = await in_thread(SessionPrompts.load, self._prompts)
+        counter = await self._model.counter()
+        spoken = Neutraliser(None, counter.control_tokens)
+        layout = self._lay_out(
+            make_prompt(prompt, spoken),
+            prompts=prompts,
+            counter=counter,
+            neutraliser=Neutraliser(prompts.tags.names, counter.control_tokens),
+            spoken=spoken,
+            tools=tools if self._native else (),
+            can_read=has_reader(tools),
+            window=most if working_context is None else min(most, working_context),
+            most=most,
+        )
+        caller = self._calls(counter, layout.window)
+        begin = partial(Opened.begin, layout, caller, self._early, saved)
+        return await count_in_thread(self._model.name, begin)
 
     async def append(
         self,
@@ -180,6 +232,19 @@ class SummaryBuffer:
         """
         return self._ready.layout.count(messages, thinking=thinking)
 
+    async def check_said(self, text: str) -> None:
+        """Checks that a user's message would stay word for word behind summaries.
+
+        Raises:
+            QuestionTooLong: it is too long for that.
+            ModelError: the server had to count, and did not answer.
+        """
+        await count_in_thread(self._model.name, self._ready.check_said, text)
+
+    async def dump(self) -> dict[str, Any] | None:
+        """The state as JSON values, for `open`; None while results are missing or a summary is unfinished."""
+        return await in_thread(self._ready.dump)
+
     @property
     def limit(self) -> int:
         """Prompt tokens at which compaction is due: L = min(0.95 W, W - instruction - summary)."""
@@ -229,95 +294,11 @@ class SummaryBuffer:
         async with self._lock:
             if not self.due and not force:
                 return None
-            return await self._ready.compact(force=force)
-
-    async def feed(
-        self,
-        messages: Iterable[Given],
-        *,
-        tools: Iterable[ToolSpec | Mapping[str, Any]] | None = None,
-        usage: Usage | None = None,
-    ) -> list[Any]:
-        """Takes the whole history of a conversation, and returns the messages to send instead.
-
-        The next history continues this one, or what was returned; the same one may be given again. Calls without a
-        result get one that says so. System messages stand first, and may change. It runs in memagent's own event loop,
-        whoever calls it; don't mix it with `open` and `append`.
-
-        Args:
-            messages: in OpenAI's form, or `Message`s.
-            tools: what the request offers, if that changed.
-            usage: of the reply to what was returned last, if that is the only new message of an assistant.
-
-        Returns:
-            Messages in OpenAI's form. One that is sent as it came is the object that was given.
-
-        Raises:
-            HistoryChanged: messages that were fed before were edited, or are gone.
-            ConfigError: the history doesn't begin with a system or user message.
-
-        It raises what `open` and `compact` raise, too. Then the same history may be fed again.
-        """
-        return await in_background(self._feed([*messages], tools, usage))
-
-    def feed_sync(
-        self,
-        messages: Iterable[Given],
-        *,
-        tools: Iterable[ToolSpec | Mapping[str, Any]] | None = None,
-        usage: Usage | None = None,
-    ) -> list[Any]:
-        """Sync version of `feed`; works inside a running event loop too, which it blocks."""
-        return run_sync(self._feed([*messages], tools, usage))
-
-    async def _feed(self, given: list[Any], tools: Any, usage: Usage | None) -> list[Any]:
-        async with self._lock:
-            messages = [Message.from_openai(message) for message in given]
-            offered = self._tools if tools is None else tuple(map(ToolSpec.from_openai, tools))
-            chain, before = Chain(messages), self._opened or self._saved
-            known = before and before.history
-            if before is not None and known is None:
-                raise ConfigError(
-                    "this buffer was opened with open(): append to it, or feed a new one"
-                )
-            history = History.start(chain) if known is None else known.follow(chain)
-            if self._opened is None:
-                self._opened = await self._opener.open(history.prompt, offered, self._saved)
-                await in_thread(self._opened.keep, chain.rest[: history.fed.count])
-            elif known is not None and (known.prompt, self._tools) != (history.prompt, offered):
-                await self._opened.change(history.prompt, offered)
-                usage = None  # of a request with another prompt
-            self._tools, self._opened.history = offered, history
-            sent = await self._opened.read(chain, usage)
-        own = dict(zip(messages, given, strict=True))
-        return [own[message] if message in own else message.to_openai() for message in sent]
-
-    def state(self) -> dict[str, Any]:
-        """What `from_state` continues with, as JSON: for another process, or to go back to this point later."""
-        if self._opened is None and self._saved is not None:
-            return self._saved.model_dump(mode="json")
-        return self._ready.save().model_dump(mode="json")
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any], model: ChatModel, **settings: Any) -> Self:
-        """A buffer that continues with the next history, or with `open` and the same prompt.
-
-        Args:
-            state: as `state` returned it.
-            model: writes the summaries.
-            settings: those of the class; they aren't in the state, and may differ.
-
-        Raises:
-            ConfigError: it isn't a state, or was written by a later version of memagent.
-        """
-        buffer = cls(model, **settings)
-        buffer._saved = Saved.read(state)
-        return buffer
+            return await self._ready.compact(max_summaries=self.max_summaries, force=force)
 
     async def aclose(self) -> None:
         """Cancels a summary started early, and frees the archive, unless it was passed in."""
-        fed = self._opened is not None and self._opened.history is not None
-        await (in_background(self._close()) if fed else self._close())
+        await (in_background(self._close()) if self._history else self._close())
 
     def close(self) -> None:
         """Sync version of `aclose`."""
@@ -342,7 +323,7 @@ class SummaryBuffer:
         self.close()
 
     @property
-    def _ready(self) -> Working:
+    def _ready(self) -> Opened:
         if self._opened is None:
             raise ConfigError("this buffer has no prompt yet: await open(messages) first")
         return self._opened

@@ -108,8 +108,8 @@ class _Work:
             gone = parts.summarised if parts.left is None else (*parts.summarised, parts.left)
             ledger = past.ledger.with_turns(gone, layout.idempotent, layout.writes)
             ledger = ledger.within(layout.ledger, layout.counter, layout.neutraliser)
-            said = keep_said(layout, past, parts.summarised)
-            past = Past(past.stage + 1, summary.text, ledger, parts.again, said)
+            said, earlier = keep_said(layout, past, parts.summarised, parts.kept)
+            past = Past(past.stage + 1, summary.text, ledger, parts.again, said, earlier)
         self.changes += parts.changes
         below = min(layout.limit, self.before.tokens - layout.progress + 1)
         self.state = layout.state(past, parts.kept, below=below)
@@ -174,7 +174,8 @@ def split(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> Split | None:
         return _alone(layout, past, last)
     if layout.fits(layout.ask(past, turns)):
         return Split(summarised=turns)
-    text, change = show_again(layout, last, sum(map(layout.size, keep_said(layout, past, older))))
+    said, earlier = keep_said(layout, past, older)
+    text, change = show_again(layout, last, sum(map(layout.size, (*said, earlier))))
     return Split(summarised=older, left=last, again=text, changes=(change,))
 
 

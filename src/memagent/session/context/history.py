@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from memagent.errors import ConfigError, HistoryChanged
 from memagent.messages import Leaf, Message
-from memagent.session.context.layout import Past
-from memagent.session.context.turns import Turn
+from memagent.session.context.saved import Saved
 from memagent.texts import describe_problem
 
 STATE_VERSION = 1
@@ -92,18 +91,12 @@ class History(Leaf):
         return self.model_copy(update={"sent_systems": sent.systems, "sent": sent.mark()})
 
 
-class Saved(Leaf):
-    """A buffer's state, as stored."""
+class Stored(Leaf):
+    """What `SummaryBuffer.state` returns."""
 
     version: Literal[1] = STATE_VERSION
-    past: Past
-    turns: tuple[Turn, ...]
-    number: int
-    """Number of the next turn."""
-    written: dict[str, int]
-    """Summary calls of each kind."""
-    history: History | None
-    """None where it was not fed."""
+    context: Saved
+    history: History
 
     @classmethod
     def read(cls, state: Mapping[str, Any]) -> Self:

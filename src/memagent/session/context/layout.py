@@ -13,17 +13,11 @@ from memagent.messages import Message, ToolSpec
 from memagent.prompts import Neutraliser
 from memagent.prompts.promptset import WORDS_PER_TOKEN
 from memagent.prompts.session import WIDEST, SessionPrompts
+from memagent.session.context import turns as rendering
 from memagent.session.context.anchors import BYTES_PER_TOKEN, Anchor, Anchors
 from memagent.session.context.archive import Archive
 from memagent.session.context.ledger import Ledger
-from memagent.session.context.turns import (
-    Turn,
-    join_users,
-    render_native,
-    render_text,
-    transcript,
-    without_media,
-)
+from memagent.session.context.turns import Turn, join_users, transcript, without_media
 from memagent.tokens.base import MEDIA_ALLOWANCE, TokenCounter
 from memagent.tokens.byte_bound import ByteBound, byte_count, split_media
 
@@ -51,6 +45,8 @@ class Past:
     """Texts shown again after the summary."""
     said: tuple[str, ...] = ()
     """The user's latest messages, word for word."""
+    earlier: str = ""
+    """The line in place of the user's messages before them."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +207,11 @@ class Layout:
         return max(self.rest, 2 * self.line)
 
     @property
+    def said(self) -> int:
+        """Maximum tokens of a user's message that stays word for word behind summaries."""
+        return self.again - 4 * self.line
+
+    @property
     def progress(self) -> int:
         """Tokens that a compaction must free."""
         return self.window // PROGRESS_SHARE
@@ -270,10 +271,10 @@ class Layout:
 
     def _count_whole(self, messages: Sequence[Message], thinking: bool | None = None) -> int:
         whole = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
-        if not getattr(self.counter, "exact", True):
-            return whole
-        # Templates write an image as a word, or not at all.
-        media = sum(split_media(message.extra)[1] for message in messages if message.extra)
+        exact = getattr(
+            self.counter, "exact", True
+        )  # but templates write an image as a word, or not at all
+        media = sum(split_media(m.extra)[1] for m in messages if m.extra) if exact else 0
         return whole + media * MEDIA_ALLOWANCE
 
     def state(
@@ -298,15 +299,15 @@ class Layout:
             text = self.prompts.render(
                 "continuation", stage=past.stage + 1, summary=past.summary, ledger=ledger
             )
-            if past.said:
-                text += "\n\n" + self.prompts.render("said", said="\n\n".join(past.said))
+            if said := "\n\n".join(filter(None, (past.earlier, *past.said))):
+                text += "\n\n" + self.prompts.render("said", said=said)
             if past.again:
                 text += "\n\n" + self.prompts.render("again", shown=past.again)
             messages.append(Message(role="user", content=text))
         return self._join(messages, turns)
 
     def _join(self, head: Sequence[Message], turns: Sequence[Turn]) -> tuple[Message, ...]:
-        render = render_native if self.native else render_text
+        render = rendering.render_native if self.native else rendering.render_text
         return join_users([*head, *render(turns, self.missing)])
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -42,11 +43,14 @@ class Summariser:
     Args:
         caller: makes the calls.
         early: share of the limit at which a summary is started; None starts none.
+        written: the calls completed before, as `written` returned them.
     """
 
-    def __init__(self, caller: Caller, early: float | None = None) -> None:
+    def __init__(
+        self, caller: Caller, early: float | None = None, written: Mapping[str, int] | None = None
+    ) -> None:
         self._caller, self._share = caller, early
-        self.written: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter(written)
         """Completed calls of each kind: the number of the next one."""
         self._passes: list[tuple[tuple[Message, ...], Summary]] = []
         """Passes of an unfinished summary: they aren't repeated if a later one fails."""
@@ -62,7 +66,7 @@ class Summariser:
         """Summarises turns together with what replaces those before them.
 
         Requests of an early summary are marked (`parts`): nobody waits for them yet. Three unusable replies raise
-        a a a `CompactionFailed`.
+        a `CompactionFailed`.
         """
         stage = past.stage + 1
         # They are leaving: missing results aren't awaited.
@@ -91,6 +95,12 @@ class Summariser:
         if self._share * layout.limit <= state.tokens < layout.limit:
             self._begun = state, asyncio.create_task(self._early(layout, state))
 
+    @property
+    def written(self) -> dict[str, int] | None:
+        """Completed calls of each kind; None while a summary is unfinished."""
+        idle = self._begun is None and not self._passes and not self.retried
+        return dict(self.counts) if idle else None
+
     async def find_begun(self) -> tuple[State, Summary] | None:
         """The summary started early, once finished and until forgotten; None if there is none, or it failed."""
         if self._begun is None:
@@ -117,7 +127,7 @@ class Summariser:
     async def _ask(self, layout: Layout, messages: tuple[Message, ...], *, early: bool) -> Summary:
         kind = "early" if early else "summary"
         exchange = Exchange(
-            key=f"{kind}-{self.written[kind]}",
+            key=f"{kind}-{self.counts[kind]}",
             kind="summary",
             messages=messages,
             read=layout.prompts.read_summary,
@@ -140,7 +150,7 @@ class Summariser:
                 f"another model or more summary_tokens"
             ) from error
         finally:
-            self.written[kind] += over
+            self.counts[kind] += over
             self.usage += exchange.usage
             self.retried += exchange.reasons
         cut_off = reply.completion.finish_reason is FinishReason.LENGTH

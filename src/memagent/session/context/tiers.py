@@ -191,24 +191,33 @@ def clip_results(
     return turn, tuple(changes)
 
 
-def keep_said(layout: Layout, past: Past, turns: tuple[Turn, ...]) -> tuple[str, ...]:
-    """What the user said that stays word for word behind a summary of turns. Blocks.
+def keep_said(
+    layout: Layout, past: Past, turns: tuple[Turn, ...], kept: tuple[Turn, ...] = ()
+) -> tuple[tuple[str, ...], str]:
+    """What the user said that stays word for word behind a summary of turns, and the line for what does not. Blocks.
 
-    The last message stays, clipped only where nothing else has room; earlier ones share half of that.
+    The last message stays, clipped only where nothing else has room; earlier ones, whole, share half of that. Those in
+    the turns that are `kept` stand there, and take their part of it.
     """
-    said = [
-        *past.said,
-        *(turn.head.content for turn in turns if turn.head.role == "user" and turn.own),
-    ]
-    room, kept = layout.again - 3 * layout.line, list[str]()
-    for text in reversed(said):
-        if layout.size(text) > room:
-            if kept:
-                break
-            text, _ = clip_text(layout, text, room)
-        kept.insert(0, text)
-        room = min(room, layout.again // 2) - layout.size(text)
-    return tuple(kept)
+    said, later = [*past.said, *_said(turns)], _said(kept)
+    room, first = layout.said, len(said) + len(later)
+    for text in reversed((*said, *later)):
+        if (size := layout.size(text)) > room and first <= len(said) + len(later) - 1:
+            break
+        first -= 1
+        room = min(room, layout.again // 2) - size
+    first = min(first, len(said))
+    if said and not later and layout.size(said[-1]) > layout.said:
+        said[-1], _ = clip_text(layout, said[-1], layout.said)
+    earlier = past.earlier
+    if first:
+        text = "\n\n".join(filter(None, (past.earlier, *said[:first])))
+        earlier = layout.render_gap(layout.archive.put(text), 0, len(text))
+    return tuple(said[first:]), earlier
+
+
+def _said(turns: tuple[Turn, ...]) -> list[str]:
+    return [turn.head.content for turn in turns if turn.head.role == "user" and turn.own]
 
 
 def show_again(layout: Layout, turn: Turn, taken: int = 0) -> tuple[str, Change]:

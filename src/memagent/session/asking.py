@@ -1,0 +1,154 @@
+"""Asks the model of a session what to do next, until its reply can be used."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from memagent.errors import LimitReached, OutputInvalid
+from memagent.events import Acted
+from memagent.messages import Completion, FinishReason, Message, Usage
+from memagent.prompts import UnusableReply
+from memagent.run.caller import Caller
+from memagent.run.exchange import Exchange, Record, Reply, Unusable
+from memagent.session.context.buffer import SummaryBuffer
+from memagent.session.output import Output
+from memagent.session.plan import ToolPlan
+from memagent.session.step import Act, read_act
+from memagent.trajectory import StopReason
+
+CUT_OFF = "the reply was cut off by its token limit"
+
+
+class Stop(Exception):
+    """The session ends here without an answer."""
+
+    def __init__(self, reason: StopReason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason, self.detail = reason, detail
+
+
+class Asking:
+    """Makes the act exchanges of one message.
+
+    Args:
+        plan: of the session.
+        task: the message.
+        caller: sends them.
+        buffer: the context.
+        tools: names of the tools.
+        output: the form of the answer, if it has one.
+        make_room: compacts the context although it isn't due, and returns whether anything was done.
+    """
+
+    def __init__(
+        self,
+        plan: ToolPlan,
+        task: str,
+        caller: Caller,
+        buffer: SummaryBuffer,
+        tools: tuple[str, ...],
+        output: Output | None,
+        make_room: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self._plan, self._task, self._caller, self._buffer = plan, task, caller, buffer
+        self._tools, self._output, self._make_room = tools, output, make_room
+
+    async def next(self, step: int) -> tuple[Act, Usage | None]:
+        """The model's next usable reply, added to the context if it calls a tool, and what the server said it took.
+
+        A reply cut off by its token limit before it called a tool is requested again, once, with as much room as
+        possible.
+        """
+        buffer = self._buffer
+        reply = await self._ask(step, f"act-{step}")
+        if reply.value.is_cut_off:
+            most = min(
+                self._plan.window, 2 * (self._plan.settings.reply_tokens or self._plan.window)
+            )
+            tight = 2 * buffer.room < most
+            made_room = tight and await self._make_room()
+            reply = await self._ask(step, f"act-{step}/room", after=0 if made_room else 1)
+        act = reply.value
+        # Without reasoning, some templates render another prompt.
+        usage = reply.completion.usage if reply.attempt == 0 else None
+        if not act.answers:
+            await buffer.append(act.message, usage=usage)
+        return act, usage
+
+    async def _ask(self, step: int, key: str, *, after: int | None = None) -> Reply[Act]:
+        """Asks what to do next.
+
+        After `after` attempts at a cut-off reply another one would be cut off too, so it is accepted.
+        """
+        buffer, final = self._buffer, after is not None
+        most = min(buffer.room, self._plan.settings.reply_tokens or buffer.room)
+
+        def record(reply: Reply[Act]) -> Record:
+            act, usage = reply.value, reply.completion.usage
+            if act.is_cut_off and not final:
+                return {}, ()
+            tokens = buffer.tokens
+            return {}, [
+                Acted(step=step, text=act.said, calls=act.calls, prompt_tokens=tokens, usage=usage)
+            ]
+
+        invalid = False
+
+        def read(completion: Completion) -> Act:
+            nonlocal invalid
+            invalid = False
+            act, output = self._read(completion, step, final=final), self._output
+            if output is None or not act.answers or (act.is_cut_off and not final):
+                return act
+            try:
+                output.read(act.said)
+            except UnusableReply as error:
+                # The model is shown what is wrong. It stays out of the context, as all unusable replies do.
+                invalid, safe = True, self._plan.neutraliser.safe
+                told = self._plan.prompts.render("invalid", problem=error)
+                reply = Message(role="assistant", content=safe(act.content))
+                exchange.messages = (
+                    *buffer.messages,
+                    reply,
+                    Message(role="user", content=safe(told)),
+                )
+                exchange.bound = None
+                raise UnusableReply(f"the answer is not of the output type: {error}") from error
+            return act
+
+        exchange = Exchange(
+            key=key,
+            kind="act",
+            messages=buffer.messages,
+            read=read,
+            attempts=after or 0,
+            rejects=lambda act: CUT_OFF if act.is_cut_off and not final else None,
+            most=max(1, most),
+            least=1,
+            bound=buffer.tokens,
+            near=0,
+            count=buffer.count,
+            tools=buffer.tools,
+            parts={"task": self._task},
+            record=record,
+        )
+        try:
+            return await self._caller.ask(exchange)
+        except LimitReached as limit:
+            raise Stop(StopReason.LIMIT, str(limit)) from limit
+        except (Unusable, UnusableReply) as error:
+            if invalid:
+                raise OutputInvalid(f"step {step}: {error}; resume the run to ask again") from error
+            raise Stop(StopReason.UNUSABLE_REPLY, f"step {step}: {error}") from error
+
+    def _read(self, completion: Completion, step: int, *, final: bool) -> Act:
+        """Parses a reply; one cut off in its reasoning is unusable only if a retry would be too."""
+        native, tools = self._plan.settings.protocol == "native", self._tools
+        try:
+            return read_act(completion, native=native, step=step, tools=tools)
+        except UnusableReply as error:
+            if completion.finish_reason is not FinishReason.LENGTH:
+                raise
+            if final:
+                raise UnusableReply(f"{error} (use a larger working_context)") from error
+            return Act("", "", truncated=True)

@@ -1,0 +1,195 @@
+"""Feeding a buffer: it is given the whole history each time, and finds what is new."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel
+
+from memagent.errors import ConfigError
+from memagent.messages import Message, ToolSpec, Usage
+from memagent.models.base import ChatModel
+from memagent.models.retry import count_in_thread
+from memagent.prompts import Neutraliser
+from memagent.session.context.anchors import Anchors
+from memagent.session.context.archive import READ_ARCHIVED
+from memagent.session.context.history import Chain, History, Stored
+from memagent.session.context.layout import State
+from memagent.session.context.saved import Opened, Saved
+from memagent.session.context.turns import as_user, join_users, neutralise
+from memagent.threads import in_background, in_thread, run_sync
+
+Given = Message | Mapping[str, Any] | BaseModel
+"""A message: memagent's, in OpenAI's form, or an object of the openai package."""
+
+
+class Feeding:
+    """The part of `SummaryBuffer` that takes whole histories."""
+
+    max_summaries: int
+    _tools: tuple[ToolSpec, ...]
+    _opened: Opened | None
+    _lock: asyncio.Lock
+    _saved: Saved | None = None
+    _history: History | None = None
+
+    if TYPE_CHECKING:
+
+        def _open(
+            self, prompt: Sequence[Message], tools: tuple[ToolSpec, ...], saved: Saved | None
+        ) -> Awaitable[Opened]: ...
+
+    async def feed(
+        self,
+        messages: Iterable[Given],
+        *,
+        tools: Iterable[ToolSpec | Mapping[str, Any]] | None = None,
+        usage: Usage | None = None,
+    ) -> list[Any]:
+        """Takes the whole history of a conversation, and returns the messages to send instead.
+
+        The next history continues this one, or what was returned; the same one may be given again. Calls without a
+        result get one that says so. System messages stand first, and may change. It runs in memagent's own event loop,
+        whoever calls it; don't mix it with `open` and `append`.
+
+        Args:
+            messages: in OpenAI's form, or `Message`s.
+            tools: what the request offers, if that changed.
+            usage: of the reply to what was returned last, if that is the only new message of an assistant.
+
+        Returns:
+            Messages in OpenAI's form. One that is sent as it came is the object that was given.
+
+        Raises:
+            HistoryChanged: messages that were fed before were edited, or are gone.
+            ConfigError: the history doesn't begin with a system or user message.
+
+        It raises what `open` and `compact` raise, too. Then the same history may be fed again.
+        """
+        return await in_background(self._feed([*messages], tools, usage))
+
+    def feed_sync(
+        self,
+        messages: Iterable[Given],
+        *,
+        tools: Iterable[ToolSpec | Mapping[str, Any]] | None = None,
+        usage: Usage | None = None,
+    ) -> list[Any]:
+        """Sync version of `feed`; works inside a running event loop too, which it blocks."""
+        return run_sync(self._feed([*messages], tools, usage))
+
+    async def _feed(self, given: list[Any], tools: Any, usage: Usage | None) -> list[Any]:
+        async with self._lock:
+            messages = [Message.from_openai(message) for message in given]
+            offered = self._tools if tools is None else tuple(map(ToolSpec.from_openai, tools))
+            chain, known, opened = Chain(messages), self._history, self._opened
+            if opened is not None and known is None:
+                raise ConfigError(
+                    "this buffer was opened with open(): append to it, or feed another"
+                )
+            history = History.start(chain) if known is None else known.follow(chain)
+            if opened is None:
+                self._opened = opened = await self._open(history.prompt, offered, self._saved)
+                await in_thread(_keep, opened, chain.rest[: history.fed.count])
+            elif known is not None and (known.prompt, self._tools) != (history.prompt, offered):
+                await _change(opened, history.prompt, offered)
+                usage = None  # of a request with another prompt
+            self._tools, self._history = offered, history
+            sent = await self._read(opened, chain, usage)
+        own = dict(zip(messages, given, strict=True))
+        return [own[message] if message in own else message.to_openai() for message in sent]
+
+    async def _read(self, opened: Opened, chain: Chain, usage: Usage | None) -> Sequence[Message]:
+        """Appends what is new, and returns what to send."""
+        assert self._history is not None
+        start, most = self._history.fed.count, self.max_summaries
+        replies = sum(message.role == "assistant" for message in chain.rest[start:])
+        for place, message in enumerate(chain.rest[start:], start):
+            if message.role == "assistant":
+                await _complete(opened, most)  # it answers what would have been sent then
+            known = usage if replies == 1 and place == start else None
+            await opened.append(message, usage=known)
+            self._history = self._history.model_copy(update={"fed": chain.mark(place + 1)})
+        sent = (await _complete(opened, most)).messages
+        self._history = self._history.with_sent(sent)
+        return sent
+
+    def state(self) -> dict[str, Any]:
+        """What `from_state` continues with, as JSON: for another process, or to go back to this point later.
+
+        Raises:
+            ConfigError: nothing was fed.
+        """
+        if self._history is None:
+            raise ConfigError("this buffer was fed nothing: call feed(messages) first")
+        context = self._opened.save() if self._opened else self._saved
+        return Stored(context=context or Saved(), history=self._history).model_dump(mode="json")
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], model: ChatModel, **settings: Any) -> Self:
+        """A buffer that continues with the next history.
+
+        Args:
+            state: as `state` returned it.
+            model: writes the summaries.
+            settings: those of the class; they aren't in the state, and may differ.
+
+        Raises:
+            ConfigError: it isn't a state, or was written by a later version of memagent.
+        """
+        stored = Stored.read(state)
+        buffer: Any = cls
+        made: Self = buffer(model, **settings)
+        made._saved, made._history = stored.context, stored.history
+        return made
+
+
+def make_prompt(messages: Sequence[Message], spoken: Neutraliser) -> tuple[Message, ...]:
+    """The messages that start every request: at most the first is the system's, which templates refuse elsewhere."""
+    safe = [m if m.role == "system" else neutralise(m, spoken, spoken) for m in messages]
+    return join_users([*safe[:1], *map(as_user, safe[1:])])
+
+
+def has_reader(tools: Sequence[ToolSpec]) -> bool:
+    """Whether `read_archived` is among the tools."""
+    return any(tool.name == READ_ARCHIVED.name for tool in tools)
+
+
+def _keep(opened: Opened, messages: Sequence[Message]) -> None:
+    """Puts results into an archive that may be new, so that their handles stay valid. Blocks."""
+    for message in messages:
+        if message.role == "tool":
+            opened.layout.archive.put(opened.layout.neutraliser.safe(message.content))
+
+
+async def _complete(opened: Opened, max_summaries: int) -> State:
+    """What to send, below the limit. A call without a result gets one that says so, although it may still come."""
+    while True:
+        state, layout = opened.state, opened.layout
+        if state.pending:
+            turns = (*state.turns[:-1], state.turns[-1].fill_results(layout.missing))
+            state = await count_in_thread(
+                opened.model, layout.at(state).state, state.past, turns, head=state.head
+            )
+        if state.tokens < layout.limit:
+            return state
+        opened.state = state
+        await opened.compact(max_summaries=max_summaries)
+
+
+async def _change(opened: Opened, prompt: Sequence[Message], tools: tuple[ToolSpec, ...]) -> None:
+    """Sets another prompt and other tools, before the same turns."""
+    old, state = opened.layout, opened.state
+    layout = replace(
+        old,
+        prompt=make_prompt(prompt, old.spoken),
+        tools=tools if old.native else (),
+        can_read=has_reader(tools),
+        anchors=Anchors(),
+    )
+    layout = await count_in_thread(opened.model, layout.measure)
+    opened.state = await count_in_thread(opened.model, layout.state, state.past, state.turns)
+    opened.layout = layout

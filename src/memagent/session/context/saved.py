@@ -1,0 +1,135 @@
+"""What a buffer holds once its prompt is known; as plain data, a resumed run starts from it instead of a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from memagent.compaction import Compaction
+from memagent.errors import QuestionTooLong
+from memagent.messages import Message, Usage
+from memagent.models.retry import count_in_thread
+from memagent.run.caller import Caller
+from memagent.session.context.anchors import Anchor, Anchors
+from memagent.session.context.compaction import compact_state
+from memagent.session.context.layout import Layout, Past, State
+from memagent.session.context.summarise import Summariser
+from memagent.session.context.turns import Turn, neutralise, place_message
+
+
+@dataclass(frozen=True)
+class Saved:
+    """All that a context is made of, but for the texts in its archive."""
+
+    past: Past = field(default_factory=Past)
+    turns: tuple[Turn, ...] = ()
+    tokens: int = 0
+    low: int = 0
+    anchors: tuple[Anchor, ...] = ()
+    number: int = 0
+    """Number of the next turn."""
+    written: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Completed summary calls of each kind."""
+
+
+@dataclass
+class Opened:
+    """What exists once the prompt is known."""
+
+    model: str
+    layout: Layout
+    summariser: Summariser
+    state: State
+    number: int = 0
+    """Number of the next turn."""
+
+    @classmethod
+    def begin(
+        cls,
+        layout: Layout,
+        caller: Caller,
+        early: float | None,
+        values: Mapping[str, Any] | Saved | None,
+    ) -> Opened:
+        """A new one, or one with the state that `dump` returned. Blocks."""
+        layout, name = layout.measure(), caller.model.name
+        if values is None:
+            return cls(name, layout, Summariser(caller, early), layout.state(Past(), ()))
+        saved = values if isinstance(values, Saved) else _adapter().validate_python(values)
+        summariser = Summariser(caller, early, saved.written)
+        (first, *_), known = layout.anchors.known, saved.anchors
+        if not known or (known[0].messages, known[0].counted) != (first.messages, first.counted):
+            state = layout.state(saved.past, saved.turns)  # with other tools, or another tokenizer
+            return cls(name, layout, summariser, state, saved.number)
+        head, messages = (layout.render(saved.past, turns) for turns in ((), saved.turns))
+        state = State(saved.past, saved.turns, messages, head, saved.tokens, saved.low)
+        layout = replace(layout, anchors=Anchors(known))
+        return cls(name, layout, summariser, state, saved.number)
+
+    def save(self) -> Saved:
+        """The state to store."""
+        state, counts = self.state, dict(self.summariser.counts)
+        known = (state.tokens, state.low, self.layout.anchors.known)
+        return Saved(state.past, state.turns, *known, self.number, counts)
+
+    def dump(self) -> dict[str, Any] | None:
+        """See `SummaryBuffer.dump`. Blocks."""
+        if self.summariser.written is None or self.state.pending:
+            return None
+        return _adapter().dump_python(self.save(), mode="json")
+
+    async def append(self, given: Message, *, ok: bool = True, usage: Usage | None = None) -> None:
+        """See `SummaryBuffer.append`."""
+        layout, state = self.layout, self.state
+        if given.role == "tool":
+            counts = layout.at(state)
+        else:  # the prompt so far was sent
+            said = usage.prompt_tokens if usage and given.role == "assistant" else 0
+            known = (state.messages, state.low, state.tokens, said, layout.most)
+            counts = layout = replace(layout, anchors=layout.anchors.with_prompt(*known))
+
+        def add() -> State:
+            safe = neutralise(given, layout.neutraliser, layout.spoken)
+            turns = place_message(state.turns, safe, self.number, layout.prompts, ok=ok)
+            return counts.state(state.past, turns, head=state.head)
+
+        self.state = await count_in_thread(self.model, add)
+        self.layout = layout
+        self.number += len(self.state.turns) - len(state.turns)
+        self.summariser.begin(layout, self.state)
+
+    async def compact(self, *, max_summaries: int, force: bool = False) -> Compaction | None:
+        """See `SummaryBuffer.compact`, but for whether it is due."""
+        found = await compact_state(
+            self.layout.at(self.state),
+            self.summariser,
+            self.state,
+            max_summaries=max_summaries,
+            force=force,
+        )
+        if found is None:
+            return None
+        self.state, report = found
+        self.layout.forget(self.state)
+        await self.summariser.forget()
+        self.summariser.usage, self.summariser.retried = Usage(), []
+        return report
+
+    def check_said(self, text: str) -> None:
+        """See `SummaryBuffer.check_said`. Blocks."""
+        layout = self.layout
+        if (size := layout.size(text)) > layout.said:
+            raise QuestionTooLong(
+                f"the message takes {size} tokens, but with a working context of {layout.window} at most "
+                f"{max(layout.said, 0)} stay word for word when the context is summarised: shorten it, let a tool read "
+                f"the text, or use a larger working_context"
+            )
+
+
+@cache
+def _adapter() -> TypeAdapter[Saved]:
+    return TypeAdapter(Saved)

@@ -1,0 +1,61 @@
+"""Answers of a given form: the schema that the model is shown, and reading its reply by it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic.errors import PydanticUserError
+
+from memagent.errors import ConfigError
+from memagent.prompts.reply import UnusableReply
+from memagent.texts import clip, quote
+
+_FENCED = re.compile(r"\s*```(?:\w+)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
+PROBLEMS = 10
+"""Shown to the model at once."""
+
+
+class Output:
+    """A pydantic model as the form of an answer.
+
+    Raises:
+        ConfigError: it isn't a pydantic model, or has no JSON schema.
+    """
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        if not isinstance(
+            cast("object", model), type(BaseModel)
+        ):  # not everybody has a type checker
+            raise ConfigError(
+                f"output_type must be a pydantic model (a class derived from BaseModel), got {quote(model)}"
+            )
+        self._model = model
+        try:
+            self.schema: dict[str, Any] = model.model_json_schema()
+        except PydanticUserError as error:
+            raise ConfigError(
+                f"output_type {model.__name__!r} has no JSON schema: {clip(str(error), 300)}"
+            ) from error
+
+    def read(self, text: str) -> BaseModel:
+        """The value of an answer, which may be in a code block.
+
+        Raises:
+            UnusableReply: it does not validate; the message says where.
+        """
+        fenced = _FENCED.fullmatch(text)
+        try:
+            return self._model.model_validate_json(fenced[1] if fenced else text.strip())
+        except ValidationError as error:
+            problems = error.errors(include_url=False, include_context=False)
+            lines = [_line(cast("dict[str, Any]", problem)) for problem in problems[:PROBLEMS]]
+            raise UnusableReply("\n".join(lines)) from error
+
+
+def _line(problem: dict[str, Any]) -> str:
+    where = ".".join(map(str, problem["loc"]))
+    return (
+        f"{clip(where, 200)}: {clip(problem['msg'], 300)}" if where else clip(problem["msg"], 300)
+    )
