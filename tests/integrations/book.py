@@ -27,7 +27,7 @@ TASK = "Read the book from page 1 to its end, and tell the total of its numbers.
 GO_ON = "Go on."
 _TOKENIZER = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
 _TOTAL = re.compile(r"total (\d+) up to page (\d+)")
-_PAGE = re.compile(r"page (\d+) says (\d+)")
+_PAGE = re.compile(r"page (\d+) says (\d+)\.")
 
 
 class Killed(BaseException):
@@ -84,12 +84,15 @@ class Player:
             send(400, {"error": {"message": why, "code": 400}})(handler)
             return
         self.longest = max(self.longest, prompt)
-        said, pages = self.reply(body["messages"])
+        page, total = self.add_up(body["messages"])
+        said, pages = f"total {total} up to page {page}", list[int]()
         if body.get("tool_choice") == "none":
             self.summaries += 1
-            said, pages = f"<summary>{said}</summary>", []
+            said = f"<summary>{said}</summary>"
         else:
             self.acts += 1
+            pages = list(range(page + 1, min(page + (2 if page % 3 else 3), self.book.pages + 1)))
+            said = said if pages else f"The total is {total}."
         calls = [
             {
                 "id": f"call{page:03d}{self.acts:04d}",
@@ -102,8 +105,8 @@ class Player:
         answer(handler, said, calls, usage)
         self.streamed += bool(body.get("stream"))
 
-    def reply(self, messages: list[dict[str, Any]]) -> tuple[str, list[int]]:
-        """What it says, and the pages that it reads next."""
+    def add_up(self, messages: list[dict[str, Any]]) -> tuple[int, int]:
+        """The last page that the messages tell of without a gap, and the total up to it."""
         text = "\n".join(text_of(message) for message in messages)
         totals = [(int(page), int(total)) for total, page in _TOTAL.findall(text)]
         page, total = max(totals, default=(0, 0))
@@ -111,10 +114,7 @@ class Player:
         while page + 1 in numbers:
             page += 1
             total += numbers[page]
-        if page >= self.book.pages:
-            return f"The total is {total}.", []
-        following = range(page + 1, min(page + (2 if page % 3 else 3), self.book.pages + 1))
-        return f"total {total} up to page {page}", list(following)
+        return page, total
 
     def fault(self, body: dict[str, Any], prompt: int) -> str:
         """Why it refuses a request; empty if it doesn't."""
