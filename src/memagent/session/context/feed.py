@@ -17,7 +17,6 @@ from memagent.prompts import Neutraliser
 from memagent.session.context.anchors import Anchors
 from memagent.session.context.archive import READ_ARCHIVED
 from memagent.session.context.history import Chain, History, Stored
-from memagent.session.context.layout import State
 from memagent.session.context.saved import Opened, Saved
 from memagent.session.context.turns import as_user, join_users, neutralise
 from memagent.threads import in_background, in_thread, run_sync
@@ -113,7 +112,8 @@ class Feeding:
             known = usage if replies == 1 and place == start else None
             await opened.append(message, usage=known)
             self._history = self._history.model_copy(update={"fed": chain.mark(place + 1)})
-        sent = (await _complete(opened, most)).messages
+        await _complete(opened, most)
+        sent = opened.state.messages
         self._history = self._history.with_sent(sent)
         return sent
 
@@ -165,18 +165,14 @@ def _keep(opened: Opened, messages: Sequence[Message]) -> None:
             opened.layout.archive.put(opened.layout.neutraliser.safe(message.content))
 
 
-async def _complete(opened: Opened, max_summaries: int) -> State:
-    """What to send, below the limit. A call without a result gets one that says so, although it may still come."""
-    while True:
-        state, layout = opened.state, opened.layout
-        if state.pending:
-            turns = (*state.turns[:-1], state.turns[-1].fill_results(layout.missing))
-            state = await count_in_thread(
-                opened.model, layout.at(state).state, state.past, turns, head=state.head
-            )
-        if state.tokens < layout.limit:
-            return state
-        opened.state = state
+async def _complete(opened: Opened, max_summaries: int) -> None:
+    """Gives each call a result, if only one that says so until it comes, and compacts while that is due."""
+    state, layout = opened.state, opened.layout
+    if state.pending:
+        turns = (*state.turns[:-1], state.turns[-1].fill_results(layout.missing))
+        add = layout.at(state).state
+        opened.state = await count_in_thread(opened.model, add, state.past, turns, head=state.head)
+    while opened.state.tokens >= layout.limit:
         await opened.compact(max_summaries=max_summaries)
 
 

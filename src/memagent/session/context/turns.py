@@ -202,13 +202,14 @@ def place_message(
         update = {"tool_calls": tuple(named), "tool_call_id": None}
         head = as_user(message).model_copy(update=update)
         return (*turns, Turn(number, head, ids, (None,) * len(ids), own=ok))
-    if (found := _home(turns, message.tool_call_id)) is None:
+    missing = prompts.render("missing")
+    if (found := _home(turns, message.tool_call_id, missing)) is None:
         text = f"{prompts.render('stray')}\n{message.content}"
         return (*turns, Turn(number, Message(role="user", content=text), own=False))
     at, place = found
     old = turns[at].results[place]
     added = ToolResult(message.content, ok=ok, extra=message.extra)
-    if old is not None and old.text != prompts.render("missing"):
+    if old is not None and old.text != missing:
         text, extra = f"{old.text}\n{message.content}", {**old.extra, **message.extra}
         extra.pop("content", None)
         added = ToolResult(text, ok=old.ok and ok, extra=extra)
@@ -231,22 +232,28 @@ def _find_calls(turn: Turn, name: str | None) -> list[int]:
     return [place for place, (call, given) in enumerate(ids) if name in (call.id, given)]
 
 
-def _home(turns: tuple[Turn, ...], name: str | None) -> tuple[int, int] | None:
+def _home(turns: tuple[Turn, ...], name: str | None, missing: str) -> tuple[int, int] | None:
     """The turn and the call that a result belongs to; None if the last turn has no calls."""
+
+    def waiting(turn: Turn) -> list[int]:
+        given = enumerate(turn.results)
+        return [place for place, result in given if result is None or result.text == missing]
+
     at = len(turns) - 1
     if name is not None and name.strip():
         for earlier in range(at, -1, -1):
-            if any(
-                turns[earlier].results[place] is None for place in _find_calls(turns[earlier], name)
-            ):
+            if {*_find_calls(turns[earlier], name)} & {*waiting(turns[earlier])}:
                 at = earlier
                 break
     if not turns or not turns[at].results:
         return None
-    named, last = _find_calls(turns[at], name), len(turns[at].results) - 1
-    waiting = [place for place, result in enumerate(turns[at].results) if result is None]
-    both = [place for place in named if place in waiting]
-    return at, (*both, *waiting, *named, last)[0]
+    named, last, still = (
+        _find_calls(turns[at], name),
+        len(turns[at].results) - 1,
+        waiting(turns[at]),
+    )
+    both = [place for place in named if place in still]
+    return at, (*both, *still, *named, last)[0]
 
 
 # --- turns become messages
