@@ -7,6 +7,7 @@ A page is one test, because its blocks build on each other. They run from top to
 - `console`: commands that call memagent are run, and so is `make demo`. The lines below a command are what it
   prints. Its exit code is 0, unless `$ echo $?` comes next and shows another one. `$ export NAME=VALUE` sets a
   variable. A block that calls `smol` is run in the environment that has torch (`make test-train`).
+- a `python` block that imports `memagent.integrations` runs where the frameworks are (`make test-extra`).
 - any block with `title="NAME"`: is the content of that file.
 
 `…` in shown output stands for any text. The URL of any server (`http://.../v1`) is that of a small one that the
@@ -34,7 +35,9 @@ import pytest
 from tests.docs.stand_in import BOOK, lay_out, serve_reader
 from tests.models.chat_server import Handler, Script, Server, chat, send
 
+from memagent.models.openai import OpenAIModel
 from memagent.run.agent import Agent
+from memagent.threads import run_sync
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = ROOT / "docs" / "train.md"
@@ -51,6 +54,8 @@ FENCE = re.compile(
 )
 URL = re.compile(r"https?://[\w.-]+(?::\d+)?/v1\b")
 RUNS = re.compile(r"^memagent(-bench|-train)? |\| memagent |^make demo$|^cp ")
+NEEDS = re.compile(r"^from memagent\.integrations\.(\w+)", re.MULTILINE)
+FRAMEWORKS = {"langchain": "langchain", "openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
 SMOL = re.compile(r"^\$ memagent .*\bsmol\b", re.MULTILINE)
 EXPORT = re.compile(r"^export (\w+)=(\S+)$")
 SECONDS = 120
@@ -127,10 +132,17 @@ def test_links_of_the_readme_lead_somewhere() -> None:
 
 
 @pytest.fixture
+def page() -> Path:
+    """For a test of the tools page alone."""
+    return ROOT / "docs" / "tools.md"
+
+
+@pytest.fixture
 def url(page: Path) -> Iterator[str]:
     """A chat server that lists two models, one with its window, or reads books where the page shows it."""
     with Server(("127.0.0.1", 0), Handler) as http:
-        reply = chat("She marries Pierre.") | {"usage": None}  # the pages' prompts differ in length
+        reply = chat("She marries Pierre.") | {"model": "Qwen/Qwen3-4B", "created": 0}
+        reply["usage"] = None  # the pages' prompts differ in length
         http.script = Script(default=send(200, reply))
         http.script.serve_models(
             {"id": "Qwen/Qwen3-4B", "max_model_len": 40960}, {"id": "gpt-4.1-mini"}
@@ -162,6 +174,17 @@ def make_policy(folder: Path) -> None:
     subprocess.run([sys.executable, str(maker), str(folder)], check=True, capture_output=True)
 
 
+@pytest.mark.extra
+@pytest.mark.timeout(300)
+def test_the_frameworks_examples_run(
+    folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ROOT / "docs" / "tools.md"
+    found = [n for block in blocks_of(page) for n in NEEDS.findall(block.text)]
+    assert found == [n for n in FRAMEWORKS if importlib.util.find_spec(FRAMEWORKS[n])]
+    test_examples_do_what_the_page_says(page, folder, url, monkeypatch)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_examples_do_what_the_page_says(
@@ -176,7 +199,7 @@ def test_examples_do_what_the_page_says(
     source = page.read_text(encoding="utf-8")
     assert not re.search(r"^ +```(python|console)", source, re.MULTILINE), "would not be run"
     namespace: dict[str, Any] = {}
-    printed = ""
+    printed: str | None = ""
     with agents_closed(monkeypatch):
         for block in blocks_of(page):
             where = f"{name}:{block.line}"
@@ -184,6 +207,9 @@ def test_examples_do_what_the_page_says(
             if block.title is not None:
                 Path(block.title).write_text(text, encoding="utf-8")
             elif block.kind == "python":
+                if any(not importlib.util.find_spec(FRAMEWORKS[n]) for n in NEEDS.findall(text)):
+                    printed = None
+                    continue
                 if name in SCRIPTS or not namespace:
                     namespace = {"__name__": "__main__"}
                 printed = run_python(text, name, block.line, namespace)
@@ -191,7 +217,7 @@ def test_examples_do_what_the_page_says(
                 if SMOL.search(text) and not importlib.util.find_spec("torch"):
                     continue
                 run_console(text, where, monkeypatch)
-            elif block.shows:
+            elif block.shows and printed is not None:
                 assert matches(text, printed), (
                     f"{where} shows\n{text}\nbut this was said\n{printed}"
                 )
@@ -199,20 +225,28 @@ def test_examples_do_what_the_page_says(
 
 @contextlib.contextmanager
 def agents_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Closes the agents that a page makes: its process would end here, this one goes on."""
+    """Closes the agents and models that a page makes: its process would end here, this one goes on."""
     made: list[Agent] = []
-    begin = Agent.__init__
+    models: list[OpenAIModel] = []
+    begin, connect = Agent.__init__, OpenAIModel.__init__
 
     def noted(self: Agent, *given: Any, **options: Any) -> None:
         begin(self, *given, **options)
         made.append(self)
 
+    def connected(self: OpenAIModel, *given: Any, **options: Any) -> None:
+        connect(self, *given, **options)
+        models.append(self)
+
     monkeypatch.setattr(Agent, "__init__", noted)
+    monkeypatch.setattr(OpenAIModel, "__init__", connected)
     try:
         yield
     finally:
         for agent in made:
             agent.close()
+        for model in models:  # of buffers
+            run_sync(model.aclose())
 
 
 def run_python(text: str, name: str, line: int, namespace: dict[str, Any]) -> str:
