@@ -103,7 +103,7 @@ class ToolSpec(Leaf):
 
     @classmethod
     def from_openai(cls, fields: Mapping[str, Any] | ToolSpec) -> ToolSpec:
-        """Reads an element of a request's `tools`, which `to_openai` returns as it was: servers count each character.
+        """Reads an element of a request's `tools`, which `to_openai` returns unchanged: servers count each character.
 
         Raises:
             ConfigError: it isn't a function in the form of chat completions.
