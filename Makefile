@@ -21,7 +21,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-ahead bench-ahead-server bench-server bench-speculation bench-generate docs pages dist dist-extras lock lock-train clean
+.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-generate docs pages dist dist-extras lock lock-train clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -170,6 +170,10 @@ bench-ahead-server: engines smol ## Measure reading ahead on a real vLLM server,
 bench-speculation: engines smol ## Measure n-gram speculation of a real vLLM server (DTYPE=float32, ROUNDS=3, WRITE=docs/performance.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --smol $(or $(DTYPE),float32) --speculate -- \
 	    $(BIN)/python -m memagent_bench.server.speculation $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-questions: engines smol ## Measure what a real vLLM server's prefix cache saves at 1, 4 and 16 questions (DTYPE=float32, ROUNDS=3, WRITE=docs/performance.md)
+	PYTHONPATH=benchmarks $(BIN)/python -m tests.engines.serve vllm --window 8192 --smol $(or $(DTYPE),float32) -- \
+	    $(BIN)/python -m memagent_bench.server.questions $(if $(WRITE),--write $(WRITE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 bench-generate: $(STAMP) ## Measure how long RULER samples take to make (UPSTREAM=DIR, WRITE=docs/benchmarks.md)
 	PYTHONPATH=benchmarks $(BIN)/python -m memagent_bench.ruler.speed \

@@ -217,6 +217,10 @@ class RunMismatch(StoreError):
     """The run id exists, but with a different document, question or setting."""
 
 
+class RunUnfinished(StoreError):
+    """The run has no answer yet."""
+
+
 class RunBusy(StoreError):
     """Another process (or task) is working on this run."""
 

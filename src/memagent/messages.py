@@ -322,9 +322,6 @@ class Usage(Leaf):
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{n: getattr(self, n) + getattr(other, n) for n in Usage.model_fields})
 
-    def __sub__(self, other: Usage) -> Usage:
-        return Usage(**{n: getattr(self, n) - getattr(other, n) for n in Usage.model_fields})
-
 
 class Failure(Leaf):
     """One failed attempt that a retry recovered from."""

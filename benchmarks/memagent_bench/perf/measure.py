@@ -27,9 +27,13 @@ class Row:
     def cells(self) -> tuple[str, str, str, str, str]:
         """What the table shows: what, target, median, spread, verdict."""
         middle = statistics.median(self.values)
-        spread = f"{min(self.values):.3g} to {max(self.values):.3g} (n={len(self.values)})"
+        spread = f"{_show(min(self.values))} to {_show(max(self.values))} (n={len(self.values)})"
         verdict = {None: "", True: "yes", False: "NO"}[self.good]
-        return self.what, self.target, f"{middle:.3g} {self.unit}".strip(), spread, verdict
+        return self.what, self.target, f"{_show(middle)} {self.unit}".strip(), spread, verdict
+
+
+def _show(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from memagent.chunking import Cuts
-from memagent.documents import Source, open_document
-from memagent.errors import ConfigError, DocumentError
+from memagent.documents import Document, Source, open_document
+from memagent.errors import ConfigError, DocumentError, EmptyDocument, RunMismatch, RunUnfinished
 from memagent.memory.ahead import Pace
 from memagent.memory.corpus import Mapped, read_all
 from memagent.memory.loop import MemoryLoop
 from memagent.memory.plan import MemoryPlan, MemorySettings
+from memagent.memory.state import restore
 from memagent.messages import Sampling
 from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
@@ -33,7 +35,7 @@ class MemoryAgent(Agent[MemorySettings]):
     Args:
         model: a spec (`vllm:NAME`, `sglang:NAME`, `openai:NAME`, `transformers:FOLDER`, `smol`, `nano`, `extractive`),
             any `ChatModel`, or None for `MEMAGENT_MODEL`. For URLs, keys, timeouts and tokenizers use `open_model`.
-        prompts: a shipped prompt set (`plain`, `boxed`, `small`), a TOML file, or a `PromptSet`; default `plain`.
+        prompts: a shipped set (`plain`, `boxed`, `shared`, `small`), a TOML file, or a `PromptSet`; default `plain`.
         window: tokens of prompt plus output; default the smaller of the server's window and 8192.
         chunk_tokens: tokens of a chunk; default as `ContextBudget` divides the window.
         memory_tokens: tokens of the memory, and of one output; default likewise.
@@ -231,6 +233,31 @@ class MemoryAgent(Agent[MemorySettings]):
             document = open_document(Path(record.source["path"]), **record.source["options"])
         questions = tuple(record.binding["questions"])
         return RunStream(MemoryLoop(self, questions, document), run_id)
+
+    def memories(self, run_id: str) -> Document:
+        """The memories of a finished run as a document: ask about that to ask again without reading the original.
+
+        They were written for the run's questions, so what only the new question needs may be missing.
+
+        Raises:
+            RunNotFound: the store has no such run.
+            RunMismatch: it is a tool session.
+            RunUnfinished: it has no answer yet.
+            EmptyDocument: nothing was noted.
+        """
+        record = self.store.get(run_id)
+        if record.binding["agent"] != "memory":
+            raise RunMismatch(f"run {run_id!r} is a tool session, which has no memories")
+        if not self.store.is_answered(run_id):
+            raise RunUnfinished(
+                f"run {run_id!r} isn't finished, and its memories may lack the end: resume it first"
+            )
+        questions = record.binding["questions"]
+        states = filter(attrgetter("memory"), restore(self.store, run_id, len(questions)))
+        notes = [f"Notes on: {questions[state.question]}\n{state.memory}" for state in states]
+        if not notes:
+            raise EmptyDocument(f"run {run_id!r} noted nothing: ask about its document instead")
+        return open_document("\n\n".join(notes), name=f"memories of run {run_id}")
 
     # --- before asking
 

@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import aclosing
 from dataclasses import asdict, fields, replace
 from functools import partial
-from itertools import islice
+from itertools import compress, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -148,7 +148,7 @@ class MemoryLoop(Loop[list[Result]]):
                     if not ahead or (len(ahead) < size and not chunk.last):
                         break
                     if self._pace is None:
-                        askers = [state for state in active if state.next_chunk == first]
+                        askers = compress(active, map(first.__eq__, map(_NEXT, active)))
                         await self._keep(chunk, mark)
                         await self._ask(*map(partial(self._update, chunk), askers))
                     else:

@@ -322,7 +322,8 @@ class ToolLoop(Loop[SessionResult]):
             self._said,
         )
         later = Said.find(store, run_id, self._place.number + 1)
-        usage = (later.usage if later else store.usage(run_id)) - said.usage
+        after, before = later.usage if later else store.usage(run_id), said.usage
+        usage = Usage(**{n: getattr(after, n) - getattr(before, n) for n in Usage.model_fields})
         reason = StopReason.ANSWERED if stop is None else stop.reason
         conversations = store.conversations(run_id)
         if stop is not None:
