@@ -577,6 +577,13 @@ def test_three_wrong_answers_are_an_error_and_resuming_asks_again(store: RunStor
     assert (result.usage.calls, result.usage.retries) == (2, 4)
 
 
+def test_a_long_wrong_answer_leaves_room_for_the_right_one(store: RunStore) -> None:
+    agent = agent_of(store, ["so much to say " * 300, '{"name": "A", "year": 1900}'])
+    result = agent.session("chat").send("Which?", Ship)
+    assert (result.output, result.usage.retries) == (Ship(name="A", year=1900), 1)
+    assert "more characters)" in sent(agent)[1].messages[-2].content
+
+
 def test_a_message_belongs_to_its_output_type(store: RunStore) -> None:
     class Boat(BaseModel):
         name: str
