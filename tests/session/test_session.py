@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,13 @@ from memagent.trajectory import StopReason
 
 WINDOW = 6000
 PATIENT: dict[str, Any] = {"max_steps": 1000, "max_summaries": 1000}
+
+
+def long_look(item: int = 0) -> str:
+    return f"item {item}. " + "A lot more about it. " * 20
+
+
+LOOKS = [tool(long_look, name="look", read_only=True)]
 
 
 def look(item: int = 0) -> str:
@@ -371,9 +380,6 @@ def test_recent_messages_stay_word_for_word_through_many_summaries(
 ) -> None:
     store = RunStore(tmp_path / "runs.sqlite")
 
-    def long_look(item: int = 0) -> str:
-        return f"item {item}. " + "A lot more about it. " * 20
-
     model = StrictModel(chatter, window=WINDOW)
     kept: list[tuple[str, str]] = []
     complete = model.complete
@@ -390,7 +396,7 @@ def test_recent_messages_stay_word_for_word_through_many_summaries(
 
     agent = ToolAgent(
         model,
-        [tool(long_look, name="look", read_only=True)],
+        LOOKS,
         prompts=PROMPTS,
         store=store,
         early=early,
@@ -502,6 +508,24 @@ def test_a_state_of_another_format_is_ignored(
     assert (len(sent(agent)), len(looked)) == (1, 70)
 
 
+def test_a_run_of_an_earlier_version_takes_further_messages(
+    store: RunStore, tmp_path: Path
+) -> None:
+    """It has neither the task's `said-0` nor states or archived texts: it is replayed."""
+    agent_of(store, chatter, LOOKS, **PATIENT).session("chat").send(said(0))
+    with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as db, db:
+        db.execute("DELETE FROM effects WHERE kind = 'said' OR kind = 'state'")
+        db.execute("DELETE FROM effects WHERE kind GLOB 'archive/*'")
+    agent = agent_of(store, chatter, LOOKS, **PATIENT)
+    session = agent.session("chat")
+    assert session.history == [(said(0), "That was 0.")]
+    assert agent.run(said(0), run_id="chat").answer == "That was 0."
+    assert sent(agent) == []
+    result = session.send(said(1))
+    assert (result.answer, result.steps) == ("That was 1.", 2)
+    assert all(request.kind == "summary" or said(1) in text_of(request) for request in sent(agent))
+
+
 # --- answers of a given form
 
 
@@ -575,6 +599,13 @@ def test_three_wrong_answers_are_an_error_and_resuming_asks_again(store: RunStor
     result = agent.session("chat").send("Which?", Ship)
     assert (result.output, result.steps) == (Ship(name="A", year=1900), 1)
     assert (result.usage.calls, result.usage.retries) == (2, 4)
+
+
+def test_a_long_wrong_answer_leaves_room_for_the_right_one(store: RunStore) -> None:
+    agent = agent_of(store, ["so much to say " * 300, '{"name": "A", "year": 1900}'])
+    result = agent.session("chat").send("Which?", Ship)
+    assert (result.output, result.usage.retries) == (Ship(name="A", year=1900), 1)
+    assert "more characters)" in sent(agent)[1].messages[-2].content
 
 
 def test_a_message_belongs_to_its_output_type(store: RunStore) -> None:

@@ -14,6 +14,7 @@ from memagent.session.context.buffer import SummaryBuffer
 from memagent.session.output import Output
 from memagent.session.plan import ToolPlan
 from memagent.session.step import Act, read_act
+from memagent.texts import clip
 from memagent.trajectory import StopReason
 
 CUT_OFF = "the reply was cut off by its token limit"
@@ -104,14 +105,11 @@ class Asking:
                 output.read(act.said)
             except UnusableReply as error:
                 # The model is shown what is wrong. It stays out of the context, as all unusable replies do.
-                invalid, safe = True, self._plan.neutraliser.safe
-                told = self._plan.prompts.render("invalid", problem=error)
-                reply = Message(role="assistant", content=safe(act.content))
-                exchange.messages = (
-                    *buffer.messages,
-                    reply,
-                    Message(role="user", content=safe(told)),
-                )
+                invalid, safe, chars = True, self._plan.neutraliser.safe, buffer.room // 4
+                told = self._plan.prompts.render("invalid", problem=clip(str(error), chars))
+                pair = (("assistant", clip(act.content, chars)), ("user", told))
+                more = [Message.from_openai({"role": r, "content": safe(text)}) for r, text in pair]
+                exchange.messages = (*buffer.messages, *more)
                 exchange.bound = None
                 raise UnusableReply(f"the answer is not of the output type: {error}") from error
             return act

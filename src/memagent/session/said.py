@@ -65,30 +65,22 @@ def find_place(
     number, _ = store.latest(run_id, "said") or (0, {})
     number = 0 if first else number  # only the task is meant
     said, answer = Said.find(store, run_id, number), store.effect(run_id, f"answer-{number}/q0")
-    if answer is None:
-        check_same(run_id, said or Said(text=task, output=output), text, output)
-    elif text is not None and not first:
+    if answer is not None:
+        if text is None or first:
+            return Place(number, said, answer, said.seq if said else -1)
         return Place(number + 1, None, None, store.last_seq(run_id))
-    return Place(number, said, answer, said.seq if said else -1)
-
-
-def check_same(run_id: str, said: Said, text: str | None, output: dict[str, Any] | None) -> None:
-    """Checks that a stored message is the one given (None: any), with the same output type.
-
-    Raises:
-        RunMismatch: it isn't.
-    """
-    if text is not None and text != said.text:
+    unanswered = said or Said(text=task, output=output)
+    if text is not None and text != unanswered.text:
         raise RunMismatch(
-            f"session {run_id!r} has not answered {quote(said.text)} yet: send that again (or resume the run), and "
-            f"{quote(text)} after it"
+            f"session {run_id!r} has not answered {quote(unanswered.text)} yet: send that again (or resume the run), "
+            f"and {quote(text)} after it"
         )
-    if output != said.output:
-        has = "has none" if said.output is None else "has another, or none was given"
+    if output != unanswered.output:
         raise RunMismatch(
-            f"run {run_id!r}: the output type differs from that of {quote(said.text)}, which {has}: send the message "
-            f"again with the same output_type"
+            f"run {run_id!r}: the output type is not that of its unanswered message {quote(unanswered.text)}: send the "
+            f"message with the same output_type, or without one if it had none"
         )
+    return Place(number, said, None, unanswered.seq)
 
 
 def check_limits(store: RunStore, run_id: str, said: Said, settings: ToolSettings) -> None:
