@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 from collections.abc import AsyncIterator
@@ -100,6 +101,67 @@ async def test_orphaned_calls_and_results(name: str) -> None:
             played = await play(name, Case(server.url, buffer, book, saved=history))
     assert player.refused == []
     assert played.answer == book.answer
+
+
+@pytest.mark.extra
+async def test_langchain_without_an_event_loop() -> None:
+    from tests.integrations.in_langchain import play_sync
+
+    player = Player(book := Book(60), WINDOW)
+    with serving(player) as server:
+        async with opened(server.url) as buffer:
+            answer = await asyncio.to_thread(play_sync, Case(server.url, buffer, book))
+    assert player.refused == []
+    assert answer == book.answer
+    assert player.summaries > 2
+
+
+@pytest.mark.extra
+async def test_pictures_come_through_pydantic_ai() -> None:
+    from pydantic_ai import Agent, BinaryContent, UsageLimits
+    from pydantic_ai.messages import (
+        ModelMessage,
+        ModelRequest,
+        ModelResponse,
+        TextPart,
+        ToolCallPart,
+        UserPromptPart,
+    )
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    from memagent import ScriptedModel
+    from memagent.integrations.pydantic_ai import process_history
+
+    picture, seen = BinaryContent(b"png" * 5000, media_type="image/png"), list[int]()
+
+    def look(messages: list[ModelMessage], info: AgentInfo) -> Any:
+        first = messages[0]
+        assert isinstance(first, ModelRequest)
+        shown = [p.content for p in first.parts if isinstance(p, UserPromptPart)]
+        parts = [part for content in shown for part in content]
+        assert [p.data for p in parts if isinstance(p, BinaryContent)] == [picture.data]
+        seen.append(len(messages))
+        step = len(seen)
+        return ModelResponse(
+            [TextPart("done")] if step == 60 else [ToolCallPart("read", {"page": step})]
+        )
+
+    writer = ScriptedModel(lambda request: "<summary>seen</summary>", window=9000)
+    async with SummaryBuffer(writer, working_context=9000, max_summaries=99) as buffer:
+        agent = Agent(FunctionModel(look), capabilities=[process_history(buffer)])
+
+        @agent.tool_plain
+        def read(page: int) -> str:
+            """Read a page."""
+            return f"page {page} " * 30
+
+        result = await agent.run(
+            ["What is this?", picture], usage_limits=UsageLimits(request_limit=None)
+        )
+        assert buffer.summaries > 2
+    assert result.output == "done"
+    assert max(seen) < 40
+    assert all("data" not in str(m.extra) for r in writer.requests for m in r.messages)
 
 
 def test_the_server_refuses_what_it_should() -> None:
