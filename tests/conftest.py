@@ -10,7 +10,7 @@ import pytest
 from blockbuster import BlockBuster
 from hypothesis import settings
 
-from memagent import threads
+from memagent import RunStore, threads
 
 # Here, because pytest takes options only from plugins that it knows before it collects.
 pytest_plugins = ["tests.engines.fixtures"]
@@ -31,6 +31,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 SETTINGS_PREFIXES = ("MEMAGENT_", "OPENAI_")
 PROXIES = {"ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RunStore]:
+    """A store in a file of its own, closed at the end."""
+    store = RunStore(tmp_path / "runs.sqlite")
+    yield store
+    store.close()
 
 
 @pytest.fixture(autouse=True)

@@ -75,6 +75,18 @@ def test_texts_are_plain_english() -> None:
     assert not found, "\n".join(found)
 
 
+def test_no_word_stands_twice() -> None:
+    twice = re.compile(r"(?<![\w-])([A-Za-z]+)(?:(?: +|\n *)\1)+(?![\w-])")
+    prose = [(where, text) for where, text in _strings() if text.count(" ") > 4]
+    found = [
+        f"{where}: {match[0]!r}"
+        for where, text in prose
+        for match in twice.finditer(text)
+        if match[1] not in ("had", "that")
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_phrases_of_a_translator_are_found() -> None:
     for text in (
         "0 is no number of tokens",

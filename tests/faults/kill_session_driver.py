@@ -6,14 +6,13 @@ Prints one JSON object a process: what it sent and ran, and what was committed w
 
 import json
 import os
-import random
 import re
-import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
-from tests.faults.kill_tools_driver import committed, lines, wait_for
+from tests.faults.kill_tools_driver import kill
 from tests.session.adding import PROMPTS, Reply, StrictModel
 
 from memagent import ChatRequest, ToolAgent, ToolCall, ToolContext, tool
@@ -97,31 +96,8 @@ def converse(folder: Path, store: str, early: float | None) -> None:
 
 def main() -> None:
     folder, seed, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    early = float(sys.argv[4]) or None
-    draw = random.Random(seed)
-    child = os.fork()
-    if child == 0:
-        converse(folder, "unbroken.sqlite", early)
-    os.waitpid(child, 0)
-    total = len(lines(folder, "unbroken.sqlite"))
-    places = sorted(draw.randrange(1, total) for _ in range(kills))
-    processes = []
-    for attempt in range(kills + 1):
-        before, known = len(lines(folder, "killed.sqlite")), committed(folder, "killed.sqlite")
-        child = os.fork()
-        if child == 0:
-            converse(folder, "killed.sqlite", early)
-        if attempt < kills:
-            if attempt % 5 == 4:
-                time.sleep(draw.uniform(0.0, 0.2))
-            else:
-                wait_for(folder, "killed.sqlite", max(places[attempt], before + 1), child)
-                time.sleep(draw.uniform(0.0, 0.006))
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        did = lines(folder, "killed.sqlite")[before:]
-        processes.append({"killed": os.WIFSIGNALED(status), "committed": known, "did": did})
-    print(json.dumps(processes))
+    run = partial(converse, folder, early=float(sys.argv[4]) or None)
+    print(json.dumps(kill(folder, seed, kills, run)))
 
 
 if __name__ == "__main__":

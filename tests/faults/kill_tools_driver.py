@@ -11,7 +11,9 @@ import signal
 import sqlite3
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from tests.session.adding import PROMPTS, TASK, Reply, StrictModel, adder, adding_tools
@@ -98,23 +100,34 @@ def wait_for(folder: Path, store: str, lines_wanted: int, child: int) -> None:
         time.sleep(0.001)
 
 
-def main() -> None:
-    folder, seed, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    early, idempotent = float(sys.argv[4]) or None, sys.argv[5] == "yes"
+def kill(
+    folder: Path, seed: int, kills: int, run: Callable[[str], None]
+) -> list[dict[str, object]]:
+    """Runs once unbroken, then again and again in children that are killed.
+
+    Args:
+        folder: where the stores are.
+        seed: of the instants.
+        kills: how many children are killed.
+        run: does the work in the store of that name, and ends the process.
+
+    Returns:
+        For each child whether it was killed, what it did, and what was committed before.
+    """
     draw = random.Random(seed)
     child = os.fork()
     if child == 0:
-        session(folder, "unbroken.sqlite", early, idempotent=idempotent)
+        run("unbroken.sqlite")
     os.waitpid(child, 0)
     total = len(lines(folder, "unbroken.sqlite"))
     # Most kills are spread over what the run does, some hit a session while it starts or replays.
     places = sorted(draw.randrange(1, total) for _ in range(kills))
-    sessions = []
+    processes: list[dict[str, object]] = []
     for attempt in range(kills + 1):
         before, known = len(lines(folder, "killed.sqlite")), committed(folder, "killed.sqlite")
         child = os.fork()
         if child == 0:
-            session(folder, "killed.sqlite", early, idempotent=idempotent)
+            run("killed.sqlite")
         if attempt < kills:
             if attempt % 5 == 4:
                 time.sleep(draw.uniform(0.0, 0.2))
@@ -123,14 +136,16 @@ def main() -> None:
                 time.sleep(draw.uniform(0.0, 0.006))
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-        sessions.append(
-            {
-                "killed": os.WIFSIGNALED(status),
-                "committed": known,
-                "did": lines(folder, "killed.sqlite")[before:],
-            }
-        )
-    print(json.dumps(sessions))
+        did = lines(folder, "killed.sqlite")[before:]
+        processes.append({"killed": os.WIFSIGNALED(status), "committed": known, "did": did})
+    return processes
+
+
+def main() -> None:
+    folder, seed, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    early, idempotent = float(sys.argv[4]) or None, sys.argv[5] == "yes"
+    run = partial(session, folder, early=early, idempotent=idempotent)
+    print(json.dumps(kill(folder, seed, kills, run)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,6 @@ def hashing(request: ChatRequest) -> str:
 def unseeded(request: ChatRequest) -> str:
     """The same, whatever the seed."""
     return hashing(request.model_copy(update={"seed": None}))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[RunStore]:
-    store = RunStore(tmp_path / "runs.sqlite")
-    yield store
-    store.close()
 
 
 @pytest.fixture

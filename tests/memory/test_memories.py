@@ -1,8 +1,5 @@
 """Many questions: prompts that begin with the chunk, and finished runs that are asked again from their memories."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from memagent import ChatRequest, Limits, MemoryAgent, RunStore, ScriptedModel, ToolAgent
@@ -20,13 +17,6 @@ def note(request: ChatRequest) -> str:
 def wait() -> str:
     """Waits."""
     return "waited"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[RunStore]:
-    store = RunStore(tmp_path / "runs.sqlite")
-    yield store
-    store.close()
 
 
 def agent(

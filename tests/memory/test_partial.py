@@ -1,7 +1,6 @@
 """Limits(answer=True): a reading that a limit stops answers from the memory so far, and still resumes."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,13 +19,6 @@ from memagent.events import Event
 
 TEXT = "".join(f"Line {number} tells of the number {number * number}.\n" for number in range(120))
 QUESTIONS = ["Which?", "Whose?", "Where?"]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[RunStore]:
-    store = RunStore(tmp_path / "runs.sqlite")
-    yield store
-    store.close()
 
 
 def told(request: ChatRequest) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -48,13 +48,6 @@ def calls(*arguments: str, name: str = "look") -> tuple[ToolCall, ...]:
     return tuple(
         ToolCall(id=f"c{place}", name=name, arguments=text) for place, text in enumerate(arguments)
     )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[RunStore]:
-    store = RunStore(tmp_path / "runs.sqlite")
-    yield store
-    store.close()
 
 
 def played(

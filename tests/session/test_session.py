@@ -3,7 +3,7 @@
 import asyncio
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -46,13 +46,6 @@ def look(item: int = 0) -> str:
 
 def call(item: int = 0, name: str = "look", place: int = 0) -> ToolCall:
     return ToolCall(id=f"c{item}x{place}", name=name, arguments=f'{{"item": {item}}}')
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[RunStore]:
-    store = RunStore(tmp_path / "runs.sqlite")
-    yield store
-    store.close()
 
 
 def agent_of(
@@ -376,7 +369,7 @@ def said(number: int) -> str:
 
 @pytest.mark.parametrize("early", [None, 0.7])
 def test_recent_messages_stay_word_for_word_through_many_summaries(
-    tmp_path: Path, early: float | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early: float | None
 ) -> None:
     store = RunStore(tmp_path / "runs.sqlite")
 
@@ -389,7 +382,7 @@ def test_recent_messages_stay_word_for_word_through_many_summaries(
             kept.append((session.current, text_of(request)))
         return await complete(request)
 
-    model.complete = watched  # type: ignore[method-assign]
+    monkeypatch.setattr(model, "complete", watched)
 
     class Sending(Session):
         current = ""
@@ -446,7 +439,9 @@ def test_a_message_that_would_not_stay_whole_is_refused(store: RunStore) -> None
 # --- saved states
 
 
-def test_a_long_session_starts_from_its_last_saved_state(store: RunStore) -> None:
+def test_a_long_session_starts_from_its_last_saved_state(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[str] = []
     effect = store.effect
 
@@ -477,7 +472,7 @@ def test_a_long_session_starts_from_its_last_saved_state(store: RunStore) -> Non
     assert all(later - earlier < 80 for earlier, later in pairwise(states))
     begun: list[str] = []
     begin = store.begin
-    store.begin = lambda run, key: begun.append(key) or begin(run, key)  # type: ignore[method-assign]
+    monkeypatch.setattr(store, "begin", lambda run, key: begun.append(key) or begin(run, key))
     ran.append(-1)
     session.send("Third?")
     replayed = [key for key in begun if key.startswith("act-") and int(key[4:]) < 200]

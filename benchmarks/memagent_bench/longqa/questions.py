@@ -157,7 +157,7 @@ class QuestionTask(FittedTask):
         return np.append(chosen, others[most + best])
 
     def _others(self, question: Question, index: int, limit: int) -> Order:
-        """Documents that are not gold, those to be taken first first; enough of them for the limit where repeated."""
+        """Documents that are not gold, in the order of use; where they repeat, as many as the limit needs."""
         rng = self._rng("others", index)
         left_out = np.zeros(len(self._documents), dtype=bool)
         left_out[list(question.needed)] = True

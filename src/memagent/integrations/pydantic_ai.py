@@ -104,9 +104,8 @@ def _read(
                 system.append(part)
             elif (fields := _read_part(part)) is not None:
                 read.append((fields, replace(message, parts=[part])))
-            elif read and isinstance(
-                read[-1][1], ModelRequest
-            ):  # goes where the one before it goes
+            elif read and isinstance(read[-1][1], ModelRequest):
+                # It goes where the one before it goes.
                 fields, piece = read[-1]
                 read[-1] = fields, replace(message, parts=[*piece.parts, part])
     return system, read

@@ -220,7 +220,7 @@ class Server:
     def ask(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, JsonValue]:
         """Sends a request other than chat to a path from the server's root: a POST with `body`, or a GET. Blocks.
 
-        A A `ModelNotFound` means that there is no such path.
+        A `ModelNotFound` means that there is no such path.
         """
         try:
             reply = self._ask(path, body, object)

@@ -40,7 +40,7 @@ class Wording(Leaf):
 
         Raises:
             PromptSetError: there is no such set, or it has invalid TOML, missing fields, or a template that does not
-                show show each field exactly once.
+                show each field exactly once.
         """
         if isinstance(spec, cls):
             return cls.parse(spec.source.encode(), name=spec.name)

@@ -25,9 +25,8 @@ class Output:
     """
 
     def __init__(self, model: type[BaseModel]) -> None:
-        if not isinstance(
-            cast("object", model), type(BaseModel)
-        ):  # not everybody has a type checker
+        # Not everybody has a type checker.
+        if not isinstance(cast("object", model), type(BaseModel)):
             raise ConfigError(
                 f"output_type must be a pydantic model (a class derived from BaseModel), got {quote(model)}"
             )

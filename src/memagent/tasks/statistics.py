@@ -1,7 +1,7 @@
 """Means of scores (in [0, 1]) and amounts, with two-sided 95% intervals.
 
 Most functions take *strata*, one sequence of values per task. The mean over strata is unweighted, as in RULER: each
-task task task counts the same, however many samples it has. numpy and scipy come with the extras `bench` and `train`.
+task counts the same, however many samples it has. numpy and scipy come with the extras `bench` and `train`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ FIRST_SHARE = 0.65
 """A chunk's window is nearly always cut after this share of it, so up to there one part will do."""
 STEP_SHARE, STEP_CHARS = 1 / 48, 128
 """Length of the later parts, the larger of the two: the part that is cut is tokenised twice, and shorter ones
-would would would cost as much in calls."""
+would cost as much in calls."""
 
 
 class MeasuredText:

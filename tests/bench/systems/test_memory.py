@@ -1,8 +1,5 @@
 """The memory agent as a system: its gates, what it keeps, what it predicts."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from tests.bench.systems.benches import haystack, sample, scripted, setting
 
@@ -13,13 +10,6 @@ from memagent_bench.systems.base import Status
 from memagent_bench.systems.registry import open_system
 
 AGENTS = ("memory", "memory-gate")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[RunStore]:
-    store = RunStore(tmp_path / "runs.sqlite")
-    yield store
-    store.close()
 
 
 class Killed(BaseException):

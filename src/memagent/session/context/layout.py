@@ -271,9 +271,8 @@ class Layout:
 
     def _count_whole(self, messages: Sequence[Message], thinking: bool | None = None) -> int:
         whole = self.counter.count_messages(messages, thinking=thinking, tools=self.tools)
-        exact = getattr(
-            self.counter, "exact", True
-        )  # but templates write an image as a word, or not at all
+        # An exact counter too: templates write an image as a word, or not at all.
+        exact = getattr(self.counter, "exact", True)
         media = sum(split_media(m.extra)[1] for m in messages if m.extra) if exact else 0
         return whole + media * MEDIA_ALLOWANCE
 
