@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from memagent.errors import RunMismatch, RunNotFound
 from memagent.events import Event, event_adapter
 from memagent.messages import Usage
@@ -116,9 +118,8 @@ class RunStore:
 
     def set_status(self, run_id: str, *, at_work: bool) -> None:
         """Marks a run as `running` or, without a worker, as `finished` or `stopped`."""
-        status = (
-            "'running'" if at_work else f"CASE WHEN {_ANSWERED} THEN 'finished' ELSE 'stopped' END"
-        )
+        at_rest = f"CASE WHEN {_ANSWERED} THEN 'finished' ELSE 'stopped' END"
+        status = "'running'" if at_work else at_rest
         with self._db.write() as db:
             db.execute(
                 f"UPDATE runs SET status = {status}, updated = ? WHERE id = ?",
@@ -215,12 +216,10 @@ class RunStore:
         with self._db.write() as db:
             if self.effect(run_id, key) is not None:
                 return []
-            # Most scripts aren't ASCII, and an escape takes six bytes. SQLite rejects unescaped lone surrogates.
-            raw = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
             db.execute(
                 "INSERT INTO effects (run, kind, number, sent, committed, usage, body) VALUES (?,?,?,1,?,?,?) ON "
                 "CONFLICT DO UPDATE SET committed = excluded.committed, usage = excluded.usage, body = excluded.body",
-                (*place, time.time(), _add_usage(db, place, usage), raw.decode()),
+                (*place, time.time(), _add_usage(db, place, usage), _dump(body)),
             )
             return _log(db, run_id, events)
 
@@ -320,6 +319,14 @@ def _record(row: tuple[Any, ...]) -> RunRecord:
     return RunRecord(run_id, created, updated, status, *map(json.loads, parts))
 
 
+def _dump(body: dict[str, Any]) -> str:
+    """As JSON in UTF-8: most scripts aren't ASCII, and an escape takes six bytes."""
+    try:
+        return to_json(body).decode()
+    except PydanticSerializationError:  # lone surrogates, which SQLite rejects unescaped
+        return json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace").decode()
+
+
 def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[Event]:
     """Appends events to the run's log; returns them with their positions in it."""
     last = "SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?"
@@ -327,8 +334,8 @@ def _log(db: sqlite3.Connection, run_id: str, events: Sequence[Event]) -> list[E
     numbered: list[Event] = []
     for place, event in enumerate(events, start=seq + 1):
         numbered.append(event.model_copy(update={"seq": place}))
-        row = (run_id, place, numbered[-1].model_dump_json())
-        db.execute("INSERT INTO events VALUES (?,?,?)", row)
+        body = numbered[-1].model_dump_json()
+        db.execute("INSERT INTO events VALUES (?,?,?)", (run_id, place, body))
     return numbered
 
 
