@@ -17,7 +17,7 @@ CONSTRAINTS_EXTRA := constraints/extra.txt
 VENV_EXTRA := .venv-extra
 EXTRA := $(VENV_EXTRA)/bin
 STAMP_EXTRA := $(VENV_EXTRA)/.installed
-FRAMEWORKS := dev,langchain,openai-agents,peers,pydantic-ai
+FRAMEWORKS := dev,langchain,openai-agents,peers,pydantic-ai,ray
 NANO := PYTHONPATH=experiments:benchmarks $(TRAIN)/python -m memagent_nano
 SOURCES := src tests $(wildcard benchmarks examples experiments)
 

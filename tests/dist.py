@@ -52,6 +52,7 @@ IMPORTS = {
     "openai-agents": "memagent.integrations.openai_agents",
     "peers": "memagent_bench.systems.langchain_refine, memagent_bench.systems.llamaindex_refine",
     "pydantic-ai": "memagent.integrations.pydantic_ai",
+    "ray": "memagent.integrations.ray, ray.data",
     "tiktoken": "tiktoken",
     "train": "memagent_train.cli, memagent_train.trainer, memagent_bench.cli",
     "transformers": "memagent.models.transformers.model",
@@ -229,7 +230,7 @@ def try_extra(extra: str, wheel: Path, scratch: Path) -> str:
     """Installs the wheel with an extra, uses it, and imports what the extra is for. Returns a line about it."""
     start = time.monotonic()
     heavy = extra in ("train", "transformers")
-    other = extra in ("langchain", "openai-agents", "peers", "pydantic-ai")
+    other = extra in ("langchain", "openai-agents", "peers", "pydantic-ai", "ray")
     name = "train" if heavy else "extra" if other else "dev"
     constraints = ROOT / "constraints" / f"{name}.txt"
     place = scratch / extra

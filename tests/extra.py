@@ -19,6 +19,7 @@ FRAMEWORKS = (
     "llama-index-core",
     "openai-agents",
     "pydantic-ai-slim",
+    "ray",
 )
 
 

@@ -55,7 +55,12 @@ FENCE = re.compile(
 URL = re.compile(r"https?://[\w.-]+(?::\d+)?/v1\b")
 RUNS = re.compile(r"^memagent(-bench|-train)? |\| memagent |^make demo$|^cp ")
 NEEDS = re.compile(r"^from memagent\.integrations\.(\w+)", re.MULTILINE)
-FRAMEWORKS = {"langchain": "langchain", "openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
+FRAMEWORKS = {
+    "langchain": "langchain",
+    "openai_agents": "agents",
+    "pydantic_ai": "pydantic_ai",
+    "ray": "ray",
+}
 SMOL = re.compile(r"^\$ memagent .*\bsmol\b", re.MULTILINE)
 EXPORT = re.compile(r"^export (\w+)=(\S+)$")
 SECONDS = 120
@@ -176,12 +181,15 @@ def make_policy(folder: Path) -> None:
 
 @pytest.mark.extra
 @pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore")  # theirs
+@pytest.mark.parametrize("name", ["tools", "read"])
 def test_the_frameworks_examples_run(
-    folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
+    name: str, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = ROOT / "docs" / "tools.md"
+    page = ROOT / "docs" / f"{name}.md"
     found = [n for block in blocks_of(page) for n in NEEDS.findall(block.text)]
-    assert found == [n for n in FRAMEWORKS if importlib.util.find_spec(FRAMEWORKS[n])]
+    assert found
+    assert all(importlib.util.find_spec(FRAMEWORKS[n]) for n in found)
     test_examples_do_what_the_page_says(page, folder, url, monkeypatch)
 
 

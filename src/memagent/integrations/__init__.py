@@ -1,1 +1,1 @@
-"""`SummaryBuffer` in other people's agent loops; each module needs the extra of its name."""
+"""memagent inside other frameworks; each module needs the extra of its name."""

@@ -1,0 +1,113 @@
+"""Documents read by Ray Data: on two local nodes, one of which is killed midway; and the class without Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blockbuster import BlockBuster
+
+from memagent import RunStore
+from memagent.errors import ConfigError, RunBusy
+from memagent.integrations.ray import DocumentReader
+
+QUESTION = "What is the code of the gate?"
+DOCUMENTS = 40
+
+
+def write(folder: Path, count: int) -> list[str]:
+    """Files of about 60 chunks, each with one code."""
+    filler = "The sky over the harbour was grey. " * 600
+    for number in range(count):
+        text = f"{filler}The code of the gate is {1000 + number}. {filler}"
+        (folder / f"{number}.txt").write_text(text)
+    return [str(folder / f"{number}.txt") for number in range(count)]
+
+
+def read(store: Path) -> DocumentReader:
+    return DocumentReader("extractive", QUESTION, window=2048, store=store)
+
+
+def test_a_batch_gets_its_answers(tmp_path: Path) -> None:
+    paths = write(tmp_path, 3)
+    found = read(tmp_path / "runs.sqlite")({"path": paths, "owner": ["a", "b", "c"]})
+    assert found["owner"] == ["a", "b", "c"]
+    assert found["answer"] == [f"The code of the gate is {code}." for code in (1000, 1001, 1002)]
+    assert found["detail"] == ["", "", ""]
+    texts = [Path(path).read_text() for path in paths]
+    assert read(tmp_path / "other.sqlite")({"text": texts})["answer"] == found["answer"]
+
+
+def test_a_missing_file_is_a_row(tmp_path: Path) -> None:
+    found = read(tmp_path / "runs.sqlite")(
+        {"path": [*write(tmp_path, 1), str(tmp_path / "none.txt")]}
+    )
+    assert found["answer"] == ["The code of the gate is 1000.", None]
+    assert "none.txt" in found["detail"][1]
+    assert found["calls"][1] == 0
+
+
+def test_other_columns_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no column 'path' or 'text', only \['body'\]"):
+        read(tmp_path / "runs.sqlite")({"body": ["a"]})
+
+
+def test_a_document_in_use_fails_the_batch(tmp_path: Path) -> None:
+    """Ray tries it again; as a row, it would stay without an answer."""
+    store, paths = tmp_path / "runs.sqlite", write(tmp_path, 1)
+    (run_id,) = read(store)({"path": paths})["run_id"]
+    with RunStore(store).hold(run_id), pytest.raises(RunBusy):
+        read(store)({"path": paths})
+
+
+@pytest.fixture
+def cluster(blockbuster: BlockBuster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head that only drives, and two nodes that work."""
+    blockbuster.deactivate()
+    monkeypatch.setenv("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+    from ray.cluster_utils import Cluster
+
+    room = {"object_store_memory": 100_000_000}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **room})
+    cluster.add_node(num_cpus=2, **room)
+    ray.init(address=cluster.address, log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.mark.extra
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_a_node_is_killed_midway(cluster: Any, tmp_path: Path) -> None:
+    import ray.data
+
+    paths, store = write(tmp_path, DOCUMENTS), tmp_path / "runs.sqlite"
+    answers = (
+        ray.data.from_items([{"path": path} for path in paths])
+        .repartition(DOCUMENTS // 2)
+        .map_batches(
+            DocumentReader,
+            fn_constructor_args=("extractive", QUESTION),
+            fn_constructor_kwargs={"window": 2048, "store": str(store)},
+            batch_size=2,
+            concurrency=(1, 3),
+        )
+    )
+    rows: list[dict[str, Any]] = []
+    for row in answers.iter_rows():
+        rows.append(row)
+        if len(rows) == 6:
+            cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+    assert sorted(row["path"] for row in rows) == sorted(paths)
+    for row in rows:
+        assert row["answer"] == f"The code of the gate is {1000 + int(Path(row['path']).stem)}."
+    runs = RunStore(store)
+    assert [run.status for run in runs.runs()] == ["finished"] * DOCUMENTS
+    # The nodes are on one machine: what a killed worker had read isn't read again, but for its calls in flight.
+    again = sum(runs.usage(run.id).retries for run in runs.runs())
+    assert again <= 3 * 2
