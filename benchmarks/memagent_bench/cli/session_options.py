@@ -36,7 +36,43 @@ def _what(metavar: str, text: str) -> typer.models.OptionInfo:
 class Sessions(Served):
     """The options of `sessions`."""
 
-    games: Annotated[str, _what("all|G,G,...", "Which games.")] = "all"
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Tasks that others made, from --data, in place of games: codegym.",
+            rich_help_panel=WHAT,
+            show_default=False,
+        ),
+    ] = None
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The suite's data, which you fetched.",
+            rich_help_panel=WHAT,
+            show_default=False,
+        ),
+    ] = None
+    tasks: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="With --suite: the first N tasks.", rich_help_panel=WHAT
+        ),
+    ] = 100
+    steps: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="With --suite: maximum steps per task.", rich_help_panel=WHAT
+        ),
+    ] = 100
+    accept_licence: Annotated[
+        bool,
+        typer.Option(
+            "--accept-licence", help="Accept the licence of the suite's data.", rich_help_panel=WHAT
+        ),
+    ] = False
+    games: Annotated[str, _what("all|G,G,...", "Which games; with --suite, which tasks.")] = "all"
     difficulty: Annotated[
         str, _what("N,N,...", "Approximate steps that a game needs: 10 to 10,000.")
     ] = "30,100,300"

@@ -18,6 +18,10 @@ from memagent_bench.cli.measure import Going
 from memagent_bench.cli.session_options import Sessions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memagent_bench.outside.grid import TaskGrid
+    from memagent_bench.sessions.arms import Arm
     from memagent_bench.sessions.bench import SessionBench
     from memagent_bench.sessions.record import SessionRecord
 
@@ -122,16 +126,18 @@ def bench_of(given: Sessions) -> SessionBench:
     from memagent_bench.sessions.grid import Grid
     from memagent_bench.suites import several_of
 
-    grid = Grid(
+    ways = arms(
+        several_of(given.systems, ABOUT, "system"),
+        working_contexts=_numbers(given.working_context, "--working-context"),
+        summaries=_numbers(given.summaries, "--summaries"),
+        kept=given.keep,
+    )
+    seeds = range(given.seed, given.seed + given.samples)
+    grid = _tasks_of(given, ways, seeds) or Grid(
         games=several_of(given.games, names(), "game"),
         difficulties=_numbers(given.difficulty, "--difficulty"),
-        seeds=range(given.seed, given.seed + given.samples),
-        arms=arms(
-            several_of(given.systems, ABOUT, "system"),
-            working_contexts=_numbers(given.working_context, "--working-context"),
-            summaries=_numbers(given.summaries, "--summaries"),
-            kept=given.keep,
-        ),
+        seeds=seeds,
+        arms=ways,
     )
     model = None
     if given.model is not None:
@@ -145,6 +151,29 @@ def bench_of(given: Sessions) -> SessionBench:
         window=given.window,
         tokenizer=given.tokenizer if model is None else None,
         concurrency=given.concurrency or (1 if model is None else 8),
+    )
+
+
+def _tasks_of(given: Sessions, ways: Sequence[Arm], seeds: Sequence[int]) -> TaskGrid | None:
+    """The tasks of a suite that others made; None where games are wanted.
+
+    Raises:
+        ConfigError: an option is wrong, or the suite's licence isn't accepted.
+    """
+    from memagent.errors import ConfigError
+
+    if given.suite is None:
+        return None
+    from memagent_bench.outside.grid import TaskGrid
+    from memagent_bench.outside.suites import suite_of
+
+    suite = suite_of(given.suite, accepted=given.accept_licence)
+    if given.data is None:
+        raise ConfigError(f"--suite {suite.name} needs --data DIR: the folder with its data")
+    if suite.licence:
+        say("licence:", suite.licence, style="yellow")
+    return TaskGrid(
+        suite, given.data, ways, seeds, given.steps, given.tasks, given.out, given.games
     )
 
 

@@ -96,8 +96,8 @@ class Sandbox:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(WALLS), self._root.name],
-                stdin=theirs,
-                stdout=theirs,
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
                 stderr=subprocess.DEVNULL,
                 env={},
                 start_new_session=True,
@@ -201,7 +201,7 @@ def _settings(source: str, limits: Limits) -> str:
     return json.dumps(
         {
             "source": source,
-            "read": [path for path in (*SYSTEM, *prefixes) if os.path.exists(path)],
+            "read": [path for path in (*SYSTEM, *prefixes) if Path(path).exists()],
             "python": str(python),
             "scratch": limits.scratch,
             "limits": {

@@ -41,7 +41,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 class Attributes(ctypes.Structure):
     """`struct mount_attr`."""
 
-    _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user")]  # noqa: RUF012
+    _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user")]
 
 
 def check(result: int, what: str) -> None:
@@ -109,12 +109,12 @@ def build_root(root: str, settings: dict[str, Any]) -> None:
     mount("none", "/", None, RECURSIVE | PRIVATE)
     mount("tmpfs", root, "tmpfs", NO_SUID | NO_DEVICES, "size=16m,mode=755")
     for path in settings["read"]:
-        inside = Path(root + path)
+        outside, inside = Path(path), Path(root + path)
         inside.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.islink(path):
-            inside.symlink_to(os.readlink(path))
-        elif not os.path.exists(inside):
-            inside.mkdir() if os.path.isdir(path) else inside.touch()
+        if outside.is_symlink():
+            inside.symlink_to(outside.readlink())
+        elif not inside.exists():
+            inside.mkdir() if outside.is_dir() else inside.touch()
             mount(path, str(inside), None, BIND | RECURSIVE)
             forbid_writes(str(inside), below=True)
     for path in DEVICES:
@@ -122,7 +122,7 @@ def build_root(root: str, settings: dict[str, Any]) -> None:
         inside.parent.mkdir(exist_ok=True)
         inside.touch()
         mount(path, str(inside), None, BIND)
-    os.mkdir(root + SCRATCH)
+    Path(root + SCRATCH).mkdir()
     mount(
         "tmpfs",
         root + SCRATCH,
@@ -131,7 +131,7 @@ def build_root(root: str, settings: dict[str, Any]) -> None:
         f"size={settings['scratch']},mode=1777",
     )
     Path(root, "program.py").write_text(settings["source"])
-    os.mkdir(root + "/proc")
+    Path(root, "proc").mkdir()
 
 
 def move_in(root: str) -> None:

@@ -20,13 +20,12 @@ from memagent.terminal import shorten
 from memagent.threads import in_thread
 from memagent.tools import Environment
 from memagent_bench.folder import bind_folder
-from memagent_bench.games import expert, make
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.records import RecordFile
 from memagent_bench.runner import FATAL, IN_A_ROW
 from memagent_bench.sessions.counter import ChatCounter
 from memagent_bench.sessions.expert import ExpertOver
-from memagent_bench.sessions.grid import Grid, Job
+from memagent_bench.sessions.grid import Job, Plan
 from memagent_bench.sessions.origin import Player, binding_of, origin_of
 from memagent_bench.sessions.play import play
 from memagent_bench.sessions.record import SESSIONS, Origin, Reason, SessionRecord, read_sessions
@@ -44,7 +43,7 @@ Tell = Callable[[SessionRecord, int, int], None]
 class SessionBench:
     """Sessions as requested."""
 
-    grid: Grid
+    grid: Plan
     out: Path
     model: ChatModel | None = None
     """None: prompts are counted, and no server is needed."""
@@ -97,7 +96,7 @@ class SessionBench:
         paid, prompts = await in_thread(
             lambda: (self.choose_model(), self.prompts)
         )  # they read files
-        origin = await origin_of(paid, self.player, self.protocol, prompts)
+        origin = await origin_of(paid, self.player, self.protocol, prompts, self.grid.name)
         held = bind_folder(self.out, binding_of(origin))
         await in_thread(held.__enter__)
         try:
@@ -149,42 +148,54 @@ class Playing:
 
     async def _play(self, job: Job) -> SessionRecord:
         """One session, from the deal to its record."""
-        bench = self._bench
-        environment: Environment = await in_thread(
-            make, job.game, seed=job.seed, difficulty=job.difficulty
-        )
-        paid = bench.choose_model()
-        if bench.player == "expert":
-            paid = ExpertOver(paid, expert(job.game), native=bench.protocol == "native")
-        tally = Tally(paid)
-        seat = Seat(environment, tally, bench.protocol, bench.prompts, job.max_steps, job.seed)
         started, begun = datetime.now(UTC), time.monotonic()
+        tally, dealt = Tally(self._bench.choose_model()), None
         try:
-            ended = await play(seat, job.arm)
+            try:
+                dealt = await in_thread(self._bench.grid.deal, job)
+                ended = await self._play_dealt(job, dealt.environment, tally)
+            except ConfigError as error:
+                ended = Ended(reason=Reason.BROKEN, detail=str(error))
+            environment = dealt and dealt.environment
+            answered = ended.reason is Reason.ANSWERED
+            record = SessionRecord(
+                **job._asdict(),
+                score=environment.verdict() if environment and answered else None,
+                status=ended.reason.status,
+                reason=ended.reason,
+                detail=shorten(ended.detail, DETAIL),
+                answer=ended.answer if answered else None,
+                steps=environment.steps if environment else 0,
+                summaries=ended.summaries,
+                usage=tally.usage,
+                largest_prompt=tally.largest,
+                seconds=time.monotonic() - begun,
+                started=started.isoformat(timespec="seconds"),
+                origin=self._origin,
+            )
+            if dealt is not None:
+                await in_thread(dealt.keep, record)
+            return record
+        finally:
+            if dealt is not None:
+                await in_thread(dealt.close)
+
+    async def _play_dealt(self, job: Job, environment: Environment, tally: Tally) -> Ended:
+        bench = self._bench
+        try:
+            if bench.player == "expert":
+                rules = await in_thread(bench.grid.expert, job)
+                tally.inner = ExpertOver(tally.inner, rules, native=bench.protocol == "native")
+            seat = Seat(environment, tally, bench.protocol, bench.prompts, job.max_steps, job.seed)
+            return await play(seat, job.arm)
         except FATAL:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a session raises, the others go on
-            ended = Ended(reason=Reason.ERROR, detail=f"{type(error).__name__}: {error}")
-        answered = ended.reason is Reason.ANSWERED
-        return SessionRecord(
-            **job._asdict(),
-            score=environment.verdict() if answered else None,
-            status=ended.reason.status,
-            reason=ended.reason,
-            detail=shorten(ended.detail, DETAIL),
-            answer=ended.answer if answered else None,
-            steps=environment.steps,
-            summaries=ended.summaries,
-            usage=tally.usage,
-            largest_prompt=tally.largest,
-            seconds=time.monotonic() - begun,
-            started=started.isoformat(timespec="seconds"),
-            origin=self._origin,
-        )
+            return Ended(reason=Reason.ERROR, detail=f"{type(error).__name__}: {error}")
 
     def _give_up(self, record: SessionRecord) -> None:
         """Ends the run where the model does nothing but fail."""
-        failed = record.status is Status.FAILED
+        failed = record.reason is Reason.ERROR
         self._failed_in_a_row = self._failed_in_a_row + 1 if failed else 0
         if self._failed_in_a_row >= IN_A_ROW:
             raise ModelError(

@@ -21,7 +21,11 @@ BINDING = ("player", "model", "counter", "window", "protocol", "prompts")
 
 
 async def origin_of(
-    model: ChatModel, player: Player, protocol: Protocol, prompts: SessionPrompts
+    model: ChatModel,
+    player: Player,
+    protocol: Protocol,
+    prompts: SessionPrompts,
+    suite: str | None = None,
 ) -> Origin:
     """What the records of this process say of their origin.
 
@@ -31,6 +35,7 @@ async def origin_of(
     commit, dirty = await in_thread(source_state, Path(__file__))
     return Origin(
         player=player,
+        suite=suite,
         model=model.name,
         server=await server_of(model),
         counter=(await model.counter()).name,
@@ -47,4 +52,9 @@ async def origin_of(
 
 def binding_of(origin: Origin) -> Binding:
     """What the records of one folder have in common."""
-    return {"suite": "sessions", **origin.model_dump(mode="json", include=set(BINDING))}
+    others = {} if origin.suite is None else {"tasks": origin.suite}
+    return {
+        "suite": "sessions",
+        **others,
+        **origin.model_dump(mode="json", include=set(BINDING)),
+    }

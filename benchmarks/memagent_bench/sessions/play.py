@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memagent.errors import ContextOverflow, WindowTooSmall
 from memagent.session.agent import ToolAgent
+from memagent.threads import in_thread
 from memagent_bench.sessions.arms import Arm
 from memagent_bench.sessions.history import play_history
 from memagent_bench.sessions.record import Reason
@@ -21,7 +22,7 @@ async def play(seat: Seat, arm: Arm) -> Ended:
     except (ContextOverflow, WindowTooSmall) as error:
         return Ended(reason=Reason.OVERFLOW, detail=str(error))
     if ended.answer is not None:
-        seat.environment.finish(ended.answer)
+        await in_thread(seat.environment.finish, ended.answer)
     return ended
 
 

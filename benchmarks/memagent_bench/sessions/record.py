@@ -28,13 +28,15 @@ class Reason(StrEnum):
     """A prompt was over the model's window, or a working context could not hold the prompt and one turn."""
     ERROR = "error"
     """The model failed, or the program: nothing that the system can be blamed for."""
+    BROKEN = "broken"
+    """The task could not be started: its data are damaged."""
 
     @property
     def status(self) -> Status:
         """What a record of it is: only what failed is tried again."""
         if self is Reason.ANSWERED:
             return Status.ANSWERED
-        return Status.FAILED if self is Reason.ERROR else Status.STOPPED
+        return Status.FAILED if self in (Reason.ERROR, Reason.BROKEN) else Status.STOPPED
 
 
 class Origin(Leaf):
@@ -42,6 +44,8 @@ class Origin(Leaf):
 
     player: str
     """`expert`: the model is paid and the game's expert plays; `model`: the model plays."""
+    suite: str | None = None
+    """Whose tasks they are; None for games."""
     model: str
     server: str | None
     """Engine, version and address without secrets; None without a server."""
@@ -63,8 +67,9 @@ class SessionRecord(Leaf):
     """One game, played one way."""
 
     game: str
+    """Or a task of a suite that others made, by its id."""
     difficulty: int
-    """Steps that the expert needs, about."""
+    """Steps that the expert needs, about; of a task that others made, the most that are allowed."""
     seed: int
     """Of the deal: the same seed is the same game for every system."""
     arm: Arm

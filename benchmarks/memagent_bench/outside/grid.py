@@ -1,0 +1,105 @@
+"""A grid of tasks that others made, for `memagent-bench sessions`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+
+from memagent_bench.games import Expert
+from memagent_bench.outside.base import BadData, Suite, Task, replay
+from memagent_bench.outside.sandbox import Limits, Sandbox
+from memagent_bench.sessions.arms import Arm
+from memagent_bench.sessions.grid import Dealt, Job
+from memagent_bench.suites import ALL, several_of
+
+
+class TaskJob(Job):
+    """A task, one way. Its difficulty is the number of steps that it may take."""
+
+    __slots__ = ()
+
+    @property
+    def max_steps(self) -> int:
+        """Most steps of it."""
+        return self.difficulty
+
+
+@dataclass(frozen=True)
+class TaskGrid:
+    """Every task, as often as there are seeds, each way."""
+
+    suite: Suite
+    data: Path
+    arms: Sequence[Arm]
+    seeds: Sequence[int]
+    steps: int
+    """Most steps of a session."""
+    first: int
+    """How many tasks of the data, from the first."""
+    out: Path
+    """Where results in the form of the suite's scorer go."""
+    names: str = ALL
+    """Comma-separated ids of tasks, or `all`."""
+
+    @property
+    def name(self) -> str:
+        """For the folder's settings."""
+        return self.suite.name
+
+    @cached_property
+    def tasks(self) -> dict[str, Task]:
+        """The tasks by id. Blocks.
+
+        Raises:
+            BadData: a file isn't of the suite's form.
+            ConfigError: there is no such task.
+        """
+        if not self.data.exists():
+            raise BadData(
+                f"there is no {str(self.data)!r}: give the folder that you fetched (--data)"
+            )
+        found = self.suite.tasks(self.data)
+        if self.names.strip() == ALL:
+            return {task.id: task for task in islice(found, self.first)}
+        every = {task.id: task for task in found}
+        return {name: every[name] for name in several_of(self.names, every, "task")}
+
+    def check(self) -> None:
+        """Reads the data, and builds a sandbox if the suite needs one. Blocks.
+
+        Raises:
+            ConfigError: the data are damaged, or there is no sandbox.
+        """
+        if not self.tasks:
+            raise BadData(f"{str(self.data)!r} has no tasks of {self.suite.name}")
+        if self.suite.runs_code:
+            Sandbox("", Limits(), f"a task of {self.suite.name}").close()
+
+    def jobs(self, done: Collection[object] = ()) -> Iterator[Job]:
+        """What is not done yet, all ways of one task together."""
+        for name in self.tasks:
+            for seed in self.seeds:
+                for arm in self.arms:
+                    job = TaskJob(name, self.steps, seed, arm)
+                    if tuple(job) not in done:
+                        yield job
+
+    def deal(self, job: Job) -> Dealt:
+        """Starts a job's task. Blocks."""
+        environment = self.tasks[job.game].open()
+        return Dealt(environment, partial(environment.export, self.out), environment.close)
+
+    def expert(self, job: Job) -> Expert:
+        """A player that follows the reference solution. Blocks.
+
+        Raises:
+            ConfigError: the data have none.
+        """
+        environment = self.tasks[job.game].open()
+        try:
+            return replay(environment.solve())
+        finally:
+            environment.close()
