@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from memagent.errors import ConfigError
 from memagent_bench.outside.base import Suite
+from memagent_bench.outside.browsecomp import BrowseCompPlus
 from memagent_bench.outside.codegym import CodeGym
 from memagent_bench.suites import one_of
 
-SUITES: dict[str, Suite] = {suite.name: suite for suite in (CodeGym(),)}
+SUITES: dict[str, Suite] = {suite.name: suite for suite in (CodeGym(), BrowseCompPlus())}
 
 
 def suite_of(name: str, *, accepted: bool) -> Suite:
