@@ -6,9 +6,10 @@ from memagent.errors import ConfigError
 from memagent_bench.outside.base import Suite
 from memagent_bench.outside.browsecomp import BrowseCompPlus
 from memagent_bench.outside.codegym import CodeGym
+from memagent_bench.outside.repair import Repair
 from memagent_bench.suites import one_of
 
-SUITES: dict[str, Suite] = {suite.name: suite for suite in (CodeGym(), BrowseCompPlus())}
+SUITES: dict[str, Suite] = {suite.name: suite for suite in (CodeGym(), BrowseCompPlus(), Repair())}
 
 
 def suite_of(name: str, *, accepted: bool) -> Suite:
