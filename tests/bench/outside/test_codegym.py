@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.bench.outside.cages import Open
 from tests.bench.outside.gyms import TALLY, task, write
+from tests.models.chat_server import Script, say
 from typer.testing import Result
 
 from memagent.errors import ConfigError, ToolError
@@ -216,3 +217,33 @@ def test_wrong_options_are_named(
     args = ("sessions", "--suite", "codegym", "--data", tmp_path, "--accept-licence")
     done = invoke(*args, *options, "--out", tmp_path / "out")
     assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
+
+
+def test_a_model_plays_over_the_openai_door(
+    invoke: Callable[..., Result], server: Script, tmp_path: Path
+) -> None:
+    write(tmp_path / "task.jsonl", task())
+    moves = [
+        ("Observe", {}),
+        ("Read", {"place": 0}),
+        ("Read", {"place": 1}),
+        ("Done", {"answer": 7}),
+    ]
+    for place, (name, arguments) in enumerate(moves):
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        called = [{"id": f"c{place}", "type": "function", "function": function}]
+        server.replies.append(say(None, tool_calls=called, finish="tool_calls"))
+    server.serve_models({"id": "x", "owned_by": "vllm", "max_model_len": 16384})
+    done = invoke(
+        *("sessions", "--suite", "codegym", "--data", tmp_path, "--accept-licence"),
+        *("--player", "model", "--model", "openai:x", "--base-url", server.url),
+        *("--tokenizer", "bytes", "--systems", "summary", "--summaries", "7"),
+        *("--working-context", "8000"),
+        *("--out", tmp_path / "out"),
+    )
+    assert done.exit_code == 0, done.output
+    (record,) = read_sessions(tmp_path / "out")
+    assert (record.score, record.steps, record.origin.player) == (1, 3, "model")
+    offered = [tool["function"]["name"] for tool in server.bodies[0]["tools"]]
+    assert {"Observe", "Read", "Add", "Done"} <= {*offered}
+    assert server.bodies[3]["messages"][-1]["content"] == "4"
