@@ -40,7 +40,7 @@ class Sessions(Served):
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Tasks that others made, from --data, in place of games: codegym, browsecomp-plus, repair.",
+            help="Tasks that others made, from --data, in place of games: codegym, browsecomp-plus, repair, bfcl.",
             rich_help_panel=WHAT,
             show_default=False,
         ),

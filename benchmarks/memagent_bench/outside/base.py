@@ -68,6 +68,10 @@ class TaskEnvironment(Environment):
     @abstractmethod
     def _judge(self, answer: str) -> float: ...
 
+    def follow(self) -> str | None:
+        """What the user says after an answer, of a task in several turns; None after the last. Doesn't block."""
+        return None
+
     @abstractmethod
     def solve(self) -> Solution:
         """The reference solution.

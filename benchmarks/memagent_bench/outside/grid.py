@@ -90,7 +90,8 @@ class TaskGrid:
     def deal(self, job: Job) -> Dealt:
         """Starts a job's task. Blocks."""
         environment = self.tasks[job.game].open()
-        return Dealt(environment, partial(environment.export, self.out), environment.close)
+        keep = partial(environment.export, self.out)
+        return Dealt(environment, environment.follow, keep, environment.close)
 
     def expert(self, job: Job) -> Expert:
         """A player that follows the reference solution. Blocks.

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,12 +78,13 @@ class Sandbox:
             writes to the error output is lost.
         limits: what it may use.
         what: names it in messages, such as the file that it comes from.
+        read: folders that it may read, beside the interpreter's.
 
     Raises:
         NoSandbox: this machine can't isolate it; the message says what is missing.
     """
 
-    def __init__(self, source: str, limits: Limits, what: str) -> None:
+    def __init__(self, source: str, limits: Limits, what: str, read: Sequence[Path] = ()) -> None:
         self.what, self._limits = what, limits
         self._mutex, self._buffer = threading.Lock(), bytearray()
         self._ended = ""
@@ -103,7 +105,7 @@ class Sandbox:
                 start_new_session=True,
             )
         try:
-            reply = self._exchange(_settings(source, limits), START)
+            reply = self._exchange(_settings(source, limits, read), START)
         except ToolError as error:
             reply = {"unavailable": str(error)}
         if "up" not in reply:
@@ -195,8 +197,10 @@ def _read(reply: bytes, what: str) -> dict[str, Any]:
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
-def _settings(source: str, limits: Limits) -> str:
-    prefixes = dict.fromkeys(os.path.realpath(path) for path in (sys.base_prefix, sys.prefix))
+def _settings(source: str, limits: Limits, read: Sequence[Path]) -> str:
+    prefixes = dict.fromkeys(
+        os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, *read)
+    )
     python = Path(os.path.realpath(sys.prefix), "bin", Path(sys.executable).name)
     return json.dumps(
         {

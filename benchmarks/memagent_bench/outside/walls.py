@@ -108,6 +108,15 @@ def build_root(root: str, settings: dict[str, Any]) -> None:
     """Fills an empty folder with what the program may read, and a scratch folder in memory."""
     mount("none", "/", None, RECURSIVE | PRIVATE)
     mount("tmpfs", root, "tmpfs", NO_SUID | NO_DEVICES, "size=16m,mode=755")
+    # First, since what may be read can lie in there.
+    Path(root + SCRATCH).mkdir()
+    mount(
+        "tmpfs",
+        root + SCRATCH,
+        "tmpfs",
+        NO_SUID | NO_DEVICES,
+        f"size={settings['scratch']},mode=1777",
+    )
     for path in settings["read"]:
         outside, inside = Path(path), Path(root + path)
         inside.parent.mkdir(parents=True, exist_ok=True)
@@ -122,14 +131,6 @@ def build_root(root: str, settings: dict[str, Any]) -> None:
         inside.parent.mkdir(exist_ok=True)
         inside.touch()
         mount(path, str(inside), None, BIND)
-    Path(root + SCRATCH).mkdir()
-    mount(
-        "tmpfs",
-        root + SCRATCH,
-        "tmpfs",
-        NO_SUID | NO_DEVICES,
-        f"size={settings['scratch']},mode=1777",
-    )
     Path(root, "program.py").write_text(settings["source"])
     Path(root, "proc").mkdir()
 

@@ -18,14 +18,13 @@ from memagent.prompts.session import SessionPrompts
 from memagent.session.plan import Protocol
 from memagent.terminal import shorten
 from memagent.threads import in_thread
-from memagent.tools import Environment
 from memagent_bench.folder import bind_folder
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.records import RecordFile
 from memagent_bench.runner import FATAL, IN_A_ROW
 from memagent_bench.sessions.counter import ChatCounter
 from memagent_bench.sessions.expert import ExpertOver
-from memagent_bench.sessions.grid import Job, Plan
+from memagent_bench.sessions.grid import Dealt, Job, Plan
 from memagent_bench.sessions.origin import Player, binding_of, origin_of
 from memagent_bench.sessions.play import play
 from memagent_bench.sessions.record import SESSIONS, Origin, Reason, SessionRecord, read_sessions
@@ -153,7 +152,7 @@ class Playing:
         try:
             try:
                 dealt = await in_thread(self._bench.grid.deal, job)
-                ended = await self._play_dealt(job, dealt.environment, tally)
+                ended = await self._play_dealt(job, dealt, tally)
             except ConfigError as error:
                 ended = Ended(reason=Reason.BROKEN, detail=str(error))
             environment = dealt and dealt.environment
@@ -180,13 +179,14 @@ class Playing:
             if dealt is not None:
                 await in_thread(dealt.close)
 
-    async def _play_dealt(self, job: Job, environment: Environment, tally: Tally) -> Ended:
+    async def _play_dealt(self, job: Job, dealt: Dealt, tally: Tally) -> Ended:
         bench = self._bench
         try:
             if bench.player == "expert":
                 rules = await in_thread(bench.grid.expert, job)
                 tally.inner = ExpertOver(tally.inner, rules, native=bench.protocol == "native")
-            seat = Seat(environment, tally, bench.protocol, bench.prompts, job.max_steps, job.seed)
+            settings = (bench.protocol, bench.prompts, job.max_steps, job.seed, dealt.follow)
+            seat = Seat(dealt.environment, tally, *settings)
             return await play(seat, job.arm)
         except FATAL:
             raise

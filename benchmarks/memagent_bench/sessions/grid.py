@@ -33,6 +33,8 @@ class Dealt(NamedTuple):
     """What is played, and what follows."""
 
     environment: Environment
+    follow: Callable[[], str | None] = lambda: None
+    """What the user says after an answer; None if that was the last one."""
     keep: Callable[[SessionRecord], None] = lambda _: None
     """Called with the record. Blocks."""
     close: Callable[[], None] = lambda: None

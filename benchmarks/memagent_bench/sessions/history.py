@@ -117,7 +117,15 @@ async def play_history(seat: Seat, arm: Arm) -> Ended:
             return Ended(reason=Reason.UNUSABLE_REPLY, detail=f"step {step}: {error}")
         text, calls, problem = reply.value
         if not calls and problem is None:
-            return Ended(answer=text)
+            if (more := seat.follow()) is None:
+                return Ended(answer=text)
+            said = Message(role="assistant", content=text)
+            turns = (
+                *turns,
+                Turn(2 * step, said),
+                Turn(2 * step + 1, Message(role="user", content=more)),
+            )
+            continue
         results = [ToolResult((await toolset.run(call)).text) for call in calls]
         said = Message(role="assistant", content=reply.completion.text, tool_calls=calls)
         ids = tuple(call.id for call in calls)

@@ -45,7 +45,10 @@ async def play_summary(seat: Seat, arm: Arm) -> Ended:
         store=None,
     )
     async with agent:
-        result = await agent.arun(seat.environment.task)
+        session = agent.session()
+        result = await session.asend(seat.environment.task)
+        while result.answer is not None and (more := seat.follow()) is not None:
+            result = await session.asend(more)
         return Ended(
             answer=result.answer,
             reason=Reason(result.stop_reason.value),

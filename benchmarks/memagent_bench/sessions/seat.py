@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from memagent.messages import Leaf
@@ -33,3 +34,5 @@ class Seat:
     prompts: SessionPrompts
     max_steps: int
     seed: int
+    follow: Callable[[], str | None] = lambda: None
+    """What the user says after an answer; None if that was the last one."""
