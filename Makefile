@@ -24,7 +24,7 @@ SOURCES := src tests $(wildcard benchmarks examples experiments)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-train venv-extra check-train test-train test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
+.PHONY: help venv venv-train venv-extra check-train test-train bfcl test-extra demo-nano demo-smol quick-smol train-smoke pico nano nano-curve demo test browser engines smol test-engines check format lint types layers layout fmt bench bench-ahead bench-ahead-server bench-server bench-speculation bench-questions bench-smol bench-generate docs pages dist dist-extras lock lock-train lock-extra clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -75,7 +75,10 @@ test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train, of the experiment
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/train.md]" \
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/tutorials/train.md]"
 
-test-extra: $(STAMP_EXTRA) ## Check and test what needs other frameworks; writes tests/extra-result.txt
+bfcl: $(STAMP_EXTRA) ## Put BFCL's package into build/bfcl, without the packages that it pins
+	$(EXTRA)/python -m pip install --quiet --no-deps --upgrade --target build/bfcl bfcl-eval==2026.3.23 mpmath==1.3.0
+
+test-extra: $(STAMP_EXTRA) bfcl ## Check and test what needs other frameworks; writes tests/extra-result.txt
 	$(EXTRA)/pyright --pythonpath $(EXTRA)/python benchmarks/memagent_bench/systems/l*_refine.py benchmarks/memagent_bench/perf/in_l*.py tests/bench/systems/test_peers.py \
 	    src/memagent/integrations tests/integrations
 	$(EXTRA)/python -m tests.extra

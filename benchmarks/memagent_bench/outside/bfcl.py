@@ -100,6 +100,7 @@ class BfclTask:
         folder = self.data.resolve()
         what = f"the task {self.id!r} of {self.where}"
         sandbox = Sandbox(PLAYER.read_text(), LIMITS, what, read=(folder,))
+        reply: dict[str, Any] = {}
         try:
             reply = sandbox.ask({"folder": str(folder), "file": self.file, "id": self.id})
             docs = Docs.model_validate(reply)
@@ -107,7 +108,8 @@ class BfclTask:
             sandbox.close()
             told = describe_problem(error) if isinstance(error, ValidationError) else str(error)
             raise BadData(
-                f"{what} does not start: {told}; install bfcl-eval and mpmath anew"
+                f"{what} does not start: {reply.get('problem', told)}; install bfcl-eval and mpmath anew, where others "
+                f"may read them too"
             ) from error
         except BaseException:
             sandbox.close()

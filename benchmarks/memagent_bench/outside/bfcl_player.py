@@ -47,7 +47,7 @@ class Talk:
         self._files = backend.MULTI_TURN_FUNC_DOC_FILE_MAPPING
         self._execute: Any = importlib.import_module(f"{PACKAGE}.multi_turn_utils")
         self._checker: Any = importlib.import_module(f"{PACKAGE}.multi_turn_checker")
-        self._turns = [list[list[str]]() for _ in self._entry["question"]]
+        self._turns: list[list[list[str]]] = [[] for _ in range(len(self._entry["question"]))]
 
     def tools(self) -> list[Any]:
         """The tools of the classes that the task has, but for those that it excludes."""
@@ -63,7 +63,7 @@ class Talk:
         """One call, as Python writes it."""
         arguments = ", ".join(f"{name}={value!r}" for name, value in request["arguments"].items())
         made = f"{request['call']}({arguments})"
-        self._turns[request["turn"]].append([made])
+        self._turns[int(request["turn"])].append([made])
         results, _ = self._run([made])
         return {"text": results[0]}
 
