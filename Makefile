@@ -69,7 +69,7 @@ check-train: $(STAMP_TRAIN) ## Check the types of memagent-train, of the experim
 
 test-train: $(STAMP_TRAIN) ## Run the tests of memagent-train, of the experiments, and of models in this process
 	OMP_NUM_THREADS=1 $(TRAIN)/python -m pytest -n $(JOBS) --timeout 300 tests/train tests/nano tests/smol \
-	    tests/models/transformers \
+	    tests/models/transformers tests/bench/outside/test_rows.py \
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/read.md]" \
 	    tests/contracts/test_chat_model.py \
 	    "tests/docs/test_snippets.py::test_examples_do_what_the_page_says[docs/train.md]" \

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -20,7 +20,6 @@ from typing import Any, cast
 from pydantic import BaseModel, Field, field_validator
 
 from memagent.errors import ToolError
-from memagent.models.smol import cache
 from memagent.tasks.scores import equivalent
 from memagent.texts import quote
 from memagent.threads import in_own_thread
@@ -76,8 +75,6 @@ class Question(BaseModel):
 class BrowseCompPlus:
     """The suite."""
 
-    cache: Callable[[], Path] = cache
-    """Folder for the index."""
     name: str = "browsecomp-plus"
     licence: str = ""
     runs_code: bool = False
@@ -85,7 +82,7 @@ class BrowseCompPlus:
     def tasks(self, data: Path) -> Iterator[BrowseTask]:
         """See `Suite.tasks`."""
         questions, documents = _sort(data)
-        corpus = Corpus(documents, self.cache())
+        corpus = Corpus(documents, data if data.is_dir() else data.parent)
         for path in questions:
             for row in read_rows(path):
                 question = row.read(Question)

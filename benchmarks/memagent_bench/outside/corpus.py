@@ -54,16 +54,16 @@ class Corpus:
 
     Args:
         files: with a document a row.
-        cache: folder for the index. A file that changed is indexed anew.
+        folder: for the index. Files that changed are indexed anew, and their old index is removed.
     """
 
-    def __init__(self, files: Sequence[Path], cache: Path) -> None:
+    def __init__(self, files: Sequence[Path], folder: Path) -> None:
         self._files = files
         stats = [
             (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in files
         ]
         digest = hashlib.sha256(repr((FORMAT, stats)).encode()).hexdigest()[:16]
-        self.path = cache / f"bm25-{digest}.sqlite"
+        self.path = folder / f"bm25-{digest}.sqlite"
         self._mutex = threading.Lock()
 
     def search(self, query: str, most: int) -> list[Hit]:
@@ -99,7 +99,6 @@ class Corpus:
     def _open(self) -> Generator[sqlite3.Connection]:
         with self._mutex:
             if not self.path.exists():
-                self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._build()
         with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=ro", uri=True)) as db:
             yield db
@@ -118,16 +117,19 @@ class Corpus:
                     (TOO_COMMON,),
                 )
                 db.commit()
+            for old in self.path.parent.glob("bm25-*.sqlite"):
+                old.unlink()
             part.rename(self.path)
         except sqlite3.IntegrityError as error:
             raise BadData(
                 f"two documents have the same docid ({error}); remove one of them"
             ) from error
-        except sqlite3.OperationalError as error:
+        except (OSError, sqlite3.OperationalError) as error:
             if "full" in str(error):
                 raise StoreFull(f"no space left for the index {str(part)!r}") from error
             raise ConfigError(
-                f"the index {str(part)!r} cannot be built ({error}); it needs a Python whose SQLite has FTS5"
+                f"the index {str(part)!r} cannot be built ({error}); it needs a folder that may be written to, and a "
+                f"Python whose SQLite has FTS5"
             ) from error
         finally:
             part.unlink(missing_ok=True)

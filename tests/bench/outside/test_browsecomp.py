@@ -41,8 +41,8 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def suite(tmp_path: Path) -> BrowseCompPlus:
-    return BrowseCompPlus(lambda: tmp_path / "cache")
+def suite() -> BrowseCompPlus:
+    return BrowseCompPlus()
 
 
 async def call(environment: BrowseEnvironment, name: str, **arguments: Any) -> Any:
@@ -85,7 +85,7 @@ def test_answers_are_compared_by_words(
 
 
 def test_words_in_most_documents_do_not_matter(data: Path, tmp_path: Path) -> None:
-    corpus = Corpus([data / "corpus.jsonl"], tmp_path / "cache")
+    corpus = Corpus([data / "corpus.jsonl"], tmp_path)
     assert corpus.search("the rivers running slowly", 5) == []
     alone = corpus.search("Veldra7", 5)
     assert corpus.search("the town of Veldra7 and the running river", 5) == alone
@@ -94,25 +94,26 @@ def test_words_in_most_documents_do_not_matter(data: Path, tmp_path: Path) -> No
 
 def test_the_index_is_built_once_and_anew_for_other_files(data: Path, tmp_path: Path) -> None:
     files = [data / "corpus.jsonl"]
-    first = Corpus(files, tmp_path / "cache")
+    first = Corpus(files, tmp_path)
     first.search("Veldra7", 5)
     made = first.path.stat().st_mtime_ns
-    again = Corpus(files, tmp_path / "cache")
+    again = Corpus(files, tmp_path)
     assert again.document("7") == document(7)["text"]
     assert (again.path, again.path.stat().st_mtime_ns) == (first.path, made)
     write(files[0], document(50))
-    changed = Corpus(files, tmp_path / "cache")
+    changed = Corpus(files, tmp_path)
     assert changed.path != first.path
     assert changed.document("50") == document(50)["text"]
     assert changed.document("7") is None
+    assert list(tmp_path.glob("*.sqlite")) == [changed.path]
 
 
 def test_an_interrupted_index_is_built_anew(data: Path, tmp_path: Path) -> None:
     write(data / "corpus.jsonl", document(1), "{")
-    corpus = Corpus([data / "corpus.jsonl"], tmp_path / "cache")
+    corpus = Corpus([data / "corpus.jsonl"], tmp_path)
     with pytest.raises(BadData, match=r"corpus.jsonl', line 2 is not JSON"):
         corpus.search("Veldra1", 5)
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 @pytest.mark.parametrize(
@@ -153,15 +154,20 @@ async def test_damaged_documents_are_named(
     assert "docid" in await call(environment, "search", query="x")
 
 
+def test_a_folder_without_room_for_the_index(data: Path, tmp_path: Path) -> None:
+    corpus = Corpus([data / "corpus.jsonl"], tmp_path / "gone")
+    with pytest.raises(ConfigError, match="a folder that may be written to"):
+        corpus.search("x", 5)
+
+
 def test_a_snippet_of_a_short_or_strange_text() -> None:
     assert snippet("short <|endoftext|>") == "short <|endoftext|>"
     assert len(snippet("🜁" * 9000)) <= 512
 
 
 def test_the_scorer_reads_what_the_command_leaves(
-    invoke: Callable[..., Result], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Callable[..., Result], data: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     done = invoke(
         *("sessions", "--suite", "browsecomp-plus", "--data", data, "--systems", "full,summary"),
         *("--summaries", "7", "--tasks", "1", "--out", tmp_path / "out"),
