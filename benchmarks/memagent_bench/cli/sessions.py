@@ -163,7 +163,11 @@ def _tasks_of(given: Sessions, ways: Sequence[Arm], seeds: Sequence[int]) -> Tas
     from memagent.errors import ConfigError
 
     if given.suite is None:
+        if given.data is not None:
+            raise ConfigError("--data is for --suite: name the suite, or leave it out")
         return None
+    if given.difficulty != type(given).difficulty:
+        raise ConfigError("--difficulty is for games: leave it out, --steps limits a suite's tasks")
     from memagent_bench.outside.grid import TaskGrid
     from memagent_bench.outside.suites import suite_of
 

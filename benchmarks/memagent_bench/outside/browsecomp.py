@@ -37,7 +37,9 @@ CHARS = 12
 """No token is longer, on average."""
 QUERY = 20_000
 """Characters of a query: the longest question has 2,000."""
-EXACT = re.compile(r"^\W*Exact Answer\W*:\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
+ANSWER = 20_000
+"""Characters of an answer that are judged, the last ones."""
+EXACT = re.compile(r"^[^\w\n]*Exact Answer[^\w\n]*:\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
 ASK = """Answer a question by searching a fixed collection of documents with the tools `search` and `get_document`.
 
 Question: {question}
@@ -167,6 +169,7 @@ class BrowseEnvironment(TaskEnvironment):
 
     def _judge(self, answer: str) -> float:
         """1 for the same words as the reference's. A judge accepts other wordings too, so this is a lower bound."""
+        answer = answer[-ANSWER:]
         exact = EXACT.findall(answer)
         return equivalent(exact[-1].strip("*_ ") if exact else answer, [self._question.answer])
 

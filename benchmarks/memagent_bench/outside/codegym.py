@@ -221,7 +221,7 @@ class CodeGymEnvironment(TaskEnvironment):
         if reply.get("finished") is True:
             self._score = float(reply.get("reward") == 1)
         elif name == DONE:
-            raise ToolError(f"{text} (the task goes on)")
+            raise ToolError(f"{text} (the task isn't over)")
         return text
 
     def _judge(self, answer: str) -> float:

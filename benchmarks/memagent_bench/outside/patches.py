@@ -27,7 +27,7 @@ def edits_of(diff: str, where: str) -> Iterator[Edit]:
     """The changes of a unified diff, in order.
 
     Raises:
-        BadData: it is cut off, deletes a file, or is no unified diff.
+        BadData: it is cut off, deletes a file, or isn't a unified diff.
     """
     lines = iter(diff.splitlines(keepends=True))
     path = old = ""
@@ -45,7 +45,7 @@ def edits_of(diff: str, where: str) -> Iterator[Edit]:
             search, replace = _hunk(lines, left, right, where)
             yield Edit(path, search, replace)
     if diff.strip() and not found:
-        raise BadData(f"{where}: the patch is no unified diff: it has no line that begins with @@")
+        raise BadData(f"{where}: the patch isn't a unified diff: no line begins with @@")
 
 
 def _hunk(lines: Iterator[str], left: int, right: int, where: str) -> tuple[str, str]:

@@ -76,7 +76,13 @@ async def test_a_question_is_searched_read_and_answered(suite: BrowseCompPlus, d
 
 @pytest.mark.parametrize(
     ("answer", "right"),
-    [("1507", True), ("Exact Answer: 1508", False), ("Exact Answer: 1\nExact Answer: 1507", True)],
+    [
+        ("1507", True),
+        ("Exact Answer: 1508", False),
+        ("Exact Answer: 1\nExact Answer: 1507", True),
+        pytest.param("\n" * 100_000_000, False, id="100 MB"),
+        pytest.param("\n" * 100_000_000 + "Exact Answer: 1507", True, id="100 MB and right"),
+    ],
 )
 def test_answers_are_compared_by_words(
     suite: BrowseCompPlus, data: Path, answer: str, right: bool

@@ -67,7 +67,7 @@ async def test_a_task_is_played_to_its_end(opened: CodeGymEnvironment) -> None:
     assert await call(opened, "Add", number=4, note="!") == "4!"
     assert "Error" in await call(opened, "Read", place=7)
     assert (opened.steps, opened.over, opened.verdict()) == (4, False, 0)
-    assert "(the task goes on)" in await call(opened, "Done")
+    assert "(the task isn't over)" in await call(opened, "Done")
     assert "Reference answer: 7" in await call(opened, "Done", answer=7)
     assert (opened.steps, opened.over, opened.verdict()) == (4, True, 1)
     assert "the task is over" in await call(opened, "Observe")
@@ -92,6 +92,10 @@ async def test_a_misbehaving_environment_is_ended_and_not_scored(
     assert "was ended" in await call(opened, "Observe")
     with pytest.raises(SandboxEnded):
         opened.finish("7")
+
+
+def test_an_answer_of_100_mb_is_wrong(opened: CodeGymEnvironment) -> None:
+    assert opened.finish("7" * 100_000_000) is False
 
 
 async def test_arguments_of_100_mb_are_refused(opened: CodeGymEnvironment) -> None:
@@ -208,6 +212,7 @@ def test_the_command_plays_them(invoke: Callable[..., Result], tmp_path: Path) -
         (("--games", "nothing"), "there is no task 'nothing'"),
         (("--data", "nowhere"), "there is no 'nowhere'"),
         (("--player", "model"), "no model to play"),
+        (("--difficulty", "30"), "--difficulty is for games"),
     ],
 )
 def test_wrong_options_are_named(
@@ -247,3 +252,8 @@ def test_a_model_plays_over_the_openai_door(
     offered = [tool["function"]["name"] for tool in server.bodies[0]["tools"]]
     assert {"Observe", "Read", "Add", "Done"} <= {*offered}
     assert server.bodies[3]["messages"][-1]["content"] == "4"
+
+
+def test_data_without_a_suite(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    done = invoke("sessions", "--data", tmp_path, "--out", tmp_path / "out")
+    assert (done.exit_code, "--data is for --suite" in done.stderr) == (2, True)

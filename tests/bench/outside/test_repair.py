@@ -131,7 +131,7 @@ def test_what_cannot_be_collected_fails() -> None:
     [
         ({"repo": "gone"}, "line 1: there is no folder 'gone'"),
         ({"repo": "../.."}, r"there is no folder '\.\./\.\.'"),
-        ({"test_patch": "nonsense"}, "line 1: the patch is no unified diff"),
+        ({"test_patch": "nonsense"}, "line 1: the patch isn't a unified diff"),
         ({"test_patch": diff("gone.py", "a\n", "b\n")}, "does not fit .* no file gone.py"),
         ({"test_patch": diff(TESTS, "a\n" * 9, "b\n")[:-5]}, "cut off"),
         ({"FAIL_TO_PASS": "["}, "line 1: FAIL_TO_PASS"),

@@ -169,11 +169,12 @@ async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 async def test_records_say_where_they_come_from(tmp_path: Path) -> None:
-    made = bench(tmp_path, grid(seeds=1))
+    plan = grid(seeds=1)
+    made = bench(tmp_path, plan)
     (record,) = await run(made)
     origin = record.origin
     assert (origin.player, origin.model, origin.server) == ("expert", "none", None)
     assert origin.counter == made.counter.name == "chatml:tiktoken:gpt2"
     bound = json.loads((tmp_path / "run.json").read_text())["settings"]
     assert bound["prompts"] == origin.prompts
-    assert record.key == tuple(Job("heaviest", 12, 0, made.grid.arms[0]))
+    assert record.key == tuple(Job("heaviest", 12, 0, plan.arms[0]))
