@@ -34,11 +34,9 @@ def supporting(questions: list[dict[str, Any]]) -> list[str]:
     for question in questions:
         paragraphs: dict[str, list[str]] = dict(question["context"])
         for title, number in question["supporting_facts"]:
-            if number < len(
-                paragraphs.get(title, ())
-            ):  # some facts of the data set name no sentence
-                found.append(paragraphs[title][number].strip())
-    return [sentence for sentence in dict.fromkeys(found) if sentence]
+            sentences: list[str] = paragraphs.get(title) or []
+            found += sentences[number : number + 1]  # some facts of the data set name no sentence
+    return [sentence for sentence in dict.fromkeys(map(str.strip, found)) if sentence]
 
 
 def document(questions: list[dict[str, Any]]) -> str:
