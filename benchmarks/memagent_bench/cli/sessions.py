@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import typer
@@ -118,16 +119,17 @@ def bench_of(given: Sessions) -> SessionBench:
     from memagent.models.spec import open_model
     from memagent_bench.games import names
     from memagent_bench.sessions.arms import ABOUT, arms
+    from memagent_bench.sessions.wire.loops import LOOPS
+    from memagent_bench.shift.shift import SHIFTS
     from memagent_bench.sessions.bench import SessionBench
     from memagent_bench.sessions.grid import Grid
-    from memagent_bench.suites import several_of
 
     grid = Grid(
-        games=several_of(given.games, names(), "game"),
+        games=_several(given.games, names(), "game", {"shifts": SHIFTS}),
         difficulties=_numbers(given.difficulty, "--difficulty"),
         seeds=range(given.seed, given.seed + given.samples),
         arms=arms(
-            several_of(given.systems, ABOUT, "system"),
+            _several(given.systems, ABOUT, "system", {"loops": LOOPS}),
             working_contexts=_numbers(given.working_context, "--working-context"),
             summaries=_numbers(given.summaries, "--summaries"),
             kept=given.keep,
@@ -146,6 +148,25 @@ def bench_of(given: Sessions) -> SessionBench:
         tokenizer=given.tokenizer if model is None else None,
         concurrency=given.concurrency or (1 if model is None else 8),
     )
+
+
+def _several(
+    text: str, known: Iterable[str], what: str, group: Mapping[str, Iterable[str]]
+) -> list[str]:
+    """Comma-separated names, `all` of the known ones, or a group by its name.
+
+    Raises:
+        ConfigError: one is unknown, or there is none.
+    """
+    from memagent_bench.suites import ALL, several_of
+
+    known = [*known]
+    if text.strip() == ALL:
+        return known
+    ((name, members),) = group.items()
+    if text.strip() == name:
+        return [*members]
+    return several_of(text, [*known, *members], what)
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:

@@ -6,9 +6,12 @@ from collections.abc import Collection, Sequence
 from typing import Literal, TypeAlias
 
 from memagent.messages import Leaf
+from memagent_bench.sessions.wire.loops import LOOPS
 
-SystemName: TypeAlias = Literal["full", "drop-oldest", "mask", "summary"]
-ABOUT: dict[SystemName, str] = {
+Local: TypeAlias = Literal["full", "drop-oldest", "mask", "summary"]
+SystemName: TypeAlias = str
+"""A `Local` one, or one of `LOOPS`."""
+ABOUT: dict[Local, str] = {
     "full": "the whole history, while it fits the model's window",
     "drop-oldest": "drops the oldest turns when the working context is full",
     "mask": "when it is full, replaces old tool outputs by a line; then drops the oldest turns",
@@ -21,7 +24,7 @@ class Arm(Leaf):
 
     system: SystemName
     working_context: int | None = None
-    """Most tokens of prompt plus output."""
+    """Most tokens of prompt plus output; for a loop at a server, the server's window."""
     summaries: int | None = None
     """Most summaries of a session."""
     kept: int | None = None
@@ -44,7 +47,7 @@ def arms(
 ) -> tuple[Arm, ...]:
     """Each system with each of the settings that mean something to it."""
     made: list[Arm] = []
-    for system in ABOUT:
+    for system in (*ABOUT, *LOOPS):
         if system not in systems:
             continue
         if system == "full":
@@ -52,7 +55,9 @@ def arms(
             continue
         for size in working_contexts:
             bare = Arm(system=system, working_context=size)
-            if system == "summary":
+            if system in LOOPS:
+                made.append(bare)
+            elif system == "summary":
                 made += [bare.model_copy(update={"summaries": most}) for most in summaries]
             else:
                 made.append(bare.model_copy(update={"kept": kept if system == "mask" else None}))

@@ -16,10 +16,11 @@ from agents.extensions import ToolOutputTrimmer
 from openai import AsyncOpenAI
 
 from memagent.tools import Tool
+from memagent_bench.sessions.seat import Ended
 from memagent_bench.sessions.wire.post import ENDLESS, SYSTEM, Post
 
 
-async def play_trimmer(post: Post) -> str:
+async def play_trimmer(post: Post) -> Ended:
     """`ToolOutputTrimmer` as it comes, and a session."""
     async with AsyncOpenAI(base_url=post.url, api_key="none", max_retries=0) as client:
         agent = Agent(
@@ -36,7 +37,7 @@ async def play_trimmer(post: Post) -> str:
             )
         finally:
             session.close()
-    return str(done.final_output)
+    return Ended(answer=str(done.final_output))
 
 
 def _tool(post: Post, tool: Tool) -> FunctionTool:

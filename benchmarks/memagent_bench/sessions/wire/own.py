@@ -11,6 +11,8 @@ from memagent import SummaryBuffer, ToolAgent, Usage, open_model
 from memagent.models.base import ChatModel
 from memagent_bench.length_tokens import length_counter
 from memagent_bench.sessions.counter import ChatCounter
+from memagent_bench.sessions.record import Reason
+from memagent_bench.sessions.seat import Ended
 from memagent_bench.sessions.wire.post import ENDLESS, SYSTEM, Post
 
 
@@ -25,7 +27,7 @@ def open_served(post: Post) -> ChatModel:
     )
 
 
-async def play_tool_agent(post: Post) -> str:
+async def play_tool_agent(post: Post) -> Ended:
     """`ToolAgent` with the window as its working context, and a store in a temporary file."""
     agent = ToolAgent(
         open_served(post),
@@ -37,10 +39,12 @@ async def play_tool_agent(post: Post) -> str:
     )
     async with agent:
         result = await agent.arun(post.task)
-    return result.answer or ""
+    return Ended(
+        answer=result.answer, reason=Reason(result.stop_reason.value), detail=result.detail
+    )
 
 
-async def play_buffer(post: Post) -> str:
+async def play_buffer(post: Post) -> Ended:
     """A `SummaryBuffer` before each call of a loop around the openai package."""
     model = open_served(post)
     reads = {tool.name for tool in post.tools if tool.read_only}
@@ -54,12 +58,12 @@ async def play_buffer(post: Post) -> str:
         await model.aclose()
 
 
-async def play_whole(post: Post) -> str:
+async def play_whole(post: Post) -> Ended:
     """The same loop without it: the whole history."""
     return await _loop(post, None)
 
 
-async def _loop(post: Post, buffer: SummaryBuffer | None) -> str:
+async def _loop(post: Post, buffer: SummaryBuffer | None) -> Ended:
     tools: Any = [tool.spec.to_openai() for tool in post.tools]
     history: list[Any] = [
         {"role": "system", "content": SYSTEM},
@@ -80,7 +84,7 @@ async def _loop(post: Post, buffer: SummaryBuffer | None) -> str:
             usage = Usage(prompt_tokens=reply.usage.prompt_tokens) if reply.usage else None
             history.append(said.model_dump(exclude_none=True, mode="json"))
             if not said.tool_calls:
-                return said.content or ""
+                return Ended(answer=said.content or "")
             for call in said.tool_calls:
                 function: Any = getattr(call, "function", None)
                 text = await post.run(function.name, function.arguments)

@@ -3,19 +3,89 @@
 from __future__ import annotations
 
 import time
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pydantic import Field
-
-from memagent.errors import ConfigError
-from memagent.messages import Leaf, Usage
-from memagent.texts import name_extra
+from memagent.messages import Usage
+from memagent.texts import name_error
 from memagent_bench.sessions.counter import ChatCounter
 from memagent_bench.sessions.record import Reason
 from memagent_bench.sessions.seat import Ended
-from memagent_bench.sessions.wire.desk import Desk, Refusal
+from memagent_bench.sessions.wire.desk import Desk, Refusal, WriteSummary
+from memagent_bench.sessions.wire.loops import Play
 from memagent_bench.sessions.wire.post import Post
 from memagent_bench.sessions.wire.server import MODEL, serving
+from memagent_bench.sessions.wire.wired import Wired
 from memagent_bench.shift.rules import LOST
-from memagent_bench.shift.shift import Probes, Shift
+from memagent_bench.shift.shift import Shift
+
+REASONS = {
+    Refusal.OVERFLOW: Reason.OVERFLOW,
+    Refusal.BROKEN_PAIR: Reason.BROKEN_PAIR,
+    Refusal.OUT_OF_STEPS: Reason.OUT_OF_STEPS,
+}
+
+
+class Worked(NamedTuple):
+    """How a session went."""
+
+    ended: Ended
+    usage: Usage
+    largest: int
+    """Tokens of the largest prompt."""
+    wired: Wired | None = None
+
+
+async def work(
+    play: Play,
+    shift: Shift,
+    counter: ChatCounter,
+    *,
+    window: int,
+    max_steps: int,
+    alone: bool,
+    write: WriteSummary | None = None,
+) -> Worked:
+    """Works off a shift, and hands in the answer.
+
+    Args:
+        play: the loop.
+        shift: as it was dealt.
+        counter: counts for the server.
+        window: the server's, in tokens.
+        max_steps: tool calls after which the server ends the session.
+        alone: nothing else runs in this process: its processor time is the loop's and the server's.
+        write: writes the summaries in the rules' place.
+    """
+    desk = Desk(shift, counter, window, max_steps, write)
+    with serving(desk) as server:
+        before = time.process_time()
+        ended = await _end(play, Post(server.url, MODEL, window, shift.task, shift.tools), desk)
+        own = time.process_time() - before - server.cpu
+    if ended.answer is not None:
+        shift.finish(ended.answer)
+    refusals = [why for why, _ in desk.refused]
+    wired = Wired(
+        probes=shift.probes,
+        repeated=shift.repeated,
+        overflows=refusals.count(Refusal.OVERFLOW),
+        broken_pairs=refusals.count(Refusal.BROKEN_PAIR),
+        own_seconds=own if alone else None,
+        prompts=tuple(desk.prompts),
+        kept=tuple(round(share, 3) for share in desk.kept),
+    )
+    ended = ended.model_copy(update={"summaries": desk.summaries})
+    return Worked(ended, desk.usage, max(desk.prompts, default=0), wired)
+
+
+async def _end(play: Play, post: Post, desk: Desk) -> Ended:
+    try:
+        ended = await play(post)
+    except Exception as error:  # noqa: BLE001 - each framework has errors of its own
+        reason = Reason.ERROR
+        if desk.refused:
+            reason = REASONS.get(desk.refused[-1][0], Reason.ERROR)
+        return Ended(reason=reason, detail=name_error(error))
+    if ended.answer == LOST:
+        detail = f"the prompt of step {desk.lost_at} held neither the task nor a summary of it"
+        return Ended(reason=Reason.TASK_LOST, detail=detail)
+    return ended
