@@ -80,13 +80,19 @@ def _show(bench: SessionBench, display: Display) -> None:
     from memagent_bench.sessions.figures import cells, lines
     from memagent_bench.sessions.plot import PLOT, plot
     from memagent_bench.sessions.record import read_sessions
+    from memagent_bench.sessions.wire import figures as wire_figures
+    from memagent_bench.sessions.wire.plot import PLOT as STEPS
+    from memagent_bench.sessions.wire.plot import plot_steps
 
-    found = cells(read_sessions(bench.out))
-    picture = plot(found)
-    if picture is not None:
-        (bench.out / PLOT).write_bytes(picture)
+    records = read_sessions(bench.out)
+    found, rows = cells(records), wire_figures.rows(records)
+    pictures = {PLOT: plot(found), STEPS: plot_steps(records)}
+    drawn = [name for name, picture in pictures.items() if picture is not None]
+    for name in drawn:
+        (bench.out / name).write_bytes(pictures[name] or b"")
     if display is Display.JSON:
         data = {"suite": "sessions", "out": str(bench.out), "cells": [c.as_data() for c in found]}
+        data |= {"wired": [row.as_data() for row in rows]} if rows else {}
         print(json.dumps(data, ensure_ascii=False))
         return
     if display is Display.NONE:
@@ -103,9 +109,9 @@ def _show(bench: SessionBench, display: Display) -> None:
     table = lines(found)
     if display is Display.FULL and max(map(len, table[:-1]), default=0) > console(sys.stdout).width:
         table = lines(found, spread=False)
-    for line in table:
+    for line in wire_figures.lines(rows) or table:
         paper.line(line)
-    also = "" if picture is None else f", a picture in {bench.out / PLOT}"
+    also = "".join(f", a picture in {bench.out / name}" for name in drawn)
     paper.line((f"records in {bench.out}{also}", "dim"))
 
 

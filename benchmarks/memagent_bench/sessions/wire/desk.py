@@ -74,10 +74,7 @@ class Desk:
         prompt = self._counter.count_messages(messages, tools=tools)
         asked = body.get("max_completion_tokens") or body.get("max_tokens")
         if prompt + (asked or 1) > self.window:
-            # In the words of OpenAI's API, by which frameworks recognise it.
-            said = f"This model's maximum context length is {self.window} tokens. However, you requested "
-            said += f"{prompt + (asked or 1)} tokens ({prompt} in the messages). Please reduce the length."
-            return self._refuse(Refusal.OVERFLOW, said, code="context_length_exceeded")
+            return self._refuse_overflow(prompt, asked or 1)
         if fault := unpaired(messages):
             return self._refuse(Refusal.BROKEN_PAIR, fault)
         room = min(self.window - prompt, asked or self.window)
@@ -97,6 +94,15 @@ class Desk:
             self.lost_at = len(self.prompts)
         return self._reply(prompt, *((move, ()) if isinstance(move, str) else ("", move)), room)
 
+    def _refuse_overflow(self, prompt: int, output: int) -> tuple[int, dict[str, Any]]:
+        # In the words of OpenAI's API, by which frameworks recognise it.
+        return self._refuse(
+            Refusal.OVERFLOW,
+            f"This model's maximum context length is {self.window} tokens. However, you requested {prompt + output} "
+            f"tokens ({prompt} in the messages, {output} in the completion). Please reduce the length of the messages.",
+            code="context_length_exceeded",
+        )
+
     def _refuse(self, why: Refusal, said: str, **more: str) -> tuple[int, dict[str, Any]]:
         self.refused.append((why, said))
         error = {"message": said, "type": "invalid_request_error", "param": "messages", **more}
@@ -115,6 +121,9 @@ class Desk:
         ]
         said = text or json.dumps([call["function"] for call in calls])
         spent, finish = self._counter.count(said), "tool_calls" if calls else "stop"
+        if spent > room and prompt + room == self.window:
+            # Other servers would cut the reply off, and what was left would be no call.
+            return self._refuse_overflow(prompt, spent)
         if spent > room:
             text, calls, finish = text[: len(text) * room // spent], [], "length"
             spent = room

@@ -32,6 +32,7 @@ class Loop(NamedTuple):
 
 LOOPS: dict[str, Loop] = {
     "tool-agent": Loop("own", "play_tool_agent", "memagent: ToolAgent"),
+    "tool-agent-tight": Loop("own", "play_tight", "the same, with 90% of the window"),
     "buffer": Loop("own", "play_buffer", "memagent: SummaryBuffer in an openai loop"),
     "openai": Loop("own", "play_whole", "an openai loop that sends the whole history"),
     "langchain": Loop(

@@ -15,6 +15,9 @@ from memagent_bench.sessions.record import Reason
 from memagent_bench.sessions.seat import Ended
 from memagent_bench.sessions.wire.post import ENDLESS, SYSTEM, Post
 
+TIGHT = 0.9
+"""Share of the window."""
+
 
 def open_served(post: Post) -> ChatModel:
     """The server's model, with its tokenizer at hand."""
@@ -28,20 +31,13 @@ def open_served(post: Post) -> ChatModel:
 
 
 async def play_tool_agent(post: Post) -> Ended:
-    """`ToolAgent` with the window as its working context, and a store in a temporary file."""
-    agent = ToolAgent(
-        open_served(post),
-        post.tools,
-        working_context=post.window,
-        max_steps=ENDLESS,
-        max_summaries=ENDLESS,
-        store=None,
-    )
-    async with agent:
-        result = await agent.arun(post.task)
-    return Ended(
-        answer=result.answer, reason=Reason(result.stop_reason.value), detail=result.detail
-    )
+    """`ToolAgent` with the window as its working context."""
+    return await _run_agent(post, post.window)
+
+
+async def play_tight(post: Post) -> Ended:
+    """The same with a part of the window: shorter prompts, more summaries."""
+    return await _run_agent(post, int(TIGHT * post.window))
 
 
 async def play_buffer(post: Post) -> Ended:
@@ -61,6 +57,22 @@ async def play_buffer(post: Post) -> Ended:
 async def play_whole(post: Post) -> Ended:
     """The same loop without it: the whole history."""
     return await _loop(post, None)
+
+
+async def _run_agent(post: Post, working_context: int) -> Ended:
+    agent = ToolAgent(
+        open_served(post),
+        post.tools,
+        working_context=working_context,
+        max_steps=ENDLESS,
+        max_summaries=ENDLESS,
+        store=None,  # a temporary file: everything is committed all the same
+    )
+    async with agent:
+        result = await agent.arun(post.task)
+    return Ended(
+        answer=result.answer, reason=Reason(result.stop_reason.value), detail=result.detail
+    )
 
 
 async def _loop(post: Post, buffer: SummaryBuffer | None) -> Ended:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ REASONS = {
     Refusal.BROKEN_PAIR: Reason.BROKEN_PAIR,
     Refusal.OUT_OF_STEPS: Reason.OUT_OF_STEPS,
 }
+OVERFLOW = re.compile("ContextOverflow|ContextWindow|WindowTooSmall")
+"""What frameworks call errors that say, before anything is sent, that the prompt will not fit."""
 
 
 class Worked(NamedTuple):
@@ -81,10 +84,10 @@ async def _end(play: Play, post: Post, desk: Desk) -> Ended:
     try:
         ended = await play(post)
     except Exception as error:  # noqa: BLE001 - each framework has errors of its own
-        reason = Reason.ERROR
-        if desk.refused:
-            reason = REASONS.get(desk.refused[-1][0], Reason.ERROR)
-        return Ended(reason=reason, detail=name_error(error))
+        reason = REASONS.get(desk.refused[-1][0]) if desk.refused else None
+        if reason is None and OVERFLOW.search(" ".join(kind.__name__ for kind in type(error).__mro__)):
+            reason = Reason.OVERFLOW
+        return Ended(reason=reason or Reason.ERROR, detail=name_error(error))
     if ended.answer == LOST:
         detail = f"the prompt of step {desk.lost_at} held neither the task nor a summary of it"
         return Ended(reason=Reason.TASK_LOST, detail=detail)
