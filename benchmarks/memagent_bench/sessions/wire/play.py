@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from memagent.messages import Usage
 from memagent.texts import name_error
+from memagent.threads import in_thread
 from memagent_bench.sessions.counter import ChatCounter
 from memagent_bench.sessions.record import Reason
 from memagent_bench.sessions.seat import Ended
@@ -60,10 +62,12 @@ async def work(
         write: writes the summaries in the rules' place.
     """
     desk = Desk(shift, counter, window, max_steps, write)
-    with serving(desk) as server:
+    with ExitStack() as stack:
+        server = await in_thread(stack.enter_context, serving(desk))
         before = time.process_time()
         ended = await _end(play, Post(server.url, MODEL, window, shift.task, shift.tools), desk)
         own = time.process_time() - before - server.cpu
+        await in_thread(stack.close)
     if ended.answer is not None:
         shift.finish(ended.answer)
     refusals = [why for why, _ in desk.refused]
