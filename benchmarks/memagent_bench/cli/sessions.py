@@ -125,10 +125,10 @@ def bench_of(given: Sessions) -> SessionBench:
     from memagent.models.spec import open_model
     from memagent_bench.games import names
     from memagent_bench.sessions.arms import ABOUT, arms
-    from memagent_bench.sessions.wire.loops import LOOPS
-    from memagent_bench.shift.shift import SHIFTS
     from memagent_bench.sessions.bench import SessionBench
     from memagent_bench.sessions.grid import Grid
+    from memagent_bench.sessions.wire.loops import LOOPS
+    from memagent_bench.shift.shift import SHIFTS
 
     grid = Grid(
         games=_several(given.games, names(), "game", {"shifts": SHIFTS}),

@@ -185,4 +185,10 @@ def _wired(wired: Wired | None) -> tuple[object, ...]:
         return ("",) * 8
     probes = [getattr(wired.probes, name, "") for name in PROBES]
     own = wired.own_milliseconds
-    return (*probes, "" if own is None else own, wired.overflows, wired.broken_pairs, wired.repeated)
+    return (
+        *probes,
+        "" if own is None else own,
+        wired.overflows,
+        wired.broken_pairs,
+        wired.repeated,
+    )

@@ -25,9 +25,7 @@ READ = re.compile(r"Ticket (\d+) is (\w+) and (open|blocked)\.")
 CLOSED = re.compile(r"Ticket (\d+) is closed on channel ")
 WROTE = re.compile(r"Ticket (\d+) is closed on channel \S+ Wrote (\S+) for the review\.")
 FACT = re.compile(r"For the review: ([\w ]+) is (\S+)\.")
-DECISION = re.compile(
-    r"Decision at ticket (\d+): from here on (\w+) tickets go to channel (\S+)\."
-)
+DECISION = re.compile(r"Decision at ticket (\d+): from here on (\w+) tickets go to channel (\S+)\.")
 UP_TO = re.compile(r"All tickets up to (\d+) are dealt with\.")
 PENDING = re.compile(r"Pending: ([\d, ]+)\.")
 REVIEW = re.compile(r"The review asks for ([^;]+); and, as a list of numbers, for pending\.")
@@ -90,7 +88,9 @@ class Known:
                 return [Wish("read_ticket", {"ticket": n}) for n in missing]
             if waiting := [n for n in group if not self._dealt(n)]:
                 return [
-                    Wish("close_ticket", {"ticket": n, "channel": self._channel(self.read[n][0], n)})
+                    Wish(
+                        "close_ticket", {"ticket": n, "channel": self._channel(self.read[n][0], n)}
+                    )
                     for n in waiting
                 ]
         if self.asked is None:
@@ -103,8 +103,8 @@ class Known:
         lines: list[str] = []
         if self.tickets:
             lines.append(
-                f"Task: There are {self.tickets} tickets on this shift; read and close them in order, blocked ones stay "
-                f"pending, then call review and answer it with one JSON object."
+                f"Task: There are {self.tickets} tickets on this shift; read and close them in order, blocked ones "
+                f"stay pending, then call review and answer it with one JSON object."
             )
             groups = _groups(self.tickets, max((self.floor, *self.read, *self.closed)))
             first = next(groups, (self.tickets + 1, 0))[0]

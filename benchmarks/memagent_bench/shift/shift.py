@@ -101,7 +101,9 @@ class Shift(Game):
             if colour := decided.get(number):
                 channels[colour] = f"{rng.choice(('north', 'south', 'east'))}-{rng.randint(10, 99)}"
                 told[f"the channel of {colour}"] = channels[colour]
-                said = f"Decision at ticket {number + 1}: from here on {colour} tickets go to channel "
+                said = (
+                    f"Decision at ticket {number + 1}: from here on {colour} tickets go to channel "
+                )
                 lines.insert(rng.randrange(len(lines)), f"{said}{channels[colour]}.")
             if number == large:
                 lines += _log(rng, HUGE_CHARS)
@@ -166,7 +168,9 @@ class Shift(Game):
     @query
     def review(self) -> str:
         """Tells what the review asks for. Call it after the last ticket."""
-        return f"The review asks for {', '.join(self._asked)}; and, as a list of numbers, for pending."
+        return (
+            f"The review asks for {', '.join(self._asked)}; and, as a list of numbers, for pending."
+        )
 
     @property
     def repeated(self) -> int:
@@ -184,8 +188,8 @@ class Shift(Game):
             what: sum(str(said.get(name)) == self._asked[name] for name in of) / len(of)
             for what, of in names.items()
         }
-        pending = said.get("pending")
-        listed: list[Any] = pending if isinstance(pending, list) else []
+        pending: Any = said.get("pending")
+        listed = cast("list[Any]", pending) if isinstance(pending, list) else []
         well = [
             (number + 1 in listed and not times) if ticket.blocked else len(times) == 1
             for number, (ticket, times) in enumerate(zip(self._tickets, self._closed, strict=True))

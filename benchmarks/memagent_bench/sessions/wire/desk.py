@@ -52,7 +52,8 @@ class Desk:
         write: WriteSummary | None = None,
     ) -> None:
         self._shift, self._counter = shift, counter
-        self.window, self._max_steps, self._write = window, max_steps, write
+        self.window, self._max_steps = window, max_steps
+        self._write = write or write_by_rules
         self._ids = itertools.count()
         self.refused: list[tuple[Refusal, str]] = []
         self.usage = Usage()
@@ -80,8 +81,7 @@ class Desk:
         room = min(self.window - prompt, asked or self.window)
         if not tools or body.get("tool_choice") == "none":
             self.summaries += 1
-            write = self._write or (lambda messages, _: write_by_rules(messages))
-            return self._reply(prompt, write(messages, room), (), room)
+            return self._reply(prompt, self._write(messages, room), (), room)
         if self._shift.steps > self._max_steps:
             return self._refuse(Refusal.OUT_OF_STEPS, f"no answer after {self._max_steps} calls")
         known = read_messages(messages)
@@ -140,7 +140,7 @@ class Desk:
         }
 
 
-def write_by_rules(messages: Sequence[Message]) -> str:
+def write_by_rules(messages: Sequence[Message], _: int = 0) -> str:
     """All that the messages tell and the work needs."""
     return f"<summary>\n{read_messages(messages).summary()}\n</summary>"
 

@@ -89,7 +89,9 @@ async def _end(play: Play, post: Post, desk: Desk) -> Ended:
         ended = await play(post)
     except Exception as error:  # noqa: BLE001 - each framework has errors of its own
         reason = REASONS.get(desk.refused[-1][0]) if desk.refused else None
-        if reason is None and OVERFLOW.search(" ".join(kind.__name__ for kind in type(error).__mro__)):
+        if reason is None and OVERFLOW.search(
+            " ".join(kind.__name__ for kind in type(error).__mro__)
+        ):
             reason = Reason.OVERFLOW
         return Ended(reason=reason or Reason.ERROR, detail=name_error(error))
     if ended.answer == LOST:

@@ -52,5 +52,8 @@ def _tool(post: Post, tool: Tool) -> FunctionTool[Any]:
         return await post.run(tool.name, arguments)
 
     return FunctionTool.from_schema(
-        run, name=tool.name, description=tool.spec.description, json_schema=dict(tool.spec.parameters)
+        run,
+        name=tool.name,
+        description=tool.spec.description,
+        json_schema=dict(tool.spec.parameters),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -39,7 +39,7 @@ class DeskServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # head and body are two writes: 40 ms apart otherwise
-    server: DeskServer
+    server: DeskServer  # pyright: ignore[reportIncompatibleVariableOverride]
     _counted = 0.0
     """Processor seconds of this thread that the server knows of."""
 
@@ -75,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(desk: Desk) -> Iterator[DeskServer]:
+def serving(desk: Desk) -> Generator[DeskServer]:
     """A server that listens meanwhile."""
     with DeskServer(desk) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)

@@ -20,7 +20,10 @@ def body(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A request that offers tools."""
     shift = Shift(seed=1, difficulty=30)
     task = {"role": "user", "content": shift.task}
-    return {"messages": [task, *messages], "tools": [t.spec.to_openai() for t in shift.tools]} | more
+    return {
+        "messages": [task, *messages],
+        "tools": [t.spec.to_openai() for t in shift.tools],
+    } | more
 
 
 def calling(*ids: str) -> dict[str, Any]:

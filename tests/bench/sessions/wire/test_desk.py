@@ -49,7 +49,10 @@ def test_a_prompt_over_the_window_is_refused_as_openai_does() -> None:
     [
         ([calling("a")], "calls without results: a"),
         ([calling("a", "b"), result("a")], "calls without results: b"),
-        ([calling("a", "b"), result("a"), {"role": "user", "content": "Go."}], "without results: b"),
+        (
+            [calling("a", "b"), result("a"), {"role": "user", "content": "Go."}],
+            "without results: b",
+        ),
         ([result("a")], "a result without a call: a"),
         ([calling("a"), result("a"), result("a")], "a result without a call: a"),
     ],
