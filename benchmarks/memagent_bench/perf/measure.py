@@ -65,7 +65,11 @@ def write(page: Path, command: str, rows: Sequence[Row], where: str | None = Non
         rows: what was measured.
         where: the machine, and what else the reader has to know; default the machine alone.
     """
+    write_section(page, command, f"{where or machine()}\n\n{table(rows)}\n")
+
+
+def write_section(page: Path, command: str, section: str) -> None:
+    """Puts a text into a page, between the marks of the command that measured it, which are there already."""
     begin, end = f"<!-- measured: {command} -->\n", "<!-- end of measured -->"
     before, rest = page.read_text().split(begin)
-    section = f"{where or machine()}\n\n{table(rows)}\n"
     page.write_text(before + begin + section + end + rest.split(end, 1)[1])
