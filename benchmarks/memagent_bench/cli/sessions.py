@@ -30,6 +30,7 @@ def sessions(given: Sessions) -> None:
     """Measure tool sessions: 18 games, played with the whole history, parts of it, or summaries.
 
     A perfect player that sees only its context plays all games, so every loss is due to the context.
+    `--games shifts --systems loops` compares memagent with other frameworks' loops, on the same tickets at a server.
 
     Without --model the prompts are only counted. Records go to DIR/sessions.jsonl; repeat the command to resume.
     """

@@ -2,7 +2,7 @@
 
 Usage: python -m memagent_bench.sessions.wire FOLDER [--write docs/measure.md]
 
-The folder is one of `memagent-bench sessions --games shifts --systems loops`.
+Shown is the work of the most steps. The folder is one of `memagent-bench sessions --games shifts --systems loops`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="put the tables into this page")
     given = parser.parse_args()
     records = read_sessions(given.folder)
+    most = max(record.difficulty for record in records)
+    records = [record for record in records if record.difficulty == most]
     origin, seeds = records[-1].origin, {record.seed for record in records}
     packages = (f"{name} {origin.packages[name]}" for name in SHOWN if name in origin.packages)
     where = f"{origin.machine}; {', '.join(packages)}; n = {plural(len(seeds), 'deal')} each"
