@@ -63,6 +63,13 @@ class Sessions(Served):
         str, _what("N,N,...", "Tokens of prompt plus output, for all systems except full.")
     ] = "4096"
     summaries: Annotated[str, _what("N,N,...", "Maximum summaries per session.")] = "7,1000"
+    writers: Annotated[
+        str,
+        _what(
+            "rules|SPEC,...",
+            "Who writes the summaries of loops: rules, or models such as smol, each as a row of its own.",
+        ),
+    ] = "rules"
     keep: Annotated[
         int,
         typer.Option(

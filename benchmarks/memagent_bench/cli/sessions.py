@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from memagent_bench.sessions.bench import SessionBench
     from memagent_bench.sessions.record import SessionRecord
 
+RULES = "rules"
+"""Writes summaries unless a model is named."""
 DETAIL = 100
 """Characters shown of why a session has no answer."""
 
@@ -62,8 +64,9 @@ async def _run(bench: SessionBench, display: Display, going: Going) -> list[Sess
             going.begun = True
             return await playing.run(tell)
     finally:
-        if bench.model is not None:
-            await bench.model.aclose()
+        for model in (bench.model, *bench.writers.values()):
+            if model is not None:
+                await model.aclose()
 
 
 def line_of(record: SessionRecord) -> str:
@@ -131,6 +134,7 @@ def bench_of(given: Sessions) -> SessionBench:
     from memagent_bench.sessions.wire.loops import LOOPS
     from memagent_bench.shift.shift import SHIFTS
 
+    writers = list(dict.fromkeys(name.strip() for name in given.writers.split(",")))
     grid = Grid(
         games=_several(given.games, names(), "game", {"shifts": SHIFTS}),
         difficulties=_numbers(given.difficulty, "--difficulty"),
@@ -140,6 +144,7 @@ def bench_of(given: Sessions) -> SessionBench:
             working_contexts=_numbers(given.working_context, "--working-context"),
             summaries=_numbers(given.summaries, "--summaries"),
             kept=given.keep,
+            writers=[None if name == RULES else name for name in writers],
         ),
     )
     model = None
@@ -154,6 +159,7 @@ def bench_of(given: Sessions) -> SessionBench:
         window=given.window,
         tokenizer=given.tokenizer if model is None else None,
         concurrency=given.concurrency or (1 if model is None else 8),
+        writers={n: open_model(ensure_fetched(n)) for n in writers if n != RULES},
     )
 
 

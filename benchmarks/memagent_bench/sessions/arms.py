@@ -30,12 +30,16 @@ class Arm(Leaf):
     kept: int | None = None
     """Newest tool outputs that are shown as they are."""
 
+    writer: str | None = None
+    """The model that writes the summaries of a loop at a server; None for the rules."""
+
     @property
     def label(self) -> str:
         """`full`, `mask W=4096`, `summary W=4096 S=7`."""
         settings = {"W": self.working_context, "S": self.summaries}
         given = (f"{name}={value}" for name, value in settings.items() if value is not None)
-        return " ".join((self.system, *given))
+        by = () if self.writer is None else (f"by {self.writer}",)
+        return " ".join((self.system, *given, *by))
 
 
 def arms(
@@ -44,6 +48,7 @@ def arms(
     working_contexts: Sequence[int],
     summaries: Sequence[int],
     kept: int,
+    writers: Sequence[str | None] = (None,),
 ) -> tuple[Arm, ...]:
     """Each system with each of the settings that mean something to it."""
     made: list[Arm] = []
@@ -56,7 +61,7 @@ def arms(
         for size in working_contexts:
             bare = Arm(system=system, working_context=size)
             if system in LOOPS:
-                made.append(bare)
+                made += [bare.model_copy(update={"writer": writer}) for writer in writers]
             elif system == "summary":
                 made += [bare.model_copy(update={"summaries": most}) for most in summaries]
             else:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,7 @@ from memagent_bench.sessions.seat import Ended, Seat
 from memagent_bench.sessions.tally import Tally
 from memagent_bench.sessions.wire.loops import LOOPS, load_loop
 from memagent_bench.sessions.wire.play import Worked, work
+from memagent_bench.sessions.wire.writer import Writer
 from memagent_bench.shift.shift import SHIFTS, Shift
 from memagent_bench.systems.base import Status
 
@@ -60,6 +61,8 @@ class SessionBench:
     tokenizer: str | None = None
     """The tokenizer without a model; None for GPT-2's."""
     concurrency: int = 1
+    writers: Mapping[str, ChatModel] = field(default_factory=dict[str, ChatModel])
+    """Write the summaries of loops at a server, by the name that arms have."""
 
     def __post_init__(self) -> None:
         if self.model is None and self.player == "model":
@@ -212,14 +215,17 @@ class Playing:
             bench.counter,
             window=job.arm.working_context or 0,
             max_steps=job.max_steps,
-            alone=bench.concurrency == 1,
+            # A writer in this process would be taken for the loop.
+            alone=bench.concurrency == 1 and job.arm.writer is None,
+            write=None if job.arm.writer is None else Writer(bench.writers[job.arm.writer]),
         )
 
     async def _warm_up(self, job: Job) -> None:
         """Plays one short shift with each loop: what a framework loads at first isn't a step's time."""
         if job.arm.system not in self._warm:
             self._warm.add(job.arm.system)
-            await self._at_server(job._replace(game=Shift.name, difficulty=FIRST))
+            arm = job.arm.model_copy(update={"writer": None})
+            await self._at_server(job._replace(game=Shift.name, difficulty=FIRST, arm=arm))
 
     def _give_up(self, record: SessionRecord) -> None:
         """Ends the run where the model does nothing but fail."""
