@@ -21,7 +21,7 @@ from memagent.documents import open_document
 from memagent.quotes import Quote, align, split
 from memagent.tasks.origin import machine
 from memagent.threads import run_sync
-from memagent_bench.perf.measure import markdown, write
+from memagent_bench.perf.measure import markdown, write_section
 
 SHARES = (0.0, 0.2, 0.4)
 """Of the words, replaced."""
@@ -106,7 +106,7 @@ def main() -> None:
     table = markdown([head, *measure(questions[: given.questions])])
     print(f"{machine()}\n\n{table}")
     if given.write is not None:
-        write(given.write, "python -m memagent_bench.quoting", table)
+        write_section(given.write, "python -m memagent_bench.quoting", f"{machine()}\n\n{table}\n")
 
 
 if __name__ == "__main__":
