@@ -6,7 +6,6 @@ import importlib
 import inspect
 import sys
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -22,30 +21,19 @@ from memagent.models.base import ChatModel
 from memagent.models.limit import Limits
 from memagent.models.policy import Degenerate, ReadingSettings
 from memagent.models.scripted import ScriptedModel
-from memagent.run.result import Result
+from memagent.run.result import Result, RunResult
 from memagent.runstore import RunStore
 from memagent.tasks import Sample
 from memagent.threads import in_thread
+from memagent_train.rollouts import ROLLOUT, Outcome
 
-AgentFunction = Callable[[ChatModel, Sample], Awaitable["str | Result | None"]]
-"""`async def agent(model, sample)`: returns the answer, None if it found none, or a memory agent's `Result`."""
+AgentFunction = Callable[[ChatModel, Sample], Awaitable["str | RunResult | Outcome | None"]]
+"""`async def agent(model, sample)`: returns the answer, None if it found none, the result of a memagent agent, or an
+`Outcome`."""
 
 MEMORY = "memory"
 ONE_AT_A_TIME = 1
 """A memory agent's limit of calls in flight; it has one question, and rollouts are limited as a whole."""
-
-
-@dataclass(frozen=True)
-class Running:
-    """The rollout in which an agent's code runs."""
-
-    rollout_id: str
-    seed: int
-    """Seed of everything drawn in it."""
-
-
-ROLLOUT: ContextVar[Running | None] = ContextVar("ROLLOUT", default=None)
-"""Set while an agent runs in a rollout."""
 
 
 @dataclass(frozen=True)

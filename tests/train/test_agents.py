@@ -15,13 +15,12 @@ from memagent.messages import ChatRequest, Completion, TokenIds
 from memagent.trajectory import StopReason
 from memagent_train import agents
 from memagent_train.agents import (
-    ROLLOUT,
     AgentSettings,
     GatedResult,
-    Running,
     load_agent,
     load_function,
 )
+from memagent_train.rollouts import ROLLOUT, Running
 
 SMALL: dict[str, Any] = {"window": 2048, "chunk_tokens": 600, "memory_tokens": 200}
 
