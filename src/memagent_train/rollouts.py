@@ -81,8 +81,8 @@ class Row:
     response_ids: tuple[int, ...]
     """T ids after it: sampled ones, and those between turns."""
     loss_mask: tuple[float, ...]
-    """T weights in the loss: 1 if the policy sampled the id in a trained role, else 0. `algorithm.weights` may put other
-    numbers in place of 1."""
+    """T weights in the loss: 1 if the policy sampled the id in a trained role, else 0. `algorithm.weights` may put
+    other numbers in place of 1."""
     logprobs: tuple[float, ...]
     """T log-probabilities under the sampling policy; 0.0 for ids that it did not sample."""
     kind: CallKind = "other"

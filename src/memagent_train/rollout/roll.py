@@ -12,14 +12,11 @@ from memagent.errors import ConfigError, MemagentError
 from memagent.models.base import ChatModel
 from memagent.run.result import RunResult, SessionResult
 from memagent.tasks import Sample
-from memagent.trajectory import StopReason
 from memagent_train.agents import AgentFunction, GatedResult
 from memagent_train.rollout.model import RolloutModel
 from memagent_train.rollout.rows import RolloutRecorder, with_reads
 from memagent_train.rollouts import ROLLOUT, Outcome, Rollout, Row, Running, Status
-
-OVERLONG = (StopReason.LIMIT, StopReason.OUT_OF_STEPS, StopReason.OUT_OF_SUMMARIES)
-"""Limits that end a run before its answer. Other ends without one are the policy's fault, and scored."""
+from memagent_train.sessions import OVERLONG
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class RolloutRecorder(Recorder):
 
 
 def _spans(
-    turns: Sequence[TokenIds], calls: Sequence[_Call], retries: Mapping[tuple[CallKind, Any], int]
+    turns: Sequence[TokenIds], calls: Sequence[_Call], retries: Mapping[Any, int]
 ) -> tuple[Span, ...]:
     """Where each call's ids lie in the response; `retries` has the last retry of each request, by its number."""
     spans: list[Span] = []
