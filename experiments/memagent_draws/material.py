@@ -22,8 +22,8 @@ from memagent_train.smoke.model import tiny_model
 
 START, TRACES = "start", "expert.parquet"
 PROMPTS, SFT, GRPO = "prompts.toml", "sft.toml", "grpo.toml"
-GAMES = 1000
-"""Games that the expert plays: about 4,000 conversations."""
+GAMES = 2000
+"""Games that the expert plays: about 8,000 conversations."""
 FORGETS = 0.13
 """A value has to survive one to three summaries, each equally often: the expert is right in 0.76 of the games."""
 UNTRAINED = 10**6

@@ -53,7 +53,11 @@ class CompactCalls(Wrapper):
 
         Where no call may be made (`tool_choice`), a reply that makes one says nothing.
         """
-        plain = {"messages": write(request.messages, request.tools), "tools": (), "tool_choice": None}
+        plain = {
+            "messages": write(request.messages, request.tools),
+            "tools": (),
+            "tool_choice": None,
+        }
         completion = await self.inner.complete(request.model_copy(update=plain))
         said, call = read_call(completion.text, request.tools)
         if call is None:
