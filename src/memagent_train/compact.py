@@ -23,7 +23,7 @@ from memagent.models.base import Wrapper
 from memagent.tokens import Measured, TokenCounter
 
 CALL = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
-VALUE = re.compile(r'(?:(\w+)\s*=\s*)?("(?:[^"\\]|\\.)*"|[^,"]+)')
+VALUE = re.compile(r'\s*(?:(\w+)\s*=\s*)?("(?:[^"\\]|\\.)*"|[^,"\s][^,"]*)')
 WRITTEN = "written"
 """The field of an assistant's message with its text as the model wrote it: rewritten, its ids would change."""
 
@@ -145,8 +145,6 @@ def read_call(text: str, tools: Sequence[ToolSpec]) -> tuple[str, ToolCall | Non
     kinds = _parameters(tool)
     values: dict[str, Any] = {}
     for place, (name, value) in enumerate(VALUE.findall(found[2])):
-        if not value.strip():
-            continue
         given = name or (list(kinds)[place] if place < len(kinds) else f"value {place + 1}")
         values[given] = _value(value.strip(), kinds.get(given))
     return said.strip(), ToolCall(id="call", name=tool.name, arguments=json.dumps(values))
