@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from transformers import PreTrainedTokenizerFast
 
@@ -31,7 +32,8 @@ class Expert:
     def __init__(
         self, tokenizer: PreTrainedTokenizerFast, *, window: int, forgets: float, seed: int
     ) -> None:
-        self._tokenizer, self.window = tokenizer, window
+        self._tokenizer: Any = tokenizer
+        self.window = window
         self._forgets, self._seed = forgets, seed
 
     def generating(self) -> AbstractContextManager[None]:

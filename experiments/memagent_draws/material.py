@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from memagent.errors import ConfigError
 from memagent.tokens import load_counter
@@ -52,15 +53,15 @@ def lay_out(folder: Path, *, seed: int, games: int = GAMES) -> list[Rollout]:
     for name in (PROMPTS, SFT, GRPO):
         text = resources.files("memagent_draws").joinpath(name).read_text(encoding="utf-8")
         (folder / name).write_text(text, encoding="utf-8")
-    tokenizer = draws_tokenizer()
+    tokenizer: Any = draws_tokenizer()
     tokenizer.save_pretrained(folder / START)
     tiny_model(tokenizer, seed=seed, window=WINDOW).save_pretrained(folder / START)
-    rollouts = asyncio.run(_play(folder, seed, games))
+    rollouts = _play(folder, seed, games)
     write_rollouts(folder / TRACES, 0, rollouts, advantages={}, decode=tokenizer.decode)
     return rollouts
 
 
-async def _play(folder: Path, seed: int, games: int) -> list[Rollout]:
+def _play(folder: Path, seed: int, games: int) -> list[Rollout]:
     """The expert's rollouts, by the training's own agent and reward."""
     config = load_train(folder / GRPO, [f"data.seed={UNTRAINED + seed}"])
     tokenizer = draws_tokenizer()
@@ -70,9 +71,10 @@ async def _play(folder: Path, seed: int, games: int) -> list[Rollout]:
         RolloutRequest(data.sample(index), f"game-{index}", f"expert-{index}", index)
         for index in range(games)
     ]
-    return await roll(
+    playing = roll(
         asked,
         model=RolloutModel(expert, tokenizer),
         agent=load_agent(config.agent, store=None),
         verifier=open_rewards(config.reward),
     )
+    return asyncio.run(playing)
