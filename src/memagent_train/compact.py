@@ -51,7 +51,7 @@ class CompactCalls(Wrapper):
     async def complete(self, request: ChatRequest) -> Completion:
         """Sends the request as text, and reads the call in the reply.
 
-        Where no call may be made (`tool_choice`), a reply that makes one says nothing.
+        Where no call may be made (`tool_choice`), a reply that makes one is read as empty.
         """
         plain = {
             "messages": write(request.messages, request.tools),

@@ -93,7 +93,7 @@ class SessionFunction:
         """Plays the sample's game.
 
         Raises:
-            ConfigError: the sample is no game.
+            ConfigError: the sample is not a game.
         """
         if not isinstance(sample, Playable):
             raise ConfigError(
